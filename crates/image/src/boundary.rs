@@ -1,4 +1,4 @@
-//! Whether an instruction starts at an address.
+//! Checks whether an instruction starts at an address.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use super::flow::Doubt;
 use super::functions::FunctionKind;
 use super::region::{Byte, Region, Surroundings};
 
-/// Bytes of a stretch of code between two known starts. Only a file without symbols and unwinding tables has long
-/// ones; beyond this length a place in it cannot be checked.
+/// The most bytes of code between two known starts. Only a file without symbols and unwinding
+/// tables exceeds this; then addresses in it cannot be checked.
 const STRETCH: u64 = 64 << 20;
 
-/// Why no probe can stand at an address. Addresses are the image's own, before the load bias is added.
+/// Why no probe can be at an address. Addresses are the image's own, before the load bias is added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Misplaced {
     /// There is no code.
@@ -28,20 +28,20 @@ pub enum Misplaced {
     InsideInstruction {
         /// The address.
         vaddr: u64,
-        /// Where that instruction starts.
+        /// The start of that instruction.
         before: u64,
-        /// Where the next one starts.
+        /// The start of the next instruction.
         after: u64,
-        /// The instruction, as objdump writes it.
+        /// The instruction, in objdump's syntax.
         text: String,
     },
-    /// The disassembler lost its way before it came to the address.
+    /// Disassembly failed before it reached the address.
     Undecodable {
         /// The address.
         vaddr: u64,
-        /// Where it lost it: the bytes there are no instruction a compiler would write.
+        /// Where it failed: the bytes there are no instruction that a compiler would write.
         at: u64,
-        /// Where it began.
+        /// The known start where it began.
         start: u64,
     },
 }
@@ -67,17 +67,18 @@ impl fmt::Display for Misplaced {
 impl std::error::Error for Misplaced {}
 
 impl Image {
-    /// Whether an instruction starts at an address: disassembles from the nearest known start before it, up to the
-    /// next one. Known are functions' symbols, unwinding entries, the entry point, the starts of code sections.
+    /// Whether an instruction starts at an address: disassembles from the nearest known start
+    /// before it up to the next one. Known starts are functions' symbols, unwinding entries, the
+    /// entry point and the starts of code sections.
     ///
-    /// Refused are data among code, the inside of instructions (also where a branch jumps past their `lock` prefix),
-    /// and places where the disassembly met data. Where this differs from `objdump -d`: `fwait` (0x9b) is an
-    /// instruction of its own here, as it is for the processor; runs of two and more zero bytes that control does
-    /// not reach are no code.
+    /// It refuses data among code, the inside of instructions (also where a branch jumps past their
+    /// `lock` prefix), and addresses after bytes that look like data. Differences from
+    /// `objdump -d`: `fwait` (0x9b) is an instruction of its own here, as it is for the processor;
+    /// runs of two or more zero bytes that control does not reach are not code.
     ///
     /// # Errors
     ///
-    /// Why the place is refused.
+    /// Why the address is refused.
     pub fn check_boundary(&self, vaddr: u64) -> Result<(), Misplaced> {
         let region = self.region(vaddr)?;
         let inside = |before, after| {
@@ -86,7 +87,7 @@ impl Image {
         };
         match region.byte(vaddr) {
             Byte::Start => Ok(()),
-            // What lies behind data is found by the tables that lead there.
+            // Tables found by the control flow analysis may lead to code after data.
             Byte::Spoiled(_) | Byte::Zero if self.is_proven(vaddr) => {
                 match self.control_flow().reaching_into(vaddr) {
                     None => Ok(()),
@@ -99,8 +100,9 @@ impl Image {
         }
     }
 
-    /// Why what stands at an address cannot be told from data, if it cannot: control is neither proven to come there, nor likely to. Nothing
-    /// is known of i386 code, and of more code than is looked through; there it is for [`check_boundary`](Image::check_boundary) to say.
+    /// Why the code at an address may be data: control neither provably nor probably reaches it.
+    /// `None` otherwise, and also for i386 code and for files with more code than is analyzed; for
+    /// those ask [`check_boundary`](Image::check_boundary).
     pub fn doubt(&self, vaddr: u64) -> Option<Doubt> {
         let starts = self.starts();
         let is_start = starts.starts.binary_search_by_key(&vaddr, |start| start.vaddr).is_ok_and(|at| {
@@ -113,8 +115,8 @@ impl Image {
         self.control_flow().doubt(vaddr)
     }
 
-    /// Whether nothing speaks of a section's contents, neither the symbol of a function nor an unwinding entry: assembly without any. Then
-    /// there is nothing but what its bytes read as.
+    /// Whether a section has neither symbols of functions nor unwinding entries (assembly without
+    /// annotations): then disassembly is the only source.
     fn is_bare(&self, area: &std::ops::Range<u64>) -> bool {
         let functions = &self.symbols().functions;
         let first = functions.partition_point(|function| function.vaddr < area.start);
@@ -126,25 +128,26 @@ impl Image {
             && !functions.is_empty()
     }
 
-    /// Whether control is proven to come to an address.
+    /// Whether control provably reaches an address.
     pub(crate) fn is_proven(&self, vaddr: u64) -> bool {
         self.control_flow().length(vaddr) > 0
     }
 
-    /// An address inside the instruction at `vaddr` to which a direct branch of the same function jumps, past its
-    /// `lock` prefix: whoever replaces more than the first byte of that instruction breaks the program.
+    /// An address inside the instruction at `vaddr` to which a direct branch of the same function
+    /// jumps, past the `lock` prefix: replacing more than the first byte of that instruction would
+    /// break the program.
     pub fn entered_inside(&self, vaddr: u64) -> Option<u64> {
         let region = self.region(vaddr).ok()?;
         (region.byte(vaddr) == Byte::Start).then(|| region.entered_inside(vaddr)).flatten()
     }
 
-    /// The instruction at an address, as objdump writes it (AT&T syntax); for messages.
+    /// The instruction at an address in objdump's AT&T syntax, for messages.
     pub fn instruction_text(&self, vaddr: u64) -> Option<String> {
         let region = self.region(vaddr).ok()?;
         region.instruction(vaddr).map(|instruction| print(&instruction))
     }
 
-    /// The stretch of code around an address, taken apart.
+    /// The analyzed region of code around an address: from one known start to the next.
     pub(crate) fn region(&self, vaddr: u64) -> Result<Arc<Region>, Misplaced> {
         let mut regions = self.regions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(region) = regions.get(vaddr) {
@@ -178,7 +181,7 @@ impl Image {
         let Some((start, end)) = starts.stretch(vaddr, area) else {
             return Err(refuse(format!("no function is known before it in {}", printable::text(&area.name))));
         };
-        // What the file does not hold is not code, whatever the section header says.
+        // Bytes that are not in the file are not code, whatever the section header says.
         let segment = self.headers.executable_segments().find(|s| s.offset_of_address(vaddr).is_some());
         let end = segment.map_or(end, |segment| end.min(segment.file_end()));
         if end - start.vaddr > STRETCH {
@@ -221,7 +224,7 @@ mod tests {
         let of = |vaddr: &u64| image.region(*vaddr).ok();
         let first: Vec<_> = asked.iter().map(of).collect();
         assert!(first.iter().flatten().count() > 100, "the program's own code is known");
-        // Now from the last to the first, each far from the one before.
+        // Now from the last to the first, each far from the previous one.
         for place in (0..400).rev().map(|step| step * 37 % 400) {
             let same = match (&first[place], of(&asked[place])) {
                 (Some(before), Some(now)) => Arc::ptr_eq(before, &now),

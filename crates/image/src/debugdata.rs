@@ -1,8 +1,9 @@
-//! Symbols that are kept outside `.symtab`: the compressed `.gnu_debugdata`, and separate debug files.
+//! Finds symbols that are stored outside of `.symtab`: in the compressed `.gnu_debugdata` and in
+//! separate debug files.
 //!
-//! Distributions strip `.symtab`. Fedora leaves the names of functions as a small ELF file, xz-compressed, in the
-//! section `.gnu_debugdata` ("MiniDebugInfo" in gdb's manual); Debian puts them into debug packages, whose files
-//! stand under `/usr/lib/debug/.build-id`, named after the build-id.
+//! Distributions strip `.symtab`. Fedora keeps the functions' names in a small xz-compressed ELF
+//! file in the section `.gnu_debugdata` ("MiniDebugInfo" in gdb's manual). Debian puts them into
+//! debug packages, whose files are below `/usr/lib/debug/.build-id`, named by the build-id.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,13 +13,13 @@ use super::headers::{Headers, Section};
 use super::hex::hex;
 use super::source::{Source, open_regular};
 
-/// Bytes of the compressed section.
+/// The most bytes of the compressed section.
 const COMPRESSED: u64 = 64 << 20;
-/// Bytes of what it unpacks to.
+/// The most bytes that it may unpack to.
 const UNPACKED: u64 = 128 << 20;
 /// KiB the decompressor may use; xz's highest preset needs 65 MiB.
 const MEMORY: u32 = 70 << 10;
-/// Where debug packages put their files.
+/// The directory of debug packages' files.
 const DEBUG_FILES: &str = "/usr/lib/debug/.build-id";
 
 /// Unpacks `.gnu_debugdata`.

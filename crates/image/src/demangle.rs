@@ -1,15 +1,15 @@
-//! Names as their languages write them: C++ by the Itanium ABI, Rust in both its manglings.
+//! Demangles C++ names (Itanium ABI) and Rust names (both manglings).
 //!
-//! A mangled name of a hundred bytes can stand for gigabytes, since it may refer back to its own parts; what comes
-//! out is therefore cut off at a length no reader would want.
+//! A mangled name of a hundred bytes can stand for gigabytes, since it may refer back to its own
+//! parts. So the output's length is limited.
 
 use std::fmt::{self, Write};
 
 use cpp_demangle::{DemangleOptions, Symbol};
 
-/// Bytes of a mangled name that is tried. Template-heavy code reaches some ten thousand.
+/// The longest mangled name that is demangled. Template-heavy code reaches some ten thousand bytes.
 const MANGLED: usize = 64 << 10;
-/// Bytes of a demangled name.
+/// The longest demangled name in bytes.
 const DEMANGLED: usize = 256 << 10;
 
 /// A string that refuses to grow beyond its limit.
@@ -25,17 +25,17 @@ impl Write for Bounded {
     }
 }
 
-/// `ns::f(int)`, or `crate::module::function` without the hash. Nothing if the name is not mangled.
+/// `ns::f(int)`, or `crate::module::function` without the hash. `None` if the name is not mangled.
 pub(crate) fn full(name: &str) -> Option<String> {
     rust(name, true).or_else(|| cpp(name, DemangleOptions::new().no_return_type()))
 }
 
-/// Whether `wanted` is what the language calls `name`: with everything, or with the Rust hash.
+/// Whether `wanted` is the full demangled `name`, in Rust with or without the hash.
 pub(crate) fn is_full(name: &str, wanted: &str) -> bool {
     if let Some(short) = rust(name, true) {
         return short == wanted || rust(name, false).is_some_and(|long| long == wanted);
     }
-    // Return types are written only for templates; people paste names with them as often as without.
+    // The mangling has return types only for templates; users paste names with and without them.
     cpp(name, DemangleOptions::new().no_return_type()).is_some_and(|text| text == wanted)
         || cpp(name, DemangleOptions::new()).is_some_and(|text| text == wanted)
 }
@@ -45,7 +45,7 @@ pub(crate) fn is_without_parameters(name: &str, wanted: &str) -> bool {
     without_parameters(name).is_some_and(|text| text == wanted)
 }
 
-/// The C++ name without its parameters. Nothing if the name is no mangled one of C++.
+/// The C++ name without its parameters. `None` if the name is not a mangled C++ name.
 pub(crate) fn without_parameters(name: &str) -> Option<String> {
     cpp(name, DemangleOptions::new().no_return_type().no_params())
 }
@@ -55,7 +55,7 @@ fn rust(name: &str, short: bool) -> Option<String> {
         return None;
     }
     let demangled = rustc_demangle::try_demangle(name).ok()?;
-    // The old mangling is a C++ name that ends in a hash; without one it is C++.
+    // Rust's old mangling is a C++ name that ends in a hash; without a hash it is C++.
     if name.starts_with("_ZN") && format!("{demangled}") == format!("{demangled:#}") {
         return None;
     }
@@ -74,14 +74,15 @@ fn cpp(name: &str, options: DemangleOptions) -> Option<String> {
     Some(text.0)
 }
 
-/// The identifier that every mangled form of `name` must contain as it is, to sift the symbols before demangling
-/// them: of `ns::Thing<int>::~Thing()` it is `Thing`. Nothing for operators and what else has no plain name.
+/// The identifier that every mangled form of `name` must contain literally, to filter symbols
+/// before demangling them: for `ns::Thing<int>::~Thing()` it is `Thing`. `None` for operators and
+/// other names without one.
 pub(crate) fn identifier(name: &str) -> Option<&str> {
     if name.contains("operator") || name.contains('{') || name.contains('\'') {
         return None;
     }
-    // Up to the parameters, which start at the first parenthesis outside template arguments; `(anonymous
-    // namespace)` is a scope.
+    // Up to the parameters, which start at the first parenthesis outside template arguments;
+    // `(anonymous namespace)` is a scope.
     let mut depth = 0_i32;
     let mut start = 0;
     let mut end = name.len();
@@ -143,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_name_that_grows_without_end_is_refused() {
-        // Each template argument repeats all before it twice.
+        // Each template argument repeats everything before it twice.
         let mut name = String::from("_Z1fI1aS_E");
         for level in 0..40 {
             let back = match level {

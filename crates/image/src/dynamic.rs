@@ -1,4 +1,5 @@
-//! The dynamic section: what the dynamic linker reads, and what is left when a file has lost its section headers.
+//! Reads the dynamic section, which the dynamic linker uses, and which remains if a file has lost
+//! its section headers.
 
 use object::elf::{self, Dyn32, Dyn64, FileHeader32, FileHeader64};
 use object::pod;
@@ -9,12 +10,12 @@ use super::error::ImageError;
 use super::headers::{Headers, Part};
 use super::source::Source;
 
-/// Bytes of a dynamic section; real ones have some thirty entries of 16 bytes.
+/// The most bytes of a dynamic section; real ones have some thirty entries of 16 bytes.
 const DYNAMIC: u64 = 1 << 20;
-/// Bytes of a hash table that are looked at to count the symbols.
+/// The most bytes of a hash table that are read to count the symbols.
 const HASH: u64 = 64 << 20;
 
-/// Values of the entries that matter here; all are addresses or sizes before the load bias.
+/// The values of the entries that are used here, addresses before the load bias and sizes.
 #[derive(Debug, Default)]
 pub(crate) struct Dynamic {
     pub(crate) strings: Option<u64>,
@@ -28,7 +29,8 @@ pub(crate) struct Dynamic {
     pub(crate) fini: Option<u64>,
     hash: Option<u64>,
     gnu_hash: Option<u64>,
-    /// `DT_REL` or `DT_RELA`, and `DT_JMPREL`, of which another entry says what its entries are.
+    /// `DT_REL`, `DT_RELA` and `DT_JMPREL`; another entry (`DT_PLTREL`) says which format the last
+    /// one has.
     rel: Table,
     rela: Table,
     plt: Table,
@@ -55,12 +57,12 @@ impl Dynamic {
         }
     }
 
-    /// The tables of relocations that have something in them, but the compact one.
+    /// The relocation tables that are not empty, without the compact one.
     pub(crate) fn relocations(&self) -> impl Iterator<Item = Table> {
         [self.rel, self.rela, self.plt].into_iter().filter(|table| table.vaddr != 0 && table.size > 0)
     }
 
-    /// The symbols of the hash tables, which end where the symbol table ends.
+    /// The number of symbols, from the hash tables, which end where the symbol table ends.
     pub(crate) fn symbol_count(&self, source: &Source, headers: &Headers) -> Option<u64> {
         if let Some(count) = self.hash.and_then(|vaddr| hash_count(source, headers, vaddr)) {
             return Some(count);
@@ -85,7 +87,7 @@ impl Dynamic {
 
 fn hash_count(source: &Source, headers: &Headers, vaddr: u64) -> Option<u64> {
     let offset = headers.offset_of_address(vaddr)?;
-    // The header alone says how many: the second word is the number of chains, one for each symbol.
+    // The header alone has the number: the second word counts the chains, one for each symbol.
     let header = source.read("hash table", offset, 8, 8).ok()?;
     let (header, _) = pod::from_bytes::<elf::HashHeader<Endianness>>(&header).ok()?;
     let words = 2

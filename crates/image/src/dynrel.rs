@@ -1,8 +1,9 @@
-//! What the dynamic linker writes into a file's image: which of its bytes, and which slots for which symbol.
+//! Reads the dynamic relocations: which bytes of code the dynamic linker writes, and which slots
+//! get which symbol's address.
 //!
-//! The tables are those that the dynamic linker itself goes by, of the dynamic section, whatever section headers say.
-//! A text relocation (`DT_TEXTREL`) is one whose bytes are code: until it is applied those bytes are others, and what
-//! stands on them then is destroyed.
+//! The tables are the dynamic section's, as for the dynamic linker itself; section headers do not
+//! count. A text relocation (`DT_TEXTREL`) changes bytes of code: before it is applied they have
+//! other values, and applying it would destroy what has been written over them.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,19 +17,20 @@ use super::dynamic::{Dynamic, Table};
 use super::headers::{Headers, Machine};
 use super::source::Source;
 
-/// Bytes of all tables of a file; Chromium's are some 10 MiB.
+/// The most bytes of all relocation tables of a file; Chromium's have some 10 MiB.
 const RELOCATIONS: u64 = 64 << 20;
-/// Bytes of the tables of symbols and of their names.
+/// The most bytes of the symbol table, and of the names.
 const SYMBOLS: u64 = 64 << 20;
-/// The longest name of a symbol that is read.
+/// The longest symbol name that is read.
 const NAME: usize = 4096;
 
-/// What is written into an image when it is loaded.
+/// What the dynamic linker writes into an image.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
-    /// Bytes of executable segments, ascending and disjoint.
+    /// Relocated bytes of executable segments, ascending and disjoint.
     pub(crate) code: Vec<Range<u64>>,
-    /// The symbols whose addresses slots hold, by the slots' addresses: the name, and where it is if the file defines it.
+    /// The slots that hold a symbol's address, by their own addresses: the symbol's name, and its
+    /// address if the file defines it.
     pub(crate) slots: HashMap<u64, (String, Option<u64>)>,
 }
 
@@ -40,7 +42,7 @@ struct Entry {
     symbol: u32,
 }
 
-/// Reads the tables. Damage ends a table early: what was read up to there holds.
+/// Reads the tables. A damaged table is read up to the damage.
 pub(crate) fn read(source: &Source, headers: &Headers, dynamic: &Dynamic) -> Written {
     let mut left = RELOCATIONS;
     let mut entries = Vec::new();
@@ -100,7 +102,7 @@ fn each<Entry: object::Pod>(bytes: &[u8], mut take: impl FnMut(&Entry)) {
     }
 }
 
-/// Bytes that a relocation writes.
+/// How many bytes a relocation writes.
 fn width(machine: Machine, kind: elf::RelocationType) -> u64 {
     match machine {
         Machine::X86_64 => match kind {
@@ -121,7 +123,8 @@ fn width(machine: Machine, kind: elf::RelocationType) -> u64 {
     }
 }
 
-/// The words of code that the compact table (`DT_RELR`) names: an address, then bitmaps of the words behind it.
+/// The words of code in the compact table (`DT_RELR`): each address is followed by bitmaps of the
+/// words after it.
 fn compact(source: &Source, headers: &Headers, dynamic: &Dynamic) -> Vec<Range<u64>> {
     let Some(table) = dynamic.compact else { return Vec::new() };
     let word = if headers.is_64 { 8 } else { 4 };
@@ -215,7 +218,7 @@ fn named<Elf: FileHeader<Endian = Endianness>>(
 }
 
 impl Table {
-    /// Bytes of whole entries.
+    /// Bytes of the complete entries.
     fn whole(self, is_64: bool) -> u64 {
         let entry = match (is_64, self.addends) {
             (true, true) => size_of::<Rela64<Endianness>>(),
@@ -228,7 +231,7 @@ impl Table {
 }
 
 impl Written {
-    /// Whether any of the addresses are written by the dynamic linker, though they are code.
+    /// Whether the dynamic linker writes to any of these addresses of code.
     pub(crate) fn covers(&self, range: &Range<u64>) -> bool {
         let at = self.code.partition_point(|written| written.end <= range.start);
         self.code.get(at).is_some_and(|written| written.start < range.end)

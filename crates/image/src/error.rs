@@ -1,4 +1,4 @@
-//! What can be wrong with an ELF file.
+//! The errors of reading an ELF file.
 
 use std::path::PathBuf;
 
@@ -6,23 +6,23 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {
-    /// The system refused to open or read the file.
+    /// The system could not open or read the file.
     #[error("{}: cannot {action}: {cause}", printable::path(path))]
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried: `open`, `read 64 bytes at 0x40`.
+        /// The operation: `open`, `read 64 bytes at 0x40`.
         action: String,
         /// The system's answer.
         #[source]
         cause: std::io::Error,
     },
-    /// The file exists, but holds something else.
+    /// The file is something else.
     #[error("{}: not an ELF file: {found}", printable::path(path))]
     NotElf {
         /// The file.
         path: PathBuf,
-        /// What stands there instead.
+        /// What it is instead.
         found: String,
     },
     /// A header or table contradicts itself or the file's length.
@@ -32,12 +32,12 @@ pub enum ImageError {
         path: PathBuf,
         /// The header or table.
         what: String,
-        /// Where it stands, in bytes from the start of the file.
+        /// Its offset in the file, in bytes.
         offset: u64,
         /// The contradiction.
         cause: String,
     },
-    /// A table is larger than any sound file's.
+    /// A table is larger than in any real file.
     #[error(
         "{}: {what} at offset {offset:#x} is {size} bytes long; at most {limit} are read",
         printable::path(path)
@@ -47,11 +47,11 @@ pub enum ImageError {
         path: PathBuf,
         /// The table.
         what: String,
-        /// Where it stands, in bytes from the start of the file.
+        /// Its offset in the file, in bytes.
         offset: u64,
         /// Its length in bytes.
         size: u64,
-        /// The longest that is read, in bytes.
+        /// The limit in bytes.
         limit: u64,
     },
 }

@@ -1,4 +1,5 @@
-//! Where exceptions land: the tables of call sites (`.gcc_except_table`), as the Itanium C++ ABI's personality routines read them.
+//! Finds the landing pads of exceptions: reads the call site tables (`.gcc_except_table`) as the
+//! Itanium C++ ABI's personality routines do.
 //!
 //! ```text
 //!   u8 encoding of the base, [base]     omitted (0xff): the function's start
@@ -9,9 +10,9 @@
 
 use super::Image;
 
-/// Bytes of one table that are read.
+/// The most bytes of one table that are read.
 const TABLE: u64 = 1 << 16;
-/// Landing pads of a file.
+/// The most landing pads of a file.
 const PADS: usize = 1 << 22;
 /// `DW_EH_PE_omit`.
 const OMITTED: u8 = 0xff;
@@ -33,10 +34,11 @@ impl Image {
     }
 }
 
-/// Adds the landing pads of one table; none if it is damaged, or of a kind that no compiler writes.
+/// Adds the landing pads of one table. It stops at damage and at encodings that compilers do not
+/// write.
 fn pads(bytes: &[u8], function: u64, found: &mut Vec<u64>) -> Option<()> {
     let mut reader = Reader { bytes };
-    // A base of its own is written nowhere.
+    // No compiler writes a base of its own.
     if reader.byte()? != OMITTED {
         return None;
     }
@@ -85,7 +87,7 @@ impl Reader<'_> {
         None
     }
 
-    /// A number of a site: `DW_EH_PE_uleb128`, `udata2`, `udata4`, `udata8`.
+    /// A number of a call site: `DW_EH_PE_uleb128`, `udata2`, `udata4`, `udata8`.
     fn number(&mut self, encoding: u8) -> Option<u64> {
         let size = match encoding {
             0x01 => return self.uleb(),
@@ -112,7 +114,7 @@ mod tests {
 
     #[test]
     fn pads_are_distances_from_the_function() {
-        // Two sites, one with a pad at 0x90 (of two bytes in uleb128).
+        // Two call sites, one with a pad at 0x90 (two bytes in uleb128).
         let table = [0xff, 0x9b, 0x10, 0x01, 0x09, 0, 5, 0x90, 0x01, 1, 5, 9, 0, 0, 0xee];
         assert_eq!(found(&table), [0x1090]);
         let wide = [0xff, 0xff, 0x03, 0x0d, 0, 0, 0, 0, 5, 0, 0, 0, 7, 0, 0, 0, 0];

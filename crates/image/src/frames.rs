@@ -1,5 +1,5 @@
-//! Where functions start and end, as the unwinding tables tell: they survive stripping. And where, in a function, the
-//! stack is as at its entry.
+//! Reads the unwinding tables, which survive stripping: where functions start and end, and where in
+//! a function the stack is as at its entry.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,21 +13,22 @@ use super::error::ImageError;
 use super::headers::Headers;
 use super::source::Source;
 
-/// Bytes of `.eh_frame`; Chromium's is 30 MiB.
+/// The most bytes of `.eh_frame`; Chromium's has 30 MiB.
 const EH_FRAME: u64 = 256 << 20;
-/// Bytes of the header of `.eh_frame_hdr` that lead to `.eh_frame`.
+/// The bytes of `.eh_frame_hdr`'s header that lead to `.eh_frame`.
 const EH_FRAME_HDR: u64 = 64;
-/// Distinct CIEs; linkers merge equal ones, glibc has some thirty.
+/// The most distinct CIEs; linkers merge equal ones, glibc has some thirty.
 const CIES: usize = 4096;
 
-/// Where the stack is at an instruction.
+/// The state of the stack at an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stack {
     /// As at a function's entry: the return address is on top.
     AtEntry,
-    /// Elsewhere.
+    /// Deeper than at the entry, or relative to another register.
     Used,
-    /// An expression tells. Linkers write these for the entries of the procedure linkage table, which differ.
+    /// Given by an expression. Linkers write these for the procedure linkage table, whose entries
+    /// differ.
     Computed,
 }
 
@@ -36,9 +37,10 @@ pub(crate) enum Stack {
 pub(crate) struct Frames {
     /// The ranges of all frame description entries, by address.
     pub(crate) ranges: Vec<Range<u64>>,
-    /// Of each, the offset of its entry in the section.
+    /// The offset in the section of each range's entry.
     offsets: Vec<usize>,
-    /// The starts of those with landing pads of exceptions, ascending, and where the tables of those are.
+    /// The starts of the functions with landing pads of exceptions, ascending, and the addresses of
+    /// their exception tables.
     landing: Vec<(u64, u64)>,
     bytes: Vec<u8>,
     bases: BaseAddresses,
@@ -46,7 +48,7 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Reads the entries. Damage ends the list early: what was read up to there holds.
+    /// Reads the entries, up to the first damaged one.
     pub(crate) fn read(source: &Source, headers: &Headers) -> Result<Frames, ImageError> {
         if headers.machine.bitness().is_none() || headers.endian != object::Endianness::Little {
             return Ok(Frames::default());
@@ -82,12 +84,13 @@ impl Frames {
         section
     }
 
-    /// The starts of the functions that have landing pads of exceptions.
+    /// The starts of the functions with landing pads of exceptions.
     pub(crate) fn with_landing_pads(&self) -> impl Iterator<Item = u64> {
         self.landing.iter().map(|(start, _)| *start)
     }
 
-    /// The functions that have landing pads of exceptions: their starts, and where their tables are, 0 if that cannot be told.
+    /// The functions with landing pads of exceptions: start, and address of the exception table, 0
+    /// if it is unknown.
     pub(crate) fn exception_tables(&self) -> &[(u64, u64)] {
         &self.landing
     }
@@ -111,8 +114,8 @@ impl Frames {
                 cies.insert(offset, cie.clone());
                 cie
             });
-            // The entry of a signal trampoline starts a byte early, in the padding before it, by a convention that lets
-            // an unwinder look one byte before a return address.
+            // The entry of a signal trampoline starts one byte early, in the padding, since
+            // unwinders look one byte before a return address.
             if let Ok(fde) = fde
                 && !fde.is_empty_range()
                 && !fde.is_signal_trampoline()
@@ -127,18 +130,18 @@ impl Frames {
         found
     }
 
-    /// The number of the entry whose range holds an address.
+    /// The index of the entry whose range contains an address.
     fn index_of(&self, vaddr: u64) -> Option<usize> {
         let index = self.ranges.partition_point(|range| range.start <= vaddr).checked_sub(1)?;
         self.ranges.get(index).filter(|range| range.contains(&vaddr)).map(|_| index)
     }
 
-    /// The range of the entry that holds an address.
+    /// The range of the entry that contains an address.
     pub(crate) fn range_of(&self, vaddr: u64) -> Option<&Range<u64>> {
         self.ranges.get(self.index_of(vaddr)?)
     }
 
-    /// Where the stack is when control comes to an address. Nothing where no entry tells.
+    /// The state of the stack when control reaches an address. `None` if no entry has it.
     pub(crate) fn stack_at(&self, vaddr: u64) -> Option<Stack> {
         let offset = *self.offsets.get(self.index_of(vaddr)?)?;
         let section = self.section();
@@ -146,7 +149,8 @@ impl Frames {
         let fde = section.fde_from_offset(&self.bases, EhFrameOffset(offset), cie).ok()?;
         let mut context = UnwindContext::new();
         let row = fde.unwind_info_for_address(&section, &self.bases, &mut context, vaddr).ok()?;
-        // DWARF's number of the stack pointer, and bytes of the return address (System V ABI, x86-64 and Intel386).
+        // DWARF's number of the stack pointer, and bytes of the return address (System V ABI,
+        // x86-64 and Intel386).
         let (stack, word) = if self.is_64 { (gimli::X86_64::RSP, 8) } else { (gimli::X86::ESP, 4) };
         Some(match row.cfa() {
             CfaRule::RegisterAndOffset { register, offset } if (*register, *offset) == (stack, word) => {
@@ -157,7 +161,8 @@ impl Frames {
         })
     }
 }
-/// Address, file offset and size of `.eh_frame`: by its section header, or by the program header PT_GNU_EH_FRAME.
+/// Address, file offset and size of `.eh_frame`, from its section header or the program header
+/// PT_GNU_EH_FRAME.
 fn locate(source: &Source, headers: &Headers) -> Result<Option<(u64, u64, u64)>, ImageError> {
     if let Some(section) = headers.section(".eh_frame")
         && section.kind != object::elf::SHT_NOBITS
@@ -176,7 +181,7 @@ fn locate(source: &Source, headers: &Headers) -> Result<Option<(u64, u64, u64)>,
     };
     let found = headers.segments.iter().find_map(|segment| {
         let offset = segment.offset_of_address(vaddr)?;
-        // Its length is nowhere written; a terminator of four zero bytes ends it within the segment.
+        // Its length is stored nowhere; a terminator of four zero bytes ends it within the segment.
         Some((vaddr, offset, (segment.file_end() - vaddr).min(EH_FRAME)))
     });
     found.map(Some).ok_or_else(|| {
@@ -188,7 +193,7 @@ fn locate(source: &Source, headers: &Headers) -> Result<Option<(u64, u64, u64)>,
     })
 }
 
-/// Frame description entries of code the linker discarded have no length or start at 0.
+/// Entries of code that the linker has discarded have no length or start at 0.
 trait EmptyRange {
     fn is_empty_range(&self) -> bool;
 }

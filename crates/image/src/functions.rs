@@ -1,4 +1,4 @@
-//! The functions of an image: all its symbol tables merged into one list, in the order of addresses.
+//! The functions of an image: all its symbol tables merged into one list, by address.
 
 use std::ops::Range;
 
@@ -10,24 +10,24 @@ use super::source::Source;
 use super::table::{self, Symbol, SymbolKind};
 use super::version::Version;
 
-/// What a symbol in executable memory stands for.
+/// What a symbol in executable memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FunctionKind {
     /// A function (STT_FUNC).
     Function,
-    /// A function that picks the implementation when the program is linked (STT_GNU_IFUNC): a probe on it fires
-    /// once, in the resolver, and never when the picked implementation is called.
+    /// A resolver that picks the implementation when the program is linked (STT_GNU_IFUNC): a probe
+    /// on it fires once, in the resolver, and never when the picked implementation is called.
     Indirect,
-    /// A place in code without a type, as assembly files leave them (STT_NOTYPE).
+    /// An address in code without a type, as in assembly files (STT_NOTYPE).
     Label,
 }
 
-/// Who can see a symbol.
+/// Which modules see a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Binding {
     /// Every module.
     Global,
-    /// Every module, unless another defines it too.
+    /// Every module, unless another module also defines it.
     Weak,
     /// Its own source file only (`static`).
     Local,
@@ -36,17 +36,17 @@ pub enum Binding {
 /// A named place in an image's code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// The name in the ELF file, mangled where the language mangles, without its version.
+    /// The name in the ELF file, mangled if the language mangles, without its version.
     pub name: String,
-    /// The version, where the definition has one.
+    /// The version, if the definition has one.
     pub version: Option<Version>,
-    /// Where it starts, before the load bias is added.
+    /// Its start, before the load bias is added.
     pub vaddr: u64,
-    /// Bytes; 0 where the symbol does not tell.
+    /// Bytes; 0 if the symbol has no size.
     pub size: u64,
-    /// What it stands for.
+    /// What the symbol is.
     pub kind: FunctionKind,
-    /// Who can see it.
+    /// Which modules see it.
     pub binding: Binding,
 }
 
@@ -60,12 +60,12 @@ impl Function {
         }
     }
 
-    /// The name as its language writes it, if it is mangled: with parameters, without a Rust hash.
+    /// The demangled name, if it is mangled: with parameters, without a Rust hash.
     pub fn demangled(&self) -> Option<String> {
         super::demangle::full(&self.name)
     }
 
-    /// Whether an address lies in it, going by its size.
+    /// Whether it contains an address, by its size.
     pub fn contains(&self, vaddr: u64) -> bool {
         self.vaddr <= vaddr && vaddr - self.vaddr < self.size
     }
@@ -78,15 +78,16 @@ impl Function {
 /// All symbols of one image.
 #[derive(Debug, Default)]
 pub(crate) struct Symbols {
-    /// By address; of several at one address, the one people mean comes first.
+    /// By address; among several at one address, the preferred name comes first.
     pub(crate) functions: Vec<Function>,
-    /// Data among the code: name, start and end; the end equals the start where the symbol has no size.
+    /// Data among the code: name, start and end; the end equals the start if the symbol has no
+    /// size.
     pub(crate) data: Vec<(String, Range<u64>)>,
     /// Tables that could not be read.
     pub(crate) problems: Vec<ImageError>,
     /// Indexes into `functions`, by name.
     by_name: Vec<u32>,
-    /// Of each function, the largest end among it and those before it.
+    /// For each function, the largest end among it and those before it.
     reach: Vec<u64>,
 }
 
@@ -150,15 +151,15 @@ impl Symbols {
         Symbols { functions, data, problems, by_name, reach }
     }
 
-    /// All symbols of that name, whatever their version.
+    /// All symbols with this name, whatever their version.
     pub(crate) fn named<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a Function> {
         let function = |index: &u32| &self.functions[*index as usize];
         let first = self.by_name.partition_point(|index| function(index).name.as_str() < name);
         self.by_name[first..].iter().map(function).take_while(move |function| function.name == name)
     }
 
-    /// The innermost function an address lies in; where none claims it by size, the last one before it that has
-    /// no size.
+    /// The innermost function that contains an address by its size; else the last one before it, if
+    /// that has no size.
     pub(crate) fn at(&self, vaddr: u64) -> Option<&Function> {
         let end = self.functions.partition_point(|function| function.vaddr <= vaddr);
         let mut inner: Option<&Function> = None;
@@ -169,7 +170,7 @@ impl Symbols {
             {
                 break;
             }
-            // Walking backwards over one address, the preferred symbol comes last and wins.
+            // Walking backwards over one address, the preferred symbol comes last.
             if function.contains(vaddr) || function.vaddr == vaddr {
                 inner = Some(function);
             }
@@ -191,14 +192,14 @@ fn read_separate(source: &Source) -> Result<Vec<Symbol>, ImageError> {
     }
 }
 
-/// Bytes from an address to the end of its segment: no function is longer.
+/// Bytes from an address to the end of its segment: the most that a function can have.
 fn room(headers: &Headers, vaddr: u64) -> u64 {
     let code = headers.executable_segments().map(super::Segment::code).find(|code| code.contains(&vaddr));
     code.map_or(0, |code| code.end - vaddr)
 }
 
-/// Of several names for one address, which to show: functions before labels, visible ones before hidden ones,
-/// plain ones before underscored ones.
+/// The order of several names for one address: functions before labels, global names before local
+/// ones, plain ones before underscored ones.
 fn preference(function: &Function) -> (bool, Binding, usize, bool) {
     let underscores = function.name.bytes().take_while(|byte| *byte == b'_').count();
     let mangled = function.name.starts_with("_Z") || function.name.starts_with("_R");
@@ -206,7 +207,7 @@ fn preference(function: &Function) -> (bool, Binding, usize, bool) {
     (function.kind == FunctionKind::Label, function.binding, if mangled { 0 } else { underscores }, !default)
 }
 
-/// Makes one of what several tables say about one name at one address, and puts the list in order.
+/// Merges what several tables say about the same name at the same address, and sorts the list.
 fn merge_equal(functions: &mut Vec<Function>) {
     functions.sort_by(|a, b| (a.vaddr, &a.name).cmp(&(b.vaddr, &b.name)));
     functions.dedup_by(|next, kept| {

@@ -1,7 +1,8 @@
 //! The file header, program headers and section headers, as plain numbers.
 //!
-//! Program headers are what the kernel and the dynamic linker go by, so a file whose program headers are damaged is
-//! refused. Section headers are for tools; where they are damaged or absent the image does without, and says so.
+//! The kernel and the dynamic linker use the program headers, so a file with damaged ones is
+//! refused. Section headers are for tools: if they are damaged or absent, the image works without
+//! them and reports damage.
 
 use object::Endianness;
 use object::elf::{self, FileHeader32, FileHeader64};
@@ -11,14 +12,15 @@ use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use super::error::ImageError;
 use super::source::Source;
 
-/// Bytes of the program headers of one file: Linux itself refuses an executable with more. What is asked of an address asks all of them.
+/// The most bytes of program headers of a file. Linux refuses an executable with more; and looking
+/// up an address searches all of them.
 const PROGRAM_HEADERS: u64 = 64 << 10;
-/// Section headers of one file. A C++ program built with one section for each function has tens of thousands
-/// before linking and some forty after.
+/// The most section headers of a file. A C++ program built with one section for each function has
+/// tens of thousands before linking and some forty afterwards.
 const SECTION_HEADERS: u64 = 0x4_0000;
-/// Bytes of a section's name that are kept.
+/// The bytes of a section's name that are kept.
 const SECTION_NAME: usize = 128;
-/// Bytes of all section names together.
+/// The most bytes of all section names together.
 const SECTION_NAMES: u64 = 64 << 20;
 
 /// The instruction set of a file.
@@ -28,7 +30,7 @@ pub enum Machine {
     X86_64,
     /// i386.
     I386,
-    /// Another one: `e_machine` of the ELF header. Nothing in it can be probed.
+    /// Another one: `e_machine` of the ELF header. It cannot be probed.
     Other(u16),
 }
 
@@ -46,7 +48,7 @@ impl std::fmt::Display for Machine {
 }
 
 impl Machine {
-    /// The mode its instructions are decoded in: 64 or 32 bits; nothing for a foreign one.
+    /// The mode for decoding its instructions: 64 or 32 bits; `None` for another machine.
     pub fn bitness(self) -> Option<u32> {
         match self {
             Machine::X86_64 => Some(64),
@@ -61,13 +63,13 @@ impl Machine {
 pub struct Segment {
     /// Address of the first byte, before the load bias is added.
     pub vaddr: u64,
-    /// Where it starts in the file, in bytes.
+    /// Its offset in the file, in bytes.
     pub offset: u64,
-    /// Bytes that come from the file: no more than it has.
+    /// Bytes from the file: no more than the file has.
     pub file_size: u64,
     /// Bytes in memory; those beyond `file_size` are zero.
     pub mem_size: u64,
-    /// Alignment in bytes, a power of two in a sound file.
+    /// Alignment in bytes, a power of two in a valid file.
     pub align: u64,
     /// Mapped readable.
     pub readable: bool,
@@ -90,8 +92,8 @@ impl Segment {
         self.offset.checked_add(distance)
     }
 
-    /// The addresses of its bytes that come from the file; of all its bytes where the file has none of them, as one of
-    /// debug information alone has none.
+    /// The addresses of its bytes from the file. If the file has none of them, as in a file with
+    /// only debug information, the addresses of all its bytes.
     pub(crate) fn code(&self) -> std::ops::Range<u64> {
         match self.file_size {
             0 => self.vaddr..self.vaddr.saturating_add(self.mem_size),
@@ -145,7 +147,7 @@ pub(crate) struct Headers {
     pub(crate) unwind: Option<Part>,
     pub(crate) notes: Vec<Part>,
     pub(crate) sections: Vec<Section>,
-    /// Why there are no sections, when they are damaged rather than absent.
+    /// Why there are no sections, if they are damaged and not absent.
     pub(crate) problem: Option<ImageError>,
 }
 
@@ -168,7 +170,8 @@ impl Headers {
         }
     }
 
-    /// The first section of a kind: of symbol tables there is one of each (System V ABI, "Sections").
+    /// The first section of a kind. Symbol tables exist once for each kind (System V ABI,
+    /// "Sections").
     pub(crate) fn section_of(&self, kind: elf::SectionType) -> Option<&Section> {
         self.sections.iter().find(|section| section.kind == kind)
     }
@@ -186,8 +189,8 @@ impl Headers {
         self.executable_segments().any(|segment| segment.offset_of_address(vaddr).is_some())
     }
 
-    /// Whether an address is one of code: of this file's, or, where the file has nothing but the symbols and debug
-    /// information of another, of that one's.
+    /// Whether an address is one of code: of this file's, or, in a file with only the symbols and
+    /// debug information of another one, of the other's.
     pub(crate) fn is_code(&self, vaddr: u64) -> bool {
         self.executable_segments().any(|segment| segment.code().contains(&vaddr))
     }
@@ -237,7 +240,8 @@ fn read_class<Elf: FileHeader<Endian = Endianness>>(
     Ok(headers)
 }
 
-/// Section header 0, which also holds the counts that overflow the file header. `Err(None)`: there are no sections.
+/// Section header 0, which also has the counts that overflow the file header. `Err(None)`: there
+/// are no sections.
 fn first_section<Elf: FileHeader<Endian = Endianness>>(
     source: &Source,
     header: &Elf,
@@ -293,7 +297,7 @@ fn read_segments<Elf: FileHeader<Endian = Endianness>>(
         match entry.p_type(endian) {
             elf::PT_LOAD => {
                 let flags = entry.p_flags(endian).0;
-                // What it says beyond the end of the file is not there.
+                // A segment's bytes beyond the end of the file do not exist.
                 let held = source.len().saturating_sub(part.offset);
                 headers.segments.push(Segment {
                     vaddr: part.vaddr,
@@ -361,9 +365,9 @@ fn read_sections<Elf: FileHeader<Endian = Endianness>>(
     Ok(table.iter().map(section).collect())
 }
 
-/// How a file that is no ELF file begins.
+/// The beginning of a file that is not an ELF file.
 fn beginning(bytes: &[u8]) -> String {
-    /// Bytes that are shown.
+    /// How many bytes are shown.
     const SHOWN: usize = 16;
     let start = &bytes[..bytes.len().min(SHOWN)];
     let text = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -374,7 +378,7 @@ fn beginning(bytes: &[u8]) -> String {
     format!("it begins with the bytes {}", bytes.join(" "))
 }
 
-/// The section that holds the section names.
+/// Finds the section with the section names.
 trait NameSection: FileHeader {
     fn shstrndx_or_first(&self, endian: Self::Endian, first: &Self::SectionHeader) -> Option<u32> {
         match self.e_shstrndx(endian) {

@@ -1,6 +1,6 @@
-//! Bytes as text.
+//! Bytes as hexadecimal text.
 
-/// Bytes as digits, two each and nothing between them: as build-ids are written.
+/// Bytes as hexadecimal digits without separators, like build-ids.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

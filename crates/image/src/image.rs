@@ -1,4 +1,4 @@
-//! An ELF file, read when it is asked.
+//! [`Image`]: an ELF file, each part read when it is first used.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -24,15 +24,15 @@ use super::source::{FileId, Source, open_regular};
 use super::starts::Starts;
 use super::{dynrel, relocations, table};
 
-/// Bytes of a path in the file: PATH_MAX.
+/// The most bytes of a path in the file: PATH_MAX.
 const PATH: u64 = 4096;
-/// Bytes of the notes that hold the build-id.
+/// The most bytes of the notes with the build-id.
 const NOTES: u64 = 1 << 20;
 
 /// An ELF file's contents, as far as probes need them.
 ///
-/// Addresses in it (`vaddr`) are the file's own; a module of a process adds its load bias. For a file that is not
-/// position-independent they are the addresses in the process.
+/// Its addresses (`vaddr`) are the file's own; a module of a process adds its load bias. In a file
+/// that is not position-independent they are the addresses in the process.
 #[derive(Debug)]
 pub struct Image {
     pub(crate) source: Source,
@@ -50,7 +50,7 @@ pub struct Image {
     pub(crate) landings: OnceLock<Landings>,
 }
 
-/// Small things a file says of itself.
+/// Short properties of the file.
 #[derive(Debug)]
 struct Names {
     interpreter: Option<PathBuf>,
@@ -63,7 +63,8 @@ impl Image {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, is no regular file or no ELF file, or its program headers are damaged.
+    /// The file cannot be read, is not a regular file or not an ELF file, or its program headers
+    /// are damaged.
     pub fn open(path: &Path) -> Result<Image, ImageError> {
         let (file, id) = open_regular(path).map_err(|cause| ImageError::Io {
             path: path.to_owned(),
@@ -73,20 +74,20 @@ impl Image {
         Image::from_file(path, file, id)
     }
 
-    /// Reads an ELF file that is open already ([`open_regular`]); `path` is for messages.
+    /// Reads an ELF file that is already open ([`open_regular`]); `path` is for messages.
     ///
     /// # Errors
     ///
-    /// It is no ELF file, or its program headers are damaged.
+    /// It is not an ELF file, or its program headers are damaged.
     pub fn from_file(path: &Path, file: File, id: FileId) -> Result<Image, ImageError> {
         Image::new(Source::file(path, file, id.size), Some(id))
     }
 
-    /// Reads an ELF file from memory, as the kernel's vDSO is; `path` is for messages.
+    /// Reads an ELF file from memory, such as the vDSO; `path` is for messages.
     ///
     /// # Errors
     ///
-    /// The bytes are no ELF file, or its program headers are damaged.
+    /// The bytes are not an ELF file, or the program headers are damaged.
     pub fn parse(data: Vec<u8>, path: &Path) -> Result<Image, ImageError> {
         Image::new(Source::memory(path, data), None)
     }
@@ -110,32 +111,33 @@ impl Image {
         })
     }
 
-    /// The path it was opened by.
+    /// The path by which it was opened.
     pub fn path(&self) -> &Path {
         self.source.path()
     }
 
-    /// Which file it was read from; nothing for one read from memory.
+    /// The file it was read from; `None` if it was read from memory.
     pub fn file_id(&self) -> Option<&FileId> {
         self.id.as_ref()
     }
 
-    /// The instruction set.
+    /// The instruction set of its code.
     pub fn machine(&self) -> Machine {
         self.headers.machine
     }
 
-    /// Whether the file can be loaded anywhere (shared libraries and PIE); if not, its load bias is 0.
+    /// Whether the file can be loaded anywhere (shared libraries and PIE); if not, its load bias is
+    /// 0.
     pub fn is_position_independent(&self) -> bool {
         self.headers.kind == elf::ET_DYN
     }
 
-    /// Where a program starts to run (`e_entry`), 0 if nowhere.
+    /// The program's entry point (`e_entry`), or 0.
     pub fn entry(&self) -> u64 {
         self.headers.entry
     }
 
-    /// The dynamic linker the program asks for; nothing for static programs and libraries.
+    /// The program's dynamic linker; `None` for static programs and libraries.
     pub fn interpreter(&self) -> Option<&Path> {
         self.names().interpreter.as_deref()
     }
@@ -145,32 +147,34 @@ impl Image {
         self.names().build_id.as_deref()
     }
 
-    /// The name a shared library gives itself (DT_SONAME), as in `libc.so.6`.
+    /// A shared library's own name (DT_SONAME), such as `libc.so.6`.
     pub fn soname(&self) -> Option<&str> {
         self.names().soname.as_deref()
     }
 
-    /// What is mapped when the file is loaded, by address.
+    /// The segments that are mapped when the file is loaded, by address.
     pub fn segments(&self) -> &[Segment] {
         &self.headers.segments
     }
 
-    /// The address at which the byte at a file offset is loaded. Where two segments load it, the executable one
-    /// counts.
+    /// The address at which the byte at a file offset is loaded. If two segments load it, the
+    /// executable one counts.
     pub fn address_of_offset(&self, file_offset: u64) -> Option<u64> {
         let executable = self.headers.executable_segments();
         let others = self.headers.segments.iter().filter(|segment| !segment.executable);
         executable.chain(others).find_map(|segment| segment.address_of_offset(file_offset))
     }
 
-    /// The file offset of the byte that is loaded at an address; nothing where no byte of the file is.
+    /// The file offset of the byte that is loaded at an address; `None` if that is no byte of the
+    /// file.
     pub fn offset_of_address(&self, vaddr: u64) -> Option<u64> {
         let executable = self.headers.executable_segments();
         let others = self.headers.segments.iter().filter(|segment| !segment.executable);
         executable.chain(others).find_map(|segment| segment.offset_of_address(vaddr))
     }
 
-    /// `len` bytes of code at an address, from the file; nothing unless one executable segment holds them all.
+    /// `len` bytes of code at an address, from the file; `None` unless one executable segment
+    /// contains them all.
     pub fn text(&self, vaddr: u64, len: usize) -> Option<Vec<u8>> {
         let len = len as u64;
         let segment = self.headers.executable_segments().find(|s| s.offset_of_address(vaddr).is_some())?;
@@ -180,12 +184,13 @@ impl Image {
         self.source.read("code", segment.offset_of_address(vaddr)?, len, len).ok()
     }
 
-    /// `len` bytes of the file from an offset on; nothing unless it has them all.
+    /// `len` bytes of the file at an offset; `None` unless the file has them all.
     pub fn file_bytes(&self, offset: u64, len: u64) -> Option<Vec<u8>> {
         self.source.read("code", offset, len, len).ok()
     }
 
-    /// `len` bytes at an address, as they stand in the file; nothing unless one segment holds them all.
+    /// `len` bytes at an address, as stored in the file; `None` unless one segment contains them
+    /// all.
     pub(crate) fn data(&self, vaddr: u64, len: u64) -> Option<Vec<u8>> {
         let segments = &self.headers.segments;
         let segment = segments.iter().find(|segment| segment.offset_of_address(vaddr).is_some())?;
@@ -195,8 +200,8 @@ impl Image {
         self.source.read("data", segment.offset_of_address(vaddr)?, len, len).ok()
     }
 
-    /// The number of eight bytes at an address that the program can only read, as it stands in the file; nothing unless one segment
-    /// holds it all.
+    /// The eight-byte number at an address in memory that the program cannot write, as stored in
+    /// the file; `None` unless one segment contains it.
     pub fn constant(&self, vaddr: u64) -> Option<u64> {
         let segments = &self.headers.segments;
         let segment = segments.iter().find(|segment| segment.offset_of_address(vaddr).is_some())?;
@@ -204,20 +209,21 @@ impl Image {
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
     }
 
-    /// All named places in the code, by address: `.symtab`, `.dynsym`, `.gnu_debugdata` and an installed debug file
-    /// together. Of several names for one address the one people mean comes first.
+    /// All functions and labels in the code, by address: from `.symtab`, `.dynsym`,
+    /// `.gnu_debugdata` and an installed debug file together. Among several names for one address
+    /// the preferred one comes first.
     pub fn functions(&self) -> &[Function] {
         &self.symbols().functions
     }
 
-    /// Whether a name is one of data. Reads the symbol tables again: it is there for the message that no probe can stand
-    /// on it. A file without section headers does not tell.
+    /// Whether data has this name, for the message that it cannot be probed. Reads the symbol
+    /// tables again; always false for a file without section headers.
     pub fn is_data(&self, name: &str) -> bool {
         table::has_data(&self.source, &self.headers, name)
     }
 
-    /// The function an address lies in: the innermost that claims it by its size, or one without a size that starts
-    /// last before it.
+    /// The function that contains an address: the innermost one by size, or the last one before it
+    /// if that has no size.
     pub fn function_at(&self, vaddr: u64) -> Option<&Function> {
         if !self.headers.is_executable(vaddr) {
             return None;
@@ -225,20 +231,21 @@ impl Image {
         self.symbols().at(vaddr)
     }
 
-    /// Whether it is a program or library of Go: its functions run on stacks of a few kilobytes, which they grow themselves.
+    /// Whether it is a Go program or library: Go functions run on stacks of a few kilobytes, which
+    /// they grow themselves.
     pub fn is_go(&self) -> bool {
         let is_go = |name: &str| matches!(name, ".gopclntab" | ".data.rel.ro.gopclntab" | ".note.go.buildid");
         self.headers.sections.iter().any(|section| is_go(&section.name))
     }
 
-    /// The section an address lies in.
+    /// The section that contains an address.
     pub fn section_name(&self, vaddr: u64) -> Option<&str> {
         let mut sections = self.headers.sections.iter();
         let section = sections.find(|section| section.allocated && section.contains(vaddr))?;
         Some(&section.name)
     }
 
-    /// Tables of the file that are damaged and were left out. Reads all of them.
+    /// The damaged tables of the file, which were left out. Reads all tables.
     pub fn problems(&self) -> Vec<&ImageError> {
         self.starts();
         let symbols = self.symbols();
@@ -247,7 +254,8 @@ impl Image {
     }
 
     pub(crate) fn dynamic(&self) -> &Dynamic {
-        // A damaged dynamic section says nothing; the symbols that hang on it will be reported.
+        // A damaged dynamic section counts as empty; reading the symbols that depend on it reports
+        // the damage.
         self.dynamic.get_or_init(|| Dynamic::read(&self.source, &self.headers).unwrap_or_default())
     }
 
@@ -270,7 +278,7 @@ impl Image {
         &self.frames.get_or_init(read).0
     }
 
-    /// The addresses that the dynamic linker writes into tables of pointers.
+    /// The addresses of the image that the dynamic linker writes into data, by their places.
     pub(crate) fn relocations(&self) -> &HashMap<u64, u64> {
         self.relocations.get_or_init(|| relocations::relative(&self.source, &self.headers))
     }
@@ -280,13 +288,14 @@ impl Image {
         self.written.get_or_init(|| dynrel::read(&self.source, &self.headers, self.dynamic()))
     }
 
-    /// Whether the dynamic linker writes any of the bytes of code at an address when it relocates the file (text relocations): until
-    /// then they are others.
+    /// Whether the dynamic linker changes any of these bytes of code when it relocates the file
+    /// (text relocations). Until then they have other values.
     pub fn is_relocated(&self, vaddr: u64, len: u64) -> bool {
         self.written().covers(&(vaddr..vaddr.saturating_add(len)))
     }
 
-    /// Bytes of code that the dynamic linker writes when it relocates the file, ascending and disjoint.
+    /// The ranges of code that the dynamic linker changes when it relocates the file, ascending and
+    /// disjoint.
     pub fn relocated_code(&self) -> &[std::ops::Range<u64>] {
         &self.written().code
     }

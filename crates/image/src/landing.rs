@@ -1,11 +1,13 @@
-//! Where control may come to otherwise than by falling through or by a call's return: for whoever wants to move several instructions together.
+//! Finds every address that control may reach other than by fallthrough or a call's return, for
+//! moving several instructions together.
 //!
-//! This is the other side of [`ControlFlow`]: that one says what *is* reached, and this one leaves nothing out that *may* be. So what is not proven to be
-//! reached is read, too, from each of its bytes on; and every number in the code, and in the data, that is an address of code is taken for a
-//! place to which something jumps.
+//! This is the opposite of [`ControlFlow`], which says what *is* reached: this omits nothing that
+//! *may* be. So bytes that are not proven to be instructions are decoded from each byte on, and
+//! every number in code or data that is an address of code counts as a jump's target.
 //!
-//! What it cannot see is an address that is computed: by a jump whose table cannot be read. Those lead to places of their own function, and
-//! of its other parts, which are no [closed](ControlFlow::closed) ones then.
+//! It cannot see an address that is computed by a jump whose table cannot be read. Such a jump
+//! leads into its own function or the function's other parts, which are then not
+//! [closed](ControlFlow::closed).
 
 use std::ops::Range;
 
@@ -16,11 +18,11 @@ use super::flow::ControlFlow;
 use super::landings::Landings;
 use super::region::{LONGEST, branch_target};
 
-/// Bytes of data that are looked through for addresses of code.
+/// The most bytes of data that are searched for addresses of code.
 const DATA: u64 = 64 << 20;
 
 impl Image {
-    /// Where control may come to. It is found out once.
+    /// The addresses that control may reach in this way. They are computed once.
     pub fn landings(&self) -> &Landings {
         self.landings.get_or_init(|| {
             let flow = self.control_flow();
@@ -44,7 +46,7 @@ impl Image {
         })
     }
 
-    /// Adds the addresses of code that stand in data. False if there is too much of it.
+    /// Adds the addresses of code that are stored in data. Returns false if there is too much data.
     fn add_data(&self, found: &mut Found) -> bool {
         // Some files have their tables among the code.
         let data = &self.headers.segments;
@@ -53,7 +55,7 @@ impl Image {
         }
         for segment in data {
             let Some(bytes) = self.data(segment.vaddr, segment.file_size) else { return false };
-            // At multiples of four: not all of them are aligned to their size.
+            // At multiples of four: not all addresses are aligned to their size.
             let first = (segment.vaddr.wrapping_neg() & 3) as usize;
             for at in (first..bytes.len().saturating_sub(7)).step_by(4) {
                 let word = bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
@@ -64,7 +66,7 @@ impl Image {
     }
 }
 
-/// Where code is, ascending and disjoint.
+/// The ranges of code, ascending and disjoint.
 fn ranges(flow: &ControlFlow) -> Vec<Range<u64>> {
     let mut pieces: Vec<Range<u64>> =
         flow.pieces().map(|(start, bytes, _)| start..start.saturating_add(bytes.len() as u64)).collect();
@@ -79,7 +81,7 @@ fn ranges(flow: &ControlFlow) -> Vec<Range<u64>> {
     ranges
 }
 
-/// What has been found.
+/// The addresses found so far.
 struct Found {
     code: Vec<Range<u64>>,
     all: Vec<u64>,
@@ -93,8 +95,8 @@ impl Found {
         }
     }
 
-    /// Reads what is proven to be instructions where they are; and all else at each byte, since it is not known where in it instructions
-    /// begin. `lengths` are those of the proven ones.
+    /// Decodes proven instructions at their starts, and everything else at each byte, since
+    /// instructions may begin anywhere in it. `lengths` has the lengths of the proven ones.
     fn read(&mut self, start: u64, bytes: &[u8], lengths: &[u8]) {
         let mut proven = 0;
         for (at, length) in lengths.iter().copied().map(usize::from).enumerate() {
@@ -105,7 +107,7 @@ impl Found {
         }
     }
 
-    /// Reads one instruction, if there is one.
+    /// Decodes one instruction, if there is one, and adds its target and numbers.
     fn read_one(&mut self, start: u64, bytes: &[u8], at: usize) {
         let rest = &bytes[at..bytes.len().min(at + LONGEST)];
         let instruction = Decoder::with_ip(64, rest, start + at as u64, DecoderOptions::NONE).decode();

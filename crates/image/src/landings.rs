@@ -1,18 +1,19 @@
-//! The places to which control may come otherwise than by falling through or by a call's return, as `landing` finds them.
+//! The addresses that control may reach other than by fallthrough or a call's return; module
+//! `landing` finds them.
 
 use std::ops::Range;
 
-/// Addresses to which control may come.
+/// Addresses that control may reach.
 #[derive(Debug, Default)]
 pub struct Landings {
     /// Ascending.
     pub(super) all: Vec<u64>,
-    /// Whether all were looked for.
+    /// Whether all of the file was searched.
     pub(super) complete: bool,
 }
 
 impl Landings {
-    /// Those in a range, ascending; nothing where they cannot be told.
+    /// The addresses in a range, ascending; `None` if not all were searched.
     pub fn within(&self, range: Range<u64>) -> Option<&[u64]> {
         let from = self.all.partition_point(|landing| *landing < range.start);
         let to = self.all.partition_point(|landing| *landing < range.end);

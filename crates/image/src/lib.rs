@@ -1,21 +1,22 @@
-//! ELF files: what a probe needs to know of an executable or a shared library.
+//! Reads ELF files: what probes need to know about an executable or a shared library.
 //!
-//! An [`Image`] is read once and shared by all processes that map the file. Its headers are read when it is opened;
-//! symbols, unwinding entries and code only when they are asked for. Everything in the file is untrusted: sizes are
-//! checked against the file and against a limit before anything is allocated, damaged tables are left out and named
-//! by [`Image::problems`], and only damaged program headers make the file unusable.
+//! An [`Image`] is read once and shared by all processes that map the file. Its headers are read
+//! when it is opened; symbols, unwinding entries and code only when they are needed. Everything in
+//! the file is untrusted: sizes are checked against the file and against a limit before anything is
+//! allocated, damaged tables are left out and reported by [`Image::problems`], and only damaged
+//! program headers make the file unusable.
 //!
 //! ```text
 //! source     the bytes, read piece by piece
 //!   headers    segments, sections            dynamic   soname, tables of a file without sections
-//!   table      symbols as they stand         version, debugdata   ... and where else they stand
-//!   functions  all tables merged             demangle, lookup     from a typed name to functions
+//!   table      one symbol table              version, debugdata   symbol versions, symbols kept elsewhere
+//!   functions  all tables merged             demangle, lookup     from a user's name to functions
 //!   separate   symbols in another file
 //!   frames     unwinding entries             starts    where disassembly may begin
-//!   region(s)  stretches taken apart         boundary  does an instruction start here?
-//!   outline    one function taken apart      selection functions by name or pattern
-//!   flow       where control is proven to come to      landing   where else it may
-//!   restartable  code that no stop may be in          dynrel   what the dynamic linker writes
+//!   region(s)  disassembled stretches        boundary  does an instruction start here?
+//!   outline    one function's parts and exits   selection functions by name or pattern
+//!   flow       which instructions control provably reaches      landing   which others it may
+//!   restartable  code in which no thread may be stopped      dynrel   what the dynamic linker writes
 //! ```
 
 #![forbid(unsafe_code)]

@@ -1,42 +1,43 @@
-//! From a name that a person typed to the functions it may mean.
+//! Finds the functions that a user's name may mean.
 
 use super::Image;
 use super::demangle;
 use super::functions::{Function, FunctionKind};
 use super::version;
 
-/// How a name was understood.
+/// How a name was interpreted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameKind {
-    /// As the ELF file writes it, with or without its version.
+    /// As the ELF file's name, with or without its version.
     Exact,
-    /// As its language writes it: `ns::f(int)`, `core::fmt::write`.
+    /// As the demangled name: `ns::f(int)`, `core::fmt::write`.
     Demangled,
-    /// As C++ writes it, without parameters: `ns::f`.
+    /// As the C++ name without parameters: `ns::f`.
     WithoutParameters,
 }
 
-/// What a name may mean.
+/// The functions that a name may mean.
 #[derive(Clone, Debug)]
 pub struct Lookup<'a> {
-    /// One function for each distinct address, in the order of addresses. None: there is no such name. Several:
-    /// the name is ambiguous.
+    /// One function for each address, by address. Empty: there is no such name. Several: the name
+    /// is ambiguous.
     pub matches: Vec<&'a Function>,
-    /// How the name was understood.
+    /// How the name was interpreted.
     pub kind: NameKind,
 }
 
-/// Suggestions that are returned at most.
+/// The most suggestions that are returned.
 const SUGGESTIONS: usize = 5;
-/// Bytes of a name that is compared by edit distance, whose cost is the product of both lengths.
+/// The longest name in bytes that is compared by edit distance, whose cost is the product of both
+/// lengths.
 const COMPARED: usize = 64;
 
 impl Image {
-    /// The functions a name may mean. Names are case-sensitive. Tried in this order, the first that has any result
-    /// wins: the ELF name (`malloc`, `memcpy@GLIBC_2.2.5`); the whole demangled name; the C++ name without
-    /// parameters.
+    /// The functions that a name may mean. Names are case-sensitive. The first of these that has a
+    /// result counts: the ELF name (`malloc`, `memcpy@GLIBC_2.2.5`); the whole demangled name; the
+    /// C++ name without parameters.
     ///
-    /// A bare name means the default version, as it does for a linker; a hidden one has to be written out.
+    /// A bare name means the default version, as for a linker; another version must be given.
     pub fn lookup(&self, name: &str) -> Lookup<'_> {
         let exact = self.lookup_exact(name);
         if !exact.is_empty() {
@@ -70,20 +71,21 @@ impl Image {
                 if plain.is_empty() { named } else { plain }
             }
         };
-        // A label is a mark in the code; where a function has the same name, the function is meant.
+        // A label is only a mark in the code: a function with the same name takes precedence.
         let is_function = |f: &&Function| f.kind != FunctionKind::Label;
         let functions: Vec<&Function> = named.iter().copied().filter(is_function).collect();
         one_for_each_address(if functions.is_empty() { named } else { functions })
     }
 
-    /// Mangled names that may demangle to `name`: most are sifted out without demangling them.
+    /// Mangled names that may demangle to `name`: most are excluded without demangling them.
     fn candidates(&self, name: &str) -> Vec<&Function> {
         let identifier = demangle::identifier(name).unwrap_or_default();
         let mangled = |f: &&Function| f.name.starts_with("_Z") || f.name.starts_with("_R");
         self.functions().iter().filter(mangled).filter(|f| f.name.contains(identifier)).collect()
     }
 
-    /// Names like one that was not found, the likeliest first, five at most; for "did you mean".
+    /// Names similar to one that was not found, the likeliest first, five at most; for "did you
+    /// mean".
     pub fn nearest_names(&self, name: &str) -> Vec<String> {
         let (name, _) = version::split(name);
         let wanted = demangle::identifier(name).unwrap_or(name).to_lowercase();
@@ -105,7 +107,8 @@ impl Image {
     }
 }
 
-/// How far a name is from the wanted one, in lower case; nothing if they have little in common.
+/// The distance of a name from the wanted one, which is in lower case; `None` if they have little
+/// in common.
 fn distance(wanted: &str, name: &str) -> Option<usize> {
     if name.len() > 4 * COMPARED {
         return None;

@@ -1,7 +1,8 @@
-//! What a function consists of, and where control leaves it.
+//! Finds the parts and instructions of a function, and the exits by which control leaves it.
 //!
-//! A function is more than the bytes of its symbol: compilers move what is seldom executed (`f.cold`) elsewhere, and
-//! jump there and back. These parts are found first; what leaves none of them stays in the function.
+//! A function is more than the bytes of its symbol: compilers move rarely executed code (`f.cold`)
+//! elsewhere, and jump there and back. These parts are found first; a jump between them stays in
+//! the function.
 //!
 //! ```text
 //!   f        push %rbx                    f.cold    call  log
@@ -14,12 +15,13 @@
 //!            jmp  *%rax       an exit, unless it is a switch
 //! ```
 //!
-//! A jump through a register or memory is a tail call, unless it is proven to be none:
+//! A jump through a register or memory counts as a tail call, unless it provably stays:
 //!
 //! 1. it has the `notrack` prefix, with which compilers mark the jumps of a `switch`; or
-//! 2. the unwinding table says that the stack is not as at the entry: then the return address is not where a tail
-//!    call needs it; or
-//! 3. it takes its target from a table of addresses of this function, or from one of distances to the table itself.
+//! 2. by the unwinding table the stack is not as at the entry: then the return address is not where
+//!    a tail call needs it; or
+//! 3. its target comes from a table of addresses of this function, or from a table of distances to
+//!    the table itself.
 
 use std::ops::Range;
 
@@ -30,14 +32,15 @@ use super::boundary::Misplaced;
 use super::frames::Stack;
 use super::region::{Byte, branch_target};
 
-/// Parts of one function.
+/// The most parts of one function.
 const PARTS: usize = 64;
-/// Instructions before a jump among which its target is computed.
+/// How many instructions before a jump are searched for its target's computation.
 const BEFORE: usize = 32;
-/// Entries of a table that are looked at: one of this function shows what the table is.
+/// How many entries of a table are checked: a single one in this function shows what the table is.
 const ENTRIES: u64 = 4;
 
-/// Bytes of a part that are looked at one by one where no code is. If there are more, all of the rest is not told from data.
+/// How many bytes of a part that are not known to be code are checked one by one. After that the
+/// rest of the part counts as unknown.
 const UNKNOWN: u32 = 1 << 16;
 
 /// How control leaves a function.
@@ -47,43 +50,43 @@ pub enum Exit {
     Return,
     /// By a jump to another function: a tail call.
     Jump,
-    /// By a conditional jump to another function; where it is not taken, control stays.
+    /// By a conditional jump to another function. If it is not taken, control stays.
     Branch,
-    /// By a jump through a register or memory that is not proven to stay: a tail call.
+    /// By a jump through a register or memory that does not provably stay: a tail call.
     Indirect,
 }
 
-/// A function, taken apart.
+/// A function's parts, instructions and exits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outline {
-    /// Where it is: its own range first, then its other parts.
+    /// Its ranges: the function's own first, then its other parts.
     pub parts: Vec<Range<u64>>,
-    /// Where its instructions start, by part and address.
+    /// The starts of its instructions, by part and address.
     pub instructions: Vec<u64>,
     /// The instructions by which control leaves it, by part and address.
     pub exits: Vec<(u64, Exit)>,
-    /// Bytes in it that cannot be told from data.
+    /// Bytes that cannot be told from data.
     pub unknown: Vec<Range<u64>>,
 }
 
 impl Outline {
-    /// Whether an address is in one of its parts.
+    /// Whether one of its parts contains an address.
     pub fn contains(&self, vaddr: u64) -> bool {
         self.parts.iter().any(|part| part.contains(&vaddr))
     }
 
-    /// Bytes in it that cannot be told from data.
+    /// How many of its bytes cannot be told from data.
     pub fn unknown_bytes(&self) -> u64 {
         self.unknown.iter().map(|range| range.end - range.start).sum()
     }
 }
 
 impl Image {
-    /// Takes the function apart that starts at an address.
+    /// Analyzes the function that starts at an address.
     ///
     /// # Errors
     ///
-    /// There is no instruction.
+    /// No instruction starts there.
     pub fn outline(&self, vaddr: u64) -> Result<Outline, Misplaced> {
         self.check_boundary(vaddr)?;
         let mut walk = Walk { image: self, outline: Outline::default(), code: Vec::new() };
@@ -110,8 +113,8 @@ impl Image {
         Ok(walk.finish())
     }
 
-    /// Where the function that starts at an address ends: by its symbol's size, else its unwinding entry, else at the
-    /// next start of anything.
+    /// The range of the function that starts at an address: by its symbol's size, else its
+    /// unwinding entry, else up to the next known start.
     fn extent(&self, vaddr: u64) -> Range<u64> {
         let sizes = self.functions_at(vaddr).iter().map(|function| function.size);
         let end = match sizes.max().filter(|size| *size > 0) {
@@ -129,24 +132,26 @@ impl Image {
         vaddr..segment.map_or(end, |segment| end.min(segment.file_end()))
     }
 
-    /// The parts of a function that are its own by their names.
+    /// The parts that belong to a function by their names.
     fn cold_parts(&self, names: &[&str]) -> Vec<Range<u64>> {
         let of = |name: &&str| {
             let cold = format!("{name}.cold");
             let mut parts = self.symbols().named(&cold).filter(|part| part.size > 0);
-            // Several source files may have a `static` function of this name each.
+            // Several source files may each have a `static` function of this name.
             parts.next().filter(|_| parts.next().is_none()).map(|part| part.vaddr..part.vaddr + part.size)
         };
         names.iter().filter_map(of).collect()
     }
 
-    /// The part of a function with these names that an address lies in, which the function jumps to.
+    /// The part, of a function with these names, that contains the target of one of the function's
+    /// jumps.
     fn part_at(&self, target: u64, names: &[&str]) -> Option<Range<u64>> {
         if let Some(function) = self.function_at(target).filter(|function| function.contains(target)) {
             let owner = cold_owner(&function.name)?;
             return names.contains(&owner).then(|| function.vaddr..function.vaddr + function.size);
         }
-        // Stripped: a function's entry has the return address on top of the stack, a part mostly more.
+        // Without symbols: at a function's entry the return address is on top of the stack, at a
+        // part's start mostly more.
         let frame = self.frames().range_of(target)?;
         let is_part = self.functions_at(frame.start).is_empty()
             && self.frames().stack_at(frame.start) == Some(Stack::Used)
@@ -154,26 +159,28 @@ impl Image {
         is_part.then(|| frame.clone())
     }
 
-    /// Whether the procedure linkage table is in a range: jumps to other modules, and no function.
+    /// Whether a range is in the procedure linkage table, which has jumps to other modules and no
+    /// functions.
     pub(crate) fn is_linkage(&self, frame: &Range<u64>) -> bool {
         self.section_name(frame.start).is_some_and(|name| name.starts_with(".plt"))
             || self.frames().stack_at(frame.end - 1) == Some(Stack::Computed)
     }
 
-    /// Whether a symbol is a part of another function, and no function itself.
+    /// Whether a symbol is a part of another function and not a function itself.
     pub(crate) fn is_part(&self, name: &str, vaddr: u64) -> bool {
         let Some(owner) = cold_owner(name) else { return false };
         let mut owners = self.symbols().named(owner).peekable();
         if owners.peek().is_none() {
             return false;
         }
-        // What LLVM has outlined as `f.cold.1` is called like any function; the parts of older gcc are jumped to.
+        // LLVM's `f.cold.1` is called like a function; older gcc's parts of that name are jumped
+        // to.
         name.ends_with(".cold")
             || self.frames().stack_at(vaddr).is_some_and(|stack| stack != Stack::AtEntry)
             || owners.any(|owner| self.outline(owner.vaddr).is_ok_and(|outline| outline.contains(vaddr)))
     }
 
-    /// A pointer that stands in the file's data, as it will be when the file is loaded with bias 0.
+    /// A pointer stored in the file's data, as it is when the file is loaded with bias 0.
     pub(crate) fn pointer_at(&self, vaddr: u64) -> Option<u64> {
         if let Some(address) = self.relocations().get(&vaddr) {
             return Some(*address);
@@ -189,7 +196,7 @@ impl Image {
     }
 }
 
-/// The function that a symbol is a part of by its name: `f` of `f.cold` and `f.cold.3`.
+/// The function that a part belongs to by its name: `f` for `f.cold` and `f.cold.3`.
 fn cold_owner(name: &str) -> Option<&str> {
     let (owner, rest) = name.rsplit_once(".cold")?;
     let number =
@@ -197,11 +204,11 @@ fn cold_owner(name: &str) -> Option<&str> {
     (rest.is_empty() || number).then_some(owner)
 }
 
-/// A function that is being taken apart.
+/// The analysis of one function.
 struct Walk<'a> {
     image: &'a Image,
     outline: Outline,
-    /// Its instructions, as they are found.
+    /// Its instructions found so far.
     code: Vec<Instruction>,
 }
 
@@ -213,7 +220,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Reads the instructions of a part.
+    /// Decodes the instructions of a part.
     fn walk(&mut self, part: usize) {
         let part = self.outline.parts[part].clone();
         let mut at = part.start;
@@ -235,7 +242,7 @@ impl Walk<'_> {
                         self.code.push(instruction);
                         instruction.next_ip()
                     }
-                    // A symbol in the middle of an instruction: the next one counts.
+                    // A symbol in the middle of an instruction: continue at the next instruction.
                     (Byte::Inside(_, after), _) => after,
                     (_, Some(instruction)) if self.image.is_proven(at) => {
                         self.code.push(instruction);
@@ -246,7 +253,7 @@ impl Walk<'_> {
                         at + 1
                     }
                 };
-                // Never backwards, whatever the address wraps to.
+                // Always forward, even if the address wraps around.
                 at = next.max(at + 1);
             }
         }
@@ -260,7 +267,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Cuts off what only pads a function whose size nobody tells.
+    /// Removes the padding at the end of a function without a known size.
     fn trim(&mut self) {
         let Some(own) = self.outline.parts.first().cloned() else { return };
         let told = self.image.functions_at(own.start).iter().any(|function| function.size > 0)
@@ -307,10 +314,10 @@ impl Walk<'_> {
         })
     }
 
-    /// Whether an indirect jump is proven to stay in the function.
+    /// Whether an indirect jump provably stays in the function.
     fn stays(&self, at: usize) -> bool {
         let instruction = &self.code[at];
-        // `notrack` is the prefix that selected the segment ds.
+        // `notrack` is encoded as the segment prefix of ds.
         instruction.segment_prefix() == Register::DS
             || self.image.frames().stack_at(instruction.ip()).is_some_and(|stack| stack != Stack::AtEntry)
             || match instruction.op0_kind() {
@@ -320,7 +327,8 @@ impl Walk<'_> {
             }
     }
 
-    /// Whether an instruction's memory operand is an element of a table that holds addresses of this function.
+    /// Whether an instruction's memory operand is an element of a table with addresses of this
+    /// function.
     fn is_own_table(&self, at: usize, instruction: &Instruction) -> bool {
         let word = if self.image.headers.is_64 { 8 } else { 4 };
         if instruction.memory_index() == Register::None || instruction.memory_index_scale() != word {
@@ -338,8 +346,8 @@ impl Walk<'_> {
         })
     }
 
-    /// Whether a register's value before an instruction is the address of a table and a distance from it, or an
-    /// element of a table that holds addresses of this function.
+    /// Whether a register's value before an instruction is the sum of a table's address and a
+    /// distance from the table, or an element of a table with addresses of this function.
     fn is_computed(&self, at: usize, register: Register) -> bool {
         let Some(definition) = self.definition(at, register) else { return false };
         let instruction = &self.code[definition];
@@ -355,7 +363,7 @@ impl Walk<'_> {
             }
             _ => return false,
         };
-        // The table holds distances of four bytes.
+        // The table has distances of four bytes.
         let is_distance = |part: &Register| {
             self.definition(definition, *part).is_some_and(|loaded| {
                 let loaded = &self.code[loaded];
@@ -370,7 +378,7 @@ impl Walk<'_> {
         sum.iter().any(is_distance)
     }
 
-    /// The last instruction before another that writes a register, going by addresses.
+    /// The last instruction before `at`, by address, that writes a register.
     fn definition(&self, at: usize, register: Register) -> Option<usize> {
         let wanted = register.full_register();
         let writes = |it: &Instruction| {
@@ -395,7 +403,7 @@ impl Walk<'_> {
     }
 }
 
-/// Whether an instruction is a jump to an address that it names: no call, and no beginning of a transaction.
+/// Whether an instruction is a direct jump: no call, and no start of a transaction.
 fn is_jump(instruction: &Instruction) -> bool {
     matches!(instruction.flow_control(), FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch)
 }

@@ -1,17 +1,18 @@
-//! Patterns for names, as a shell and DTrace's `pid` provider write them.
+//! Patterns for names, in the syntax of shells and DTrace's `pid` provider.
 
-/// A pattern: `*` any characters, `?` one, `[abc]` and `[a-z]` one of these, `[!abc]` none of these.
+/// A pattern: `*` matches any characters, `?` one, `[abc]` and `[a-z]` one of these, `[!abc]` one
+/// that is none of these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(glob::Pattern);
 
 impl Pattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
     ///
     /// A bracket is not closed.
     pub fn new(text: &str) -> Result<Pattern, String> {
-        // To paths, `**` is something else; in a name it is as good as one.
+        // For paths `**` has another meaning; in a name it is the same as one star.
         let mut single = String::with_capacity(text.len());
         for character in text.chars() {
             if character != '*' || !single.ends_with('*') {
@@ -23,12 +24,12 @@ impl Pattern {
             .map_err(|error| format!("the pattern `{text}`: {}", error.msg))
     }
 
-    /// Whether a text has the characters that make a pattern of it.
+    /// Whether a text contains characters that make it a pattern.
     pub fn is_one(text: &str) -> bool {
         text.contains(['*', '?', '['])
     }
 
-    /// Whether a name matches, all of it.
+    /// Whether the whole name matches.
     pub fn matches(&self, name: &str) -> bool {
         self.0.matches(name)
     }

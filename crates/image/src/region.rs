@@ -1,20 +1,23 @@
-//! One stretch of code, taken apart into instructions.
+//! Disassembles one stretch of code, and tells which of its bytes start instructions.
 //!
-//! x86 instructions have no alignment, and compilers and assembly authors put data between them: taking one table
-//! entry for an instruction spoils everything after it (the pid provider's "disassembly pitfalls"). So a stretch
-//! never reaches from one known start over the next, and inside it two readings are told apart:
+//! x86 instructions have no alignment, and compilers and assembly authors put data between them:
+//! decoding one table entry as an instruction misaligns everything after it (the pid provider's
+//! "disassembly pitfalls"). So a stretch ends at the next known start, and inside it two kinds of
+//! instructions are distinguished:
 //!
-//! 1. *Proven*: what control reaches from the start by falling through and by direct branches.
-//! 2. *Swept*: what lies between proven instructions, reached by jump tables or by nothing, read from front to end.
-//!    Padding is such, and the cases of a `switch`. A sweep that meets bytes no instruction begins with, or that no
-//!    compiler would write there, has met data, and vouches for nothing from the last `ret` or `jmp` on.
+//! 1. *Proven*: control reaches them from the start by fallthrough and direct branches.
+//! 2. *Swept*: found by decoding the gaps between proven instructions from front to end: padding
+//!    and the cases of a `switch`. If the sweep meets bytes that start no instruction, or none that
+//!    a compiler would write there, it has met data, and everything after the last `ret` or `jmp`
+//!    counts as spoiled.
 //!
 //! ```text
 //! start                 table                case 1        ret  padding     next start
 //!   | proven ... jmp *%rax | swept: spoiled ... | proven ...  |  swept ...  |
 //! ```
 //!
-//! A place where proven code jumps past the `lock` prefix of an instruction stays inside that instruction.
+//! If proven code jumps past the `lock` prefix of an instruction, its target still counts as inside
+//! that instruction.
 
 use std::ops::Range;
 
@@ -22,32 +25,32 @@ use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKi
 
 /// An instruction starts here.
 const START: u8 = 1;
-/// Control is known to reach this start.
+/// Control provably reaches this start.
 const PROVEN: u8 = 2;
 /// A byte of an instruction other than its first.
 const INSIDE: u8 = 4;
-/// No instruction can be told here.
+/// It is unknown whether an instruction starts here.
 const SPOILED: u8 = 8;
 /// A run of zero bytes between functions, or data.
 const ZERO: u8 = 16;
 
-/// Longest x86 instruction, in bytes.
+/// The length of the longest x86 instruction in bytes.
 pub(crate) const LONGEST: usize = 15;
 
 /// What a byte of a region is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Byte {
-    /// The first of an instruction.
+    /// The first byte of an instruction.
     Start,
     /// Inside the instruction that starts and ends at these addresses.
     Inside(u64, u64),
-    /// The bytes at that address are no instruction, so none can be told here.
+    /// Unknown, because the bytes at this address are no instruction.
     Spoiled(u64),
-    /// A zero among zeros.
+    /// One of a run of zeros.
     Zero,
 }
 
-/// A stretch of code, taken apart.
+/// A disassembled stretch of code.
 #[derive(Debug)]
 pub(crate) struct Region {
     range: Range<u64>,
@@ -55,24 +58,24 @@ pub(crate) struct Region {
     bitness: u32,
     marks: Vec<u8>,
     lengths: Vec<u8>,
-    /// Spoiled bytes, and the address of the one that spoiled them; by address.
+    /// Spoiled ranges with the address of the bytes that spoiled each, by address.
     spoiled: Vec<(Range<usize>, u64)>,
 }
 
 /// What is known of the code around a region.
 pub(crate) struct Surroundings<'a> {
-    /// Whether control is known to reach the region's first byte.
+    /// Whether control provably reaches the region's first byte.
     pub(crate) proven: bool,
-    /// Up to where something vouches that the region holds code.
+    /// The end of what a symbol or unwinding entry claims to be code.
     pub(crate) claimed: u64,
     /// Labels in the region, by address.
     pub(crate) labels: &'a [u64],
-    /// Whether an address may hold code at all.
+    /// Whether an address may be code at all.
     pub(crate) is_code: &'a dyn Fn(u64) -> bool,
 }
 
 impl Region {
-    /// Takes `bytes`, which stand at `start`, apart.
+    /// Disassembles `bytes`, which are at `start`.
     pub(crate) fn analyze(start: u64, bytes: Vec<u8>, bitness: u32, around: &Surroundings<'_>) -> Region {
         let range = start..start + bytes.len() as u64;
         let len = bytes.len();
@@ -89,7 +92,7 @@ impl Region {
         &self.range
     }
 
-    /// What the byte at an address is; the address must lie in the region.
+    /// What the byte at an address of the region is.
     pub(crate) fn byte(&self, vaddr: u64) -> Byte {
         let at = (vaddr - self.range.start) as usize;
         let mark = self.marks[at];
@@ -119,12 +122,12 @@ impl Region {
         inside.filter(|inner| self.marks[*inner] & PROVEN != 0).map(|at| self.range.start + at as u64).next()
     }
 
-    /// The instruction at an address of the region, whatever stands there.
+    /// The instruction at an address of the region, whatever its byte is.
     pub(crate) fn instruction(&self, vaddr: u64) -> Option<Instruction> {
         self.decode((vaddr - self.range.start) as usize, self.bytes.len())
     }
 
-    /// Decodes the instruction that starts at `at` and ends at `end` or before.
+    /// Decodes the instruction that starts at `at` and ends at or before `end`.
     fn decode(&self, at: usize, end: usize) -> Option<Instruction> {
         let bytes = &self.bytes[at..end.min(at + LONGEST)];
         let address = self.range.start + at as u64;
@@ -132,7 +135,7 @@ impl Region {
         (!instruction.is_invalid()).then_some(instruction)
     }
 
-    /// Marks what control reaches from `first`.
+    /// Marks the instructions that control reaches from `first`.
     fn follow(&mut self, first: usize) {
         let mut open = vec![first];
         while let Some(mut at) = open.pop() {
@@ -160,7 +163,7 @@ impl Region {
         }
     }
 
-    /// Reads what lies between the proven instructions.
+    /// Decodes the gaps between the proven instructions.
     fn sweep(&mut self, around: &Surroundings<'_>) {
         let claimed = around.claimed.saturating_sub(self.range.start).min(self.bytes.len() as u64) as usize;
         let mut labels: Vec<usize> =
@@ -184,7 +187,8 @@ impl Region {
         }
     }
 
-    /// Reads one gap. Where nothing vouches that it is code (`doubtful`), it is read as a whole or not at all.
+    /// Decodes one gap. If nothing claims it to be code (`doubtful`), one undecodable byte spoils
+    /// all of it.
     fn sweep_gap(&mut self, gap: Range<usize>, doubtful: bool, is_code: &dyn Fn(u64) -> bool) {
         let mut at = gap.start;
         let mut block = gap.start;
@@ -194,7 +198,7 @@ impl Region {
                 for mark in &mut self.marks[at..at + zeros] {
                     *mark |= ZERO;
                 }
-                // Zeros that control would run into, or that something follows, are no padding.
+                // Zeros that control would run into, or that something follows, are not padding.
                 if block < at || at + zeros < gap.end {
                     let from = if doubtful { gap.start } else { block };
                     self.spoil(from..gap.end, at);
@@ -219,7 +223,7 @@ impl Region {
     }
 
     fn spoil(&mut self, range: Range<usize>, by: usize) {
-        // Padding in front of the data, after the function's end, stays what it is.
+        // Padding before the data, after the function's end, remains padding.
         let padding = range.clone().take_while(|at| {
             self.marks[*at] & INSIDE != 0
                 || self.marks[*at] & START != 0
@@ -234,8 +238,8 @@ impl Region {
         self.spoiled.push((range, self.range.start + by as u64));
     }
 
-    /// Whether an instruction found by sweeping is one that stands in programs: not a privileged one, and no branch
-    /// to where no code is, or into the middle of a proven instruction.
+    /// Whether a swept instruction is one that occurs in programs: not privileged, and not a branch
+    /// to an address without code or into the middle of a proven instruction.
     fn is_likely(&self, instruction: &Instruction, is_code: &dyn Fn(u64) -> bool) -> bool {
         if is_privileged(instruction) {
             return false;
@@ -255,7 +259,7 @@ impl Region {
     }
 }
 
-/// Where a direct near branch or call goes.
+/// The target of a direct near branch or call.
 pub(crate) fn branch_target(instruction: &Instruction) -> Option<u64> {
     if instruction.op_count() == 0 {
         return None;
@@ -268,14 +272,14 @@ pub(crate) fn branch_target(instruction: &Instruction) -> Option<u64> {
     }
 }
 
-/// Whether control never goes on to the next instruction.
+/// Whether control never continues at the next instruction.
 pub(crate) fn ends_flow(instruction: &Instruction) -> bool {
     match instruction.flow_control() {
         FlowControl::UnconditionalBranch
         | FlowControl::IndirectBranch
         | FlowControl::Return
         | FlowControl::Exception => true,
-        // int3 pads; int 0x80 is a system call and returns.
+        // int3 is padding; int 0x80 is a system call and returns.
         FlowControl::Interrupt => instruction.mnemonic() == Mnemonic::Int3,
         _ => instruction.mnemonic() == Mnemonic::Hlt,
     }
@@ -287,8 +291,8 @@ fn is_padding(instruction: &Instruction) -> bool {
             && instruction.op0_register() == instruction.op1_register()
 }
 
-/// Instructions that fault in every ordinary program, and far transfers: what text and tables look like. `hlt` is
-/// one, but ends many an `abort`.
+/// Instructions that fault in ordinary programs, and far transfers: text and tables decode to
+/// these. `hlt` is excluded, since many an `abort` ends in it.
 pub(crate) fn is_privileged(instruction: &Instruction) -> bool {
     let far = matches!(instruction.op0_kind(), OpKind::FarBranch16 | OpKind::FarBranch32);
     let mnemonic = instruction.mnemonic();

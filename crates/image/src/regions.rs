@@ -1,14 +1,15 @@
-//! The stretches of a file that have been taken apart: each once, in whatever order probes ask for them.
+//! A cache of a file's disassembled stretches: each is disassembled once, in whatever order probes
+//! need them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::region::Region;
 
-/// Bytes of code of which all is kept. What is taken apart has three times as many.
+/// The most bytes of code in the cache. It takes three times as much memory.
 const KEPT: u64 = 24 << 20;
 
-/// Stretches of one file, by their starts. No two of them overlap.
+/// The stretches of one file, by their starts. They do not overlap.
 #[derive(Debug, Default)]
 pub(super) struct Regions {
     known: BTreeMap<u64, Arc<Region>>,
@@ -17,13 +18,13 @@ pub(super) struct Regions {
 }
 
 impl Regions {
-    /// The one that an address is in, if it is known.
+    /// The cached stretch that contains an address.
     pub(super) fn get(&self, vaddr: u64) -> Option<Arc<Region>> {
         let (_, region) = self.known.range(..=vaddr).next_back()?;
         region.range().contains(&vaddr).then(|| Arc::clone(region))
     }
 
-    /// Keeps one. All others are forgotten where there is too much of them.
+    /// Adds a stretch. If the cache is full, all others are dropped first.
     pub(super) fn keep(&mut self, region: Arc<Region>) {
         self.keep_within(region, KEPT);
     }
@@ -72,7 +73,7 @@ mod tests {
             assert!(regions.get(number << 8).is_some());
             assert!(regions.bytes <= 24 << 8 && regions.known.len() as u64 == regions.bytes >> 8);
         }
-        // The same once more is no more.
+        // Adding the same stretch again does not count twice.
         let bytes = regions.bytes;
         regions.keep_within(region(99 << 8, 1 << 8), 24 << 8);
         assert_eq!(regions.bytes, bytes);

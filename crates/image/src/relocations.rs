@@ -1,4 +1,5 @@
-//! Addresses that the dynamic linker writes into data, as tables of pointers hold them in position-independent files.
+//! Reads the addresses that the dynamic linker writes into data, such as tables of pointers in
+//! position-independent files.
 
 use std::collections::HashMap;
 
@@ -9,11 +10,12 @@ use object::pod;
 use super::headers::{Headers, Machine};
 use super::source::Source;
 
-/// Bytes of all relocations of a file; Chromium has some 10 MiB.
+/// The most bytes of all relocations of a file; Chromium has some 10 MiB.
 const RELOCATIONS: u64 = 64 << 20;
 
-/// By the place it is written to, the address of the image that is written there: the `R_X86_64_RELATIVE` relocations.
-/// Others name symbols; the other kinds of tables (REL, RELR) leave the address in the file itself.
+/// The `R_X86_64_RELATIVE` relocations: for each place that is written, the address of the image
+/// that is written there. Others name symbols; the other kinds of tables (REL, RELR) have the
+/// address in the file's data itself.
 pub(crate) fn relative(source: &Source, headers: &Headers) -> HashMap<u64, u64> {
     let mut found = HashMap::new();
     if headers.machine != Machine::X86_64 || !headers.is_64 {

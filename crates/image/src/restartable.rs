@@ -1,8 +1,9 @@
-//! Restartable sequences (rseq): stretches of code that a thread which is stopped in them does not go on with.
+//! Finds restartable sequences (rseq): code that a thread leaves for an abort address if it is
+//! interrupted there.
 //!
-//! The kernel sends it to the sequence's abort address instead. So no stop in one may be asked for - it would never end - and no
-//! instruction of one can be run elsewhere. Where they are, sections named `__rseq_cs` tell, in descriptors that the program's threads
-//! hand to the kernel (`struct rseq_cs` of linux/rseq.h):
+//! So no thread may be stopped in one (it would never complete), and no instruction of one can be
+//! displaced. The sections named `__rseq_cs` say where they are, in the descriptors that the
+//! program's threads pass to the kernel (`struct rseq_cs` of linux/rseq.h):
 //!
 //! ```text
 //!   0  version, flags     8  start     16  length     24  abort address
@@ -14,11 +15,12 @@ use super::Image;
 
 /// Bytes of a descriptor.
 const DESCRIPTOR: usize = 32;
-/// Descriptors that are read of one file.
+/// The most descriptors of one file that are read.
 const MOST: usize = 1 << 16;
 
 impl Image {
-    /// The restartable sequences, as the descriptors in the file say, with what the dynamic linker writes into them.
+    /// The restartable sequences, from the descriptors in the file with the dynamic linker's
+    /// relocations applied.
     pub fn restartable_sequences(&self) -> Vec<Range<u64>> {
         self.restartable_sequences_by(|place| {
             let mut descriptor: [u8; DESCRIPTOR] = self.data(place, DESCRIPTOR as u64)?.try_into().ok()?;
@@ -27,8 +29,9 @@ impl Image {
         })
     }
 
-    /// The restartable sequences, as the descriptors say that `read` gives for addresses in the file's numbering: those of a process
-    /// have its addresses. One that cannot be read says nothing; what the others say holds.
+    /// The restartable sequences, from descriptors that `read` returns for addresses of the file.
+    /// Descriptors read from a process yield the process's addresses. An unreadable descriptor is
+    /// left out.
     pub fn restartable_sequences_by(
         &self,
         read: impl Fn(u64) -> Option<[u8; DESCRIPTOR]>,

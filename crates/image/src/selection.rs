@@ -1,4 +1,4 @@
-//! The functions that are meant where one name, or a pattern, means many.
+//! Selects functions where one name, or a pattern, means several.
 
 use std::ops::Range;
 
@@ -8,31 +8,31 @@ use super::frames::Stack;
 use super::functions::{Function, FunctionKind};
 use super::region::branch_target;
 
-/// What functions without a symbol are called, before their address in hexadecimal.
+/// The name prefix of functions without a symbol, before their address in hexadecimal.
 const NAMELESS: &str = "sub_";
-/// How often the search for implementations follows a resolver to another function.
+/// How many jumps to other functions the search for implementations follows from a resolver.
 const STEPS: usize = 3;
 
-/// A function that was selected.
+/// A selected function.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Selected {
-    /// Where it starts, before the load bias is added.
+    /// Its start, before the load bias is added.
     pub vaddr: u64,
-    /// What it is called: demangled, where the name is mangled; `sub_1a2b` where it has no symbol.
+    /// Its name: demangled, if it is mangled; `sub_1a2b` if it has no symbol.
     pub name: String,
-    /// Whether it only picks an implementation ([`Image::implementations`]).
+    /// Whether it is only a resolver that picks an implementation ([`Image::implementations`]).
     pub indirect: bool,
 }
 
 impl Image {
-    /// The functions that a name means, one for each address: as of [`Image::lookup`], and `sub_1a2b` for the one
-    /// without a symbol that the unwinding table has at 0x1a2b.
+    /// The functions that a name means, one for each address: as of [`Image::lookup`], or for
+    /// `sub_1a2b` the function without a symbol whose unwinding entry is at 0x1a2b.
     pub fn select_named(&self, name: &str) -> Vec<Selected> {
         let found = self.lookup(name).matches;
         if !found.is_empty() {
             let shown = |function: &&Function| Selected {
                 vaddr: function.vaddr,
-                // What was typed, unless it means several.
+                // The name as typed, unless it means several.
                 name: if found.len() == 1 { name.to_owned() } else { shown(function) },
                 indirect: function.kind == FunctionKind::Indirect,
             };
@@ -43,9 +43,9 @@ impl Image {
         vaddr.map(nameless).into_iter().collect()
     }
 
-    /// The functions whose names match, one for each address. A name is tried as the ELF file writes it, with and
-    /// without its version; as its language writes it; and without its parameters. Labels are none, nor what only is a
-    /// part of another function (`f.cold`).
+    /// The functions whose names match, one for each address. `matches` is tried with the ELF name,
+    /// with and without its version; with the demangled name; and without its parameters. Labels
+    /// and parts of other functions (`f.cold`) are left out.
     pub fn select_matching(&self, matches: &dyn Fn(&str) -> bool) -> Vec<Selected> {
         let mut found: Vec<Selected> = Vec::new();
         for function in self.functions() {
@@ -67,7 +67,7 @@ impl Image {
         found
     }
 
-    /// The names that a function's address has, as the ELF file writes them; the one people mean comes first.
+    /// The functions and labels at an address; the preferred name comes first.
     pub(crate) fn functions_at(&self, vaddr: u64) -> &[Function] {
         let all = self.functions();
         let from = all.partition_point(|function| function.vaddr < vaddr);
@@ -75,8 +75,9 @@ impl Image {
         &all[from..to]
     }
 
-    /// Functions that have an unwinding entry and no symbol, as in stripped files. Entries that do not begin as functions
-    /// do, with the return address on top of the stack, are parts of others.
+    /// Functions with an unwinding entry and no symbol, as in stripped files. An entry whose stack
+    /// does not begin as a function's, with the return address on top, is a part of another
+    /// function.
     fn nameless_functions(&self) -> impl Iterator<Item = u64> {
         let frames = self.frames();
         let is_function = |range: &&Range<u64>| {
@@ -90,8 +91,9 @@ impl Image {
         frames.ranges.iter().filter(is_function).map(|range| range.start)
     }
 
-    /// The implementations that an indirect function may pick: the functions whose addresses its resolver takes. Other
-    /// functions may have the same ones. None where that cannot be told.
+    /// The implementations that an indirect function may pick: the functions whose addresses its
+    /// resolver takes. Several resolvers may share implementations. Empty if they cannot be
+    /// determined.
     pub fn implementations(&self, resolver: u64) -> Vec<u64> {
         let mut found = Vec::new();
         let mut open = vec![(resolver, 0)];
@@ -139,7 +141,7 @@ fn shown(function: &Function) -> String {
     function.demangled().unwrap_or_else(|| function.name.clone())
 }
 
-/// Whether one of a function's names is meant.
+/// Whether one of a function's names matches.
 fn is_called(function: &Function, matches: &dyn Fn(&str) -> bool) -> bool {
     let version = || function.version.is_some() && matches(&function.full_name());
     matches(&function.name)

@@ -1,14 +1,16 @@
-//! Whether one file has the symbols of another: a separate debug file, or the module before it was stripped.
+//! Checks whether one file has the symbols of another: a separate debug file, or the module before
+//! it was stripped.
 //!
-//! The build-id decides. Where not both files have one, the layout of the code does: stripping, and keeping nothing but
-//! the debug information (`objcopy --only-keep-debug`), leave every section's address and size as they were.
+//! The build-ids decide. If one of the files has none, the layout of the code decides: stripping,
+//! and keeping only the debug information (`objcopy --only-keep-debug`), do not change any
+//! section's address and size.
 
 use std::fmt;
 use std::ops::Range;
 
 use super::{Image, Machine, hex};
 
-/// Why a file does not have the symbols of a module: what the module has, and what was found.
+/// Why a file does not have a module's symbols: what the module has, and what the file has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Foreign {
     /// They are for different machines.
@@ -25,11 +27,12 @@ pub enum Foreign {
         /// The file's.
         found: Vec<u8>,
     },
-    /// One of them has no build-id, and their code is not in the same places: the first that differ.
+    /// One of them has no build-id, and their code is at different addresses: the first ranges that
+    /// differ.
     Layout {
-        /// Addresses of code of the module; nothing where it has no more.
+        /// Addresses of code of the module; `None` if it has no more.
         expected: Option<Range<u64>>,
-        /// Addresses of code of the file; nothing where it has no more.
+        /// Addresses of code of the file; `None` if it has no more.
         found: Option<Range<u64>>,
     },
 }
@@ -55,11 +58,12 @@ impl fmt::Display for Foreign {
 impl std::error::Error for Foreign {}
 
 impl Image {
-    /// Whether this file's symbols are a module's: whether both were made by one build, with the same addresses.
+    /// Whether this file's symbols are a module's: both come from one build, with the same
+    /// addresses.
     ///
     /// # Errors
     ///
-    /// The first thing in which they differ.
+    /// The first difference.
     pub fn has_symbols_of(&self, module: &Image) -> Result<(), Foreign> {
         if self.machine() != module.machine() {
             return Err(Foreign::Machine { expected: module.machine(), found: self.machine() });
@@ -82,13 +86,14 @@ impl Image {
         }
     }
 
-    /// Whether the file has code, and not only symbols and debug information of code that is elsewhere.
+    /// Whether the file has code, and not only symbols and debug information of another file's
+    /// code.
     pub fn has_code(&self) -> bool {
         self.headers.executable_segments().any(|segment| segment.file_size > 0)
     }
 }
 
-/// The sections of code, by address.
+/// The sections with code, by address.
 fn sections(image: &Image) -> Vec<Range<u64>> {
     let sections = image.headers.sections.iter();
     let code = sections.filter(|section| section.allocated && section.executable && section.size > 0);
@@ -98,7 +103,7 @@ fn sections(image: &Image) -> Vec<Range<u64>> {
     ranges
 }
 
-/// The segments of code, by address.
+/// The segments with code, by address.
 fn segments(image: &Image) -> Vec<Range<u64>> {
     let code = image.headers.executable_segments();
     code.map(|segment| segment.vaddr..segment.vaddr.saturating_add(segment.mem_size)).collect()

@@ -1,8 +1,9 @@
 //! The bytes of an ELF file, read piece by piece.
 //!
-//! Files are read with `pread`, never mapped: a mapped file that someone truncates (a package manager, a build)
-//! kills the reader with SIGBUS, and a tracer must outlive its targets' files. Only the tables that are asked for
-//! are read, so a debug build of gigabytes costs no more than its symbols.
+//! Files are read with `pread`, never mapped: if someone truncates a mapped file (a package
+//! manager, a build), its reader dies of SIGBUS, and a tracer must survive changes of its targets'
+//! files. Only the needed tables are read, so a debug build of gigabytes costs no more than its
+//! symbols.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,10 +14,10 @@ use nix::libc;
 
 use super::error::ImageError;
 
-/// Which file it is, and which state of it: equal keys mean equal contents.
+/// A file and its state: equal values mean equal contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
-    /// The device, as `st_dev` of `stat`.
+    /// The device, `st_dev` of `stat`.
     pub device: u64,
     /// The inode's number on that device.
     pub inode: u64,
@@ -27,12 +28,12 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// Whether both are the same file, whatever happened to its contents meanwhile.
+    /// Whether both are the same file, whatever has happened to its contents.
     pub fn is_same_file(&self, other: &FileId) -> bool {
         (self.device, self.inode) == (other.device, other.inode)
     }
 
-    /// That of a file of which this is known.
+    /// The id of a file with this metadata.
     pub fn of(metadata: &std::fs::Metadata) -> FileId {
         FileId {
             device: metadata.dev(),
@@ -47,7 +48,7 @@ impl FileId {
 ///
 /// # Errors
 ///
-/// It cannot be opened, or is no regular file.
+/// It cannot be opened, or is not a regular file.
 pub fn open_regular(path: &Path) -> io::Result<(File, FileId)> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     let metadata = file.metadata()?;
@@ -63,7 +64,7 @@ enum Data {
     Memory(Vec<u8>),
 }
 
-/// A readable ELF file, or one that stands in memory.
+/// An ELF file on disk or in memory.
 #[derive(Debug)]
 pub(crate) struct Source {
     path: PathBuf,
@@ -89,8 +90,8 @@ impl Source {
         self.len
     }
 
-    /// The `size` bytes at `offset`. `what` names them in an error; more than `limit` bytes are refused before
-    /// anything is allocated.
+    /// The `size` bytes at `offset`. `what` names them in an error; more than `limit` bytes are
+    /// refused before anything is allocated.
     pub(crate) fn read(&self, what: &str, offset: u64, size: u64, limit: u64) -> Result<Vec<u8>, ImageError> {
         let Some(end) = offset.checked_add(size).filter(|end| *end <= self.len) else {
             let cause = format!("{size} bytes reach past the end of the file, which has {}", self.len);
@@ -114,7 +115,7 @@ impl Source {
         }
     }
 
-    /// An error about this file.
+    /// An error about damage in this file.
     pub(crate) fn damaged(&self, what: &str, offset: u64, cause: impl Into<String>) -> ImageError {
         ImageError::Damaged { path: self.path.clone(), what: what.to_owned(), offset, cause: cause.into() }
     }

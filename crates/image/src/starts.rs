@@ -1,4 +1,4 @@
-//! Places in an image where an instruction is known to start, from which disassembly may begin.
+//! Finds the addresses where an instruction certainly starts, from which disassembly may begin.
 
 use std::ops::Range;
 
@@ -6,24 +6,25 @@ use super::dynamic::Dynamic;
 use super::functions::{FunctionKind, Symbols};
 use super::headers::{Headers, Machine, Section};
 
-/// Bytes of an entry of i386's procedure linkage table (System V ABI, Intel386 supplement, "Procedure Linkage Table").
+/// Bytes of an entry of i386's procedure linkage table (System V ABI, Intel386 supplement,
+/// "Procedure Linkage Table").
 const PLT_ENTRY: usize = 16;
-/// Entries that are looked at; a program has some thousand.
+/// The most entries that are read; a program has some thousand.
 const PLT_ENTRIES: usize = 1 << 16;
 
-/// A place from which to disassemble.
+/// An address from which to disassemble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Start {
     pub(crate) vaddr: u64,
-    /// Whether control is known to reach it: a function's symbol, an unwinding entry, the entry point, the start
-    /// of a section of code. Not so the end of data among code.
+    /// Whether control provably reaches it: a function's symbol, an unwinding entry, the entry
+    /// point, the start of a code section. False for the end of data among code.
     pub(crate) proven: bool,
-    /// Up to where something vouches that code follows: the end of the function, or without a size everything up
+    /// The end of the code that it claims: the end of the function, or without a size everything up
     /// to the next start.
     pub(crate) claimed: u64,
 }
 
-/// A stretch of memory that holds code: a section, or a segment where the file has no sections.
+/// A range that contains code: a section, or a segment if the file has no sections.
 #[derive(Clone, Debug)]
 pub(crate) struct Area {
     pub(crate) range: Range<u64>,
@@ -33,7 +34,7 @@ pub(crate) struct Area {
 /// All starts of one image.
 #[derive(Debug)]
 pub(crate) struct Starts {
-    /// By address, one for each.
+    /// By address, one for each address.
     pub(crate) starts: Vec<Start>,
     /// Addresses of labels without a type.
     pub(crate) labels: Vec<u64>,
@@ -69,7 +70,8 @@ impl Starts {
                 add(vaddr, vaddr, true);
             }
         }
-        // The first entry of i386's `.plt` ends in four zero bytes, behind which the others could not be told from data.
+        // The first entry of i386's `.plt` ends in four zero bytes, so without this the entries
+        // after it would look like data.
         if headers.machine == Machine::I386
             && let Some(plt) = headers.section(".plt")
         {
@@ -86,8 +88,8 @@ impl Starts {
             frames.get(first).is_some_and(|frame| frame.start < area.range.end)
         };
         for area in areas.iter().filter(|_| !headers.sections.is_empty()) {
-            // Where no unwinding entry speaks of a section at all (`.init`, a linker's `.plt`, Go's `.text`), the
-            // section itself vouches for its contents.
+            // If no unwinding entry covers anything in a section (`.init`, a linker's `.plt`, Go's
+            // `.text`), the section itself counts as claiming its contents to be code.
             add(area.range.start, if covered(area) { area.range.start } else { u64::MAX }, true);
         }
         let starts = merge(starts);
@@ -98,12 +100,12 @@ impl Starts {
         found
     }
 
-    /// Data among code ends a stretch of instructions, and after it another begins.
+    /// Adds data among code: it ends a stretch of instructions, and after it another begins.
     fn add_data(&mut self, symbols: &Symbols, frames: &[Range<u64>]) {
         let mut ends = Vec::new();
         for (name, range) in &symbols.data {
             let is_start = |vaddr: u64| self.starts.binary_search_by_key(&vaddr, |start| start.vaddr).is_ok();
-            // What is also called a function is code, whatever a second symbol says.
+            // An address that is also a function's is code, whatever a second symbol says.
             let is_code = is_start(range.start)
                 && (symbols.functions.binary_search_by_key(&range.start, |function| function.vaddr).is_ok()
                     || frames.binary_search_by_key(&range.start, |frame| frame.start).is_ok());
@@ -112,7 +114,7 @@ impl Starts {
             }
             let end = match range.is_empty() {
                 false => range.end,
-                // Without a size: up to the next thing known.
+                // Without a size: up to the next known start.
                 true => {
                     let next = self.starts.partition_point(|start| start.vaddr <= range.start);
                     let next = self.starts.get(next).map(|start| start.vaddr);
@@ -128,20 +130,20 @@ impl Starts {
         self.starts = merge(starts);
     }
 
-    /// The stretch of code an address lies in.
+    /// The area that contains an address.
     pub(crate) fn area(&self, vaddr: u64) -> Option<&Area> {
         let index = self.areas.partition_point(|area| area.range.start <= vaddr).checked_sub(1)?;
         self.areas.get(index).filter(|area| area.range.contains(&vaddr))
     }
 
-    /// The data among code an address lies in.
+    /// The name of the data among code that contains an address.
     pub(crate) fn data_at(&self, vaddr: u64) -> Option<&str> {
         let index = self.data.partition_point(|(_, range)| range.start <= vaddr).checked_sub(1)?;
         self.data.get(index).filter(|(_, range)| range.contains(&vaddr)).map(|(name, _)| name.as_str())
     }
 
-    /// The last start at or before an address, and where its stretch ends: at the next start, at data, or at the
-    /// end of the area. The address must lie in `area`.
+    /// The last start at or before an address, and the end of its stretch: the next start, data, or
+    /// the end of the area. `area` must contain the address.
     pub(crate) fn stretch(&self, vaddr: u64, area: &Area) -> Option<(Start, u64)> {
         let next = self.starts.partition_point(|start| start.vaddr <= vaddr);
         let start = *self.starts[..next].last().filter(|start| area.range.contains(&start.vaddr))?;
@@ -155,7 +157,7 @@ impl Starts {
         Some((start, end))
     }
 
-    /// Labels in a range that does not run backwards.
+    /// The labels in a range.
     pub(crate) fn labels_in(&self, range: Range<u64>) -> &[u64] {
         let from = self.labels.partition_point(|label| *label < range.start);
         let to = self.labels.partition_point(|label| *label < range.end);
@@ -163,7 +165,7 @@ impl Starts {
     }
 }
 
-/// One start for each address, with the strongest that is said of it.
+/// Merges the starts at each address into one with the strongest claims.
 fn merge(mut starts: Vec<Start>) -> Vec<Start> {
     starts.sort_unstable_by_key(|start| start.vaddr);
     starts.dedup_by(|next, kept| {

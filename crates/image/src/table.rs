@@ -1,4 +1,4 @@
-//! Symbol tables as they stand in a file.
+//! Reads symbol tables.
 
 use object::elf::{self, Sym32, Sym64};
 use object::pod;
@@ -12,15 +12,16 @@ use super::headers::{Headers, Section};
 use super::source::Source;
 use super::version::{self, Version, Versions};
 
-/// Bytes of a symbol table: eleven million symbols. Chromium with debug information has one million.
+/// The most bytes of a symbol table: eleven million symbols. Chromium with debug information has
+/// one million.
 const TABLE: u64 = 256 << 20;
-/// Bytes of a string table.
+/// The most bytes of a string table.
 const STRINGS: u64 = 1 << 30;
-/// Names share the bytes of common endings, so all of them together may be longer than the table they stand in,
-/// but not this many times. A file built to make each name a long one is damaged.
+/// Names can share common endings, so all together may be longer than the string table, but not
+/// this many times. A file that exceeds it is damaged.
 const SHARING: u64 = 16;
 
-/// A symbol of an executable place.
+/// A symbol in executable memory.
 #[derive(Debug)]
 pub(crate) struct Symbol {
     pub(crate) name: String,
@@ -41,7 +42,7 @@ pub(crate) enum SymbolKind {
 /// Which symbols are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
-    /// Places in code.
+    /// Functions, labels and data in code.
     Code,
     /// Data, wherever it is.
     Data,
@@ -57,7 +58,8 @@ pub(crate) fn read_section(
     read_wanted(source, headers, section, dynamic, Wanted::Code)
 }
 
-/// Whether one of the tables that sections describe has data of that name. What is damaged has been told of before.
+/// Whether one of the tables with section headers has data of this name. Damage is ignored here;
+/// reading the functions reports it.
 pub(crate) fn has_data(source: &Source, headers: &Headers, name: &str) -> bool {
     let tables = [elf::SHT_DYNSYM, elf::SHT_SYMTAB].into_iter().filter_map(|kind| headers.section_of(kind));
     tables
@@ -147,7 +149,8 @@ fn read_class<Entry: Sym<Endian = Endianness> + Pod>(
         };
         let Some(kind) = kind else { continue };
         let at = entry.st_name(endian) as usize;
-        // A name outside the string table leaves its symbol without one; the others are still good.
+        // A symbol whose name is outside of the string table is left out; the others are still
+        // valid.
         let Some(name) = strings.get(at..).filter(|name| !name.is_empty()) else { continue };
         let window = &name[..name.len().min(budget as usize)];
         let Ok(name) = std::ffi::CStr::from_bytes_until_nul(window) else {
@@ -178,7 +181,8 @@ fn read_class<Entry: Sym<Endian = Endianness> + Pod>(
     Ok(symbols)
 }
 
-/// Whether the symbol names data: in a section that is no code, or declared to be an object.
+/// Whether the symbol names data: it is declared an object, or is untyped in a section without
+/// code.
 fn is_data<Entry: Sym<Endian = Endianness>>(headers: &Headers, entry: &Entry) -> bool {
     let kind = entry.st_type();
     let section = headers.sections.get(usize::from(entry.st_shndx(headers.endian).0));
@@ -190,7 +194,8 @@ fn is_data<Entry: Sym<Endian = Endianness>>(headers: &Headers, entry: &Entry) ->
         }
 }
 
-/// What kind of code or data in code the symbol names; nothing if it is neither.
+/// The kind of function, label or data in code that the symbol names; `None` if it is something
+/// else.
 fn code_kind<Entry: Sym<Endian = Endianness>>(headers: &Headers, entry: &Entry) -> Option<SymbolKind> {
     let kind = match entry.st_type() {
         elf::STT_FUNC => SymbolKind::Code(FunctionKind::Function),
@@ -205,9 +210,9 @@ fn code_kind<Entry: Sym<Endian = Endianness>>(headers: &Headers, entry: &Entry) 
     }
     let vaddr: u64 = entry.st_value(headers.endian).into();
     match headers.sections.get(usize::from(section.0)) {
-        // Marks like `etext` belong to a section they stand one byte after.
+        // Marks like `etext` are one byte past the end of their section.
         Some(section) => (section.executable && section.contains(vaddr)).then_some(kind),
-        // Beyond 65,279 sections, or without sections: the segments decide.
+        // With more than 65,279 sections, or without sections, the caller checks the segments.
         None => (kind != SymbolKind::Data).then_some(kind),
     }
 }

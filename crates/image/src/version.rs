@@ -1,4 +1,4 @@
-//! Symbol versions: which `memcpy` is `memcpy@@GLIBC_2.14`.
+//! Reads symbol versions: which `memcpy` is `memcpy@@GLIBC_2.14`.
 
 use object::Endianness;
 use object::elf::{self, Verdaux, Verdef};
@@ -8,24 +8,25 @@ use super::dynamic::Dynamic;
 use super::headers::Headers;
 use super::source::Source;
 
-/// Bytes of the table of definitions; glibc's is 2 KiB.
+/// The most bytes of the table of definitions; glibc's has 2 KiB.
 const DEFINITIONS: u64 = 1 << 20;
-/// Bytes of a version's name.
+/// The most bytes of a version's name.
 const NAME: usize = 256;
 
 /// The version of a dynamic symbol's definition.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
-    /// As in `GLIBC_2.14`.
+    /// Such as `GLIBC_2.14`.
     pub name: String,
-    /// Whether the linker picks this definition for a name without a version (`@@` rather than `@`).
+    /// Whether the linker picks this definition for a name without a version (`@@` rather than
+    /// `@`).
     pub default: bool,
 }
 
 /// The versions of a dynamic symbol table.
 #[derive(Debug, Default)]
 pub(crate) struct Versions {
-    /// Of each symbol, its version's index and the hidden bit.
+    /// For each symbol, its version's index and the hidden bit.
     symbols: Vec<u8>,
     endian: Endianness,
     /// By index.
@@ -33,8 +34,8 @@ pub(crate) struct Versions {
 }
 
 impl Versions {
-    /// Reads the versions of `count` symbols. A file without, or with damaged ones, has none: they only tell
-    /// definitions of one name apart.
+    /// Reads the versions of `count` symbols. A file without versions, or with damaged ones, has
+    /// none: they only distinguish definitions of one name.
     pub(crate) fn read(
         source: &Source,
         headers: &Headers,
@@ -75,7 +76,7 @@ impl Versions {
             if names.len() <= index {
                 names.resize(index + 1, None);
             }
-            // The base definition is the file's own name, no version.
+            // The base definition is the file's own name, not a version.
             if definition.vd_flags.get(endian).0 & elf::VER_FLG_BASE.0 == 0 {
                 names[index] = Some(String::from_utf8_lossy(name).into_owned());
             }
@@ -100,7 +101,8 @@ impl Versions {
     }
 }
 
-/// Splits `memcpy@@GLIBC_2.14` and `memcpy@GLIBC_2.2.5`, as linkers write them into `.symtab` and people type them.
+/// Splits `memcpy@@GLIBC_2.14` and `memcpy@GLIBC_2.2.5`, as linkers write them into `.symtab` and
+/// users type them.
 pub(crate) fn split(name: &str) -> (&str, Option<Version>) {
     match name.split_once('@') {
         Some((base, version)) if !base.is_empty() && !version.is_empty() && version != "@" => {

@@ -1,4 +1,4 @@
-//! Where instructions start, compared with what `objdump -d` lists.
+//! Compares where instructions start with the listing of `objdump -d`.
 
 mod common;
 
@@ -9,10 +9,10 @@ use std::process::Command;
 use common::{PLAIN, Scratch, have, have_m32, libc, libc_32, run};
 use image::{Image, Misplaced};
 
-/// An instruction objdump lists: its length, and how it writes it.
+/// An instruction that objdump lists: its length and text.
 type Listing = BTreeMap<u64, (u64, String)>;
 
-/// What `objdump -d` lists, by address; `(bad)` is no instruction.
+/// What `objdump -d` lists, by address; `(bad)` is not an instruction.
 fn objdump(path: &Path) -> Listing {
     let text = run(Command::new("objdump").args(["-d", "-w", "--insn-width=16"]).arg(path));
     let mut listing = Listing::new();
@@ -26,12 +26,13 @@ fn objdump(path: &Path) -> Listing {
     listing
 }
 
-/// Both directions of disagreement between the listing and the image.
+/// The disagreements between the listing and the image, in both directions.
 struct Comparison {
     checked: usize,
-    /// objdump lists an instruction, we refuse.
+    /// objdump lists an instruction, the image refuses it.
     refused: Vec<(u64, String, Misplaced)>,
-    /// objdump lists none, we accept: the address, and the instruction objdump sees around it.
+    /// objdump lists none, the image accepts one: the address, and the instruction that objdump has
+    /// around it.
     accepted: Vec<(u64, String)>,
 }
 
@@ -40,7 +41,7 @@ fn compare(path: &Path) -> Comparison {
     let listing = objdump(path);
     let mut found = Comparison { checked: listing.len(), refused: Vec::new(), accepted: Vec::new() };
     for (address, (length, text)) in &listing {
-        // Zeros that pad are an instruction to objdump, where they are few.
+        // objdump shows few padding zeros as an instruction.
         let pads = |misplaced: &Misplaced| {
             text.starts_with("add    %al,(%") && misplaced.to_string().contains("a run of zero bytes")
         };
@@ -53,7 +54,8 @@ fn compare(path: &Path) -> Comparison {
         for inside in address + 1..address + length {
             match image.check_boundary(inside) {
                 Ok(()) => found.accepted.push((inside, text.clone())),
-                // It must name the instruction that objdump shows, where both see the same one.
+                // If both find the same instruction, the image must name the one that objdump
+                // shows.
                 Err(Misplaced::InsideInstruction { before, after, .. }) => {
                     assert!(before < inside && inside < after, "{inside:#x} in {before:#x}..{after:#x}");
                 }
@@ -64,7 +66,8 @@ fn compare(path: &Path) -> Comparison {
     found
 }
 
-/// objdump prints `fwait` and the instruction after it as one; for the processor, and for us, they are two.
+/// objdump prints `fwait` and the instruction after it as one; for the processor, and for us, they
+/// are two.
 fn is_wait(text: &str) -> bool {
     ["fstcw", "fstenv", "fstsw", "fclex", "finit", "fsave", "fwait"].iter().any(|name| text.contains(name))
 }
@@ -156,13 +159,13 @@ fn the_c_library_of_32_bits() {
     let found = compare(&libc_32());
     report("libc, 32 bits", &found);
     assert!(found.checked > 100_000);
-    // Its string functions have tables among their code, in which objdump loses its way.
+    // Its string functions have tables among their code, which confuse objdump.
     assert!(found.refused.len() * 10_000 <= found.checked, "{} refused", found.refused.len());
     let accepted = found.accepted.iter().filter(|(_, text)| !is_wait(text)).count();
     assert!(accepted * 10_000 <= found.checked, "{:x?}", found.accepted);
 }
 
-/// Data among code in every form assembly files have it, and a branch past a `lock` prefix.
+/// Data among code in every form that assembly files have, and a branch past a `lock` prefix.
 const DATA: &str = r#"
         .text
         .globl  dispatch
@@ -246,8 +249,8 @@ fn data_among_code() {
     let dispatch = at("dispatch");
     // lea is 7 bytes long, movslq 4, add 3, jmp 2.
     [0, 7, 11, 14].iter().for_each(|distance| ok(dispatch + distance));
-    // The table is refused from its first byte that cannot be an instruction on, and whatever the sweep took for
-    // instructions before it since the jump.
+    // The table is refused from its first byte that cannot be an instruction on, and so are the
+    // bytes before it, back to the jump, that the sweep took for instructions.
     for vaddr in at("table")..at("case0") {
         assert!(image.check_boundary(vaddr).is_err(), "{vaddr:#x}");
     }
@@ -282,7 +285,7 @@ fn data_among_code() {
     let Err(Misplaced::NotCode { why, .. }) = image.check_boundary(numbers) else { panic!("{numbers:#x}") };
     assert!(why.contains("`numbers`"), "{why}");
 
-    // fwait is an instruction, and so is what follows it.
+    // fwait is an instruction, and so is the one after it.
     let waiter = at("waiter");
     [0, 1, 5, 12].iter().for_each(|distance| ok(waiter + distance));
     let inside = image.check_boundary(waiter + 6).unwrap_err().to_string();
@@ -344,7 +347,7 @@ fn report(name: &str, found: &Comparison) {
         found.refused.len(),
         found.accepted.len()
     );
-    // What is refused for one reason stands together.
+    // Adjacent refused addresses with the same reason are one range.
     for group in found.refused.chunk_by(|a, b| b.0 - a.0 < 64).take(40) {
         let (first, text, why) = &group[0];
         let last = group[group.len() - 1].0;

@@ -10,8 +10,8 @@ use common::{PLAIN, Scratch, have, run};
 use image::Image;
 use proptest::prelude::*;
 
-/// A small library that has every table that is read: versions, both hash tables, unwinding entries, notes, and
-/// compressed symbols.
+/// A small library with every table that images read: versions, both hash tables, unwinding
+/// entries, notes, and compressed symbols.
 fn victim() -> Option<&'static Vec<u8>> {
     static VICTIM: OnceLock<Option<Vec<u8>>> = OnceLock::new();
     let make = || {
@@ -35,7 +35,7 @@ fn victim() -> Option<&'static Vec<u8>> {
     VICTIM.get_or_init(make).as_ref()
 }
 
-/// Asks an image everything there is to ask.
+/// Calls every query of an image.
 fn ask_everything(bytes: Vec<u8>) -> Result<(), String> {
     let image = Image::parse(bytes, Path::new("damaged.so")).map_err(|error| error.to_string())?;
     let _ = (image.machine(), image.soname(), image.build_id(), image.interpreter(), image.entry());
@@ -88,7 +88,7 @@ fn every_length() {
 #[test]
 fn every_header_byte() {
     let Some(victim) = victim() else { return };
-    // The file header and all program headers, each byte with the values that hurt most.
+    // The file header and all program headers, each byte set to the most harmful values.
     for at in 0..64 + 56 * 12 {
         for value in [0, 1, 0x7f, 0x80, 0xff] {
             let mut bytes = victim.clone();
@@ -114,7 +114,7 @@ proptest! {
         }
     }
 
-    /// Whole words of section headers, which stand at the end of the file.
+    /// Whole words of section headers, which are at the end of the file.
     #[test]
     fn random_section_headers(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u64>()), 1..8)) {
         if let Some(victim) = victim() {
@@ -132,7 +132,8 @@ proptest! {
     }
 }
 
-/// A table of many symbols that all name one long string takes as much time and memory to read as to write.
+/// A table of many symbols that all have the same long name takes as much time and memory to read
+/// as to write.
 #[test]
 fn names_that_overlap() {
     let Some(victim) = victim() else { return };
@@ -192,13 +193,13 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
 }
 
-/// Where the headers of the segments are that are mapped.
+/// The offsets of the program headers of loaded segments.
 fn loaded(bytes: &[u8]) -> Vec<usize> {
     let (table, count) = (word(bytes, 0x20) as usize, usize::from(bytes[0x38]));
     (0..count).map(|number| table + number * 56).filter(|at| bytes[*at] == 1).collect()
 }
 
-/// The sum of the sizes of code does not fit a word; nor is there any code beyond the end of the file.
+/// The sum of the code sizes overflows a word, and there is no code beyond the end of the file.
 #[test]
 fn segments_of_half_of_all_addresses() {
     let Some(victim) = victim() else { return };
@@ -215,14 +216,14 @@ fn segments_of_half_of_all_addresses() {
     assert!(image.control_flow().count() > 0);
 }
 
-/// A function that claims most of a large file without code in it is not gone through byte by byte.
+/// A function that claims most of a large file without code is not checked byte by byte.
 #[test]
 fn a_function_of_a_gigabyte() {
     const SIZE: u64 = 1 << 30;
     let Some(victim) = victim() else { return };
     let mut bytes = victim.clone();
     let mut loaded = loaded(&bytes).into_iter();
-    // The segment that has code; all of the others are no code.
+    // The segment with code; all others have none.
     let code = loaded.find(|at| bytes[at + 4] & 1 != 0).unwrap();
     for at in [32, 40] {
         bytes[code + at..code + at + 8].copy_from_slice(&SIZE.to_le_bytes());
@@ -250,7 +251,7 @@ fn a_function_of_a_gigabyte() {
     assert!(outline.unknown_bytes() > SIZE / 2 && !outline.instructions.is_empty());
 }
 
-/// What is asked of an address asks all segments, so there are not as many as there are symbols.
+/// Every query for an address searches all segments, so their number is limited.
 #[test]
 fn more_program_headers_than_linux_loads() {
     let Some(victim) = victim() else { return };
@@ -278,7 +279,8 @@ fn sections_that_are_one_table() {
     let headers: Vec<[u8; 64]> =
         (0..count).map(|number| bytes[table + number * 64..][..64].try_into().unwrap()).collect();
     let of_kind = |kind: u8| *headers.iter().find(|header| header[4] == kind).unwrap();
-    // Symbols of data, without a name that anybody asks for: the same 24 bytes are relocations of no kind that matters.
+    // Symbols of data without the wanted name: the same 24 bytes are also relocations of an
+    // irrelevant kind.
     let at = bytes.len() as u64;
     let entry = [1, 0, 0, 0, 0x11, 0, 1, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     bytes.extend(entry.iter().copied().cycle().take(TABLE));

@@ -1,4 +1,5 @@
-//! Where control is proven to come to, compared with `objdump -d`, and on code written for it.
+//! Compares what the control flow analysis proves with `objdump -d`, and checks it on code written
+//! for it.
 
 mod common;
 
@@ -9,7 +10,7 @@ use common::{BARE, BARE_ANYWHERE, Scratch, have, libc, run};
 use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind};
 use image::{Image, Unresolved};
 
-/// What is proven of libc is what objdump shows, and most of it; padding is what does nothing.
+/// What is proven of libc agrees with objdump and covers most of it; padding does nothing.
 #[test]
 fn what_is_proven_of_libc_is_instructions() {
     if !have("flow", &["objdump"]) {
@@ -30,7 +31,8 @@ fn what_is_proven_of_libc_is_instructions() {
     }
     let proven = flow.instructions(0..u64::MAX);
     assert_eq!(proven.len(), flow.count());
-    // objdump takes a `lock` prefix that is jumped over, and `fwait`, for a part of what follows.
+    // objdump counts a `lock` prefix that is jumped over, and `fwait`, as a part of the next
+    // instruction.
     let others: Vec<_> = proven.iter().filter(|address| !listed.contains(address)).collect();
     assert!(others.len() < 20, "{others:x?}");
     assert!(proven.len() * 10 > listed.len() * 9, "{} of {}", proven.len(), listed.len());
@@ -42,7 +44,7 @@ fn what_is_proven_of_libc_is_instructions() {
     }
 }
 
-/// A table whose size a comparison tells, one that nothing tells the size of, code behind them, and padding.
+/// A table whose size a comparison bounds, one of unknown size, code after them, and padding.
 const CODE: &str = "
     .text
 
@@ -101,14 +103,14 @@ fn tables_are_read_as_far_as_their_size_is_known() {
         };
         let proven = |vaddr: u64| !flow.instructions(vaddr..vaddr + 1).is_empty();
         assert!(["bounded", "second", "unbounded", "_start"].map(at).into_iter().all(proven), "{flow:?}");
-        // Nobody says that control comes there, or that it is code at all.
+        // Nothing shows that control reaches it, or that it is code.
         assert!(!proven(at("unknown")) && !proven(at("hidden")), "{flow:?}");
         let [(jump, targets)] = flow.tables() else { panic!("{:?}", flow.tables()) };
         assert!((at("bounded")..at("second")).contains(jump) && *targets == 2, "{jump:#x} {targets}");
         let [(jump, why)] = flow.unresolved() else { panic!("{:?}", flow.unresolved()) };
         assert!((at("unbounded")..at("unknown")).contains(jump));
         assert_eq!(*why, Unresolved::NoBound);
-        // Behind `bounded` is padding; behind what is unknown is none that is proven to be.
+        // There is padding after `bounded`; after the function with unknown targets none is proven.
         let padding = flow.padding(0..u64::MAX);
         assert!(padding.iter().all(|range| range.start < at("unbounded")), "{padding:x?}");
         let behind = padding.last().expect("there is some");
@@ -116,7 +118,7 @@ fn tables_are_read_as_far_as_their_size_is_known() {
     }
 }
 
-/// One case of it jumps past the comparison: that is seen only when the table has been read.
+/// One of its cases jumps past the comparison, which is found only after the table has been read.
 const PAST: &str = "
     .text
 
@@ -154,7 +156,7 @@ fn a_table_whose_bound_is_passed_by_is_not_resolved() {
     assert_eq!(*why, Unresolved::NoBound);
 }
 
-/// Four hundred jumps, each with a table of as many elements as one may have.
+/// Four hundred jumps, each with a table of the largest size.
 const MANY: &str = "
     .text
 
@@ -192,7 +194,8 @@ fn all_tables_together_have_a_limit() {
     assert_eq!((flow.tables().len(), too_many), (256, 400 - 256));
 }
 
-/// What is proven of a file, checked by itself: instructions that are ones, padding that does nothing and that none of them leads to.
+/// Checks what is proven of a file for consistency: instructions are valid, and padding does
+/// nothing and is reached by no instruction.
 fn check(image: &Image) -> usize {
     let flow = image.control_flow();
     let proven = flow.instructions(0..u64::MAX);
@@ -228,7 +231,7 @@ fn a_file_that_is_damaged_proves_nothing_that_it_does_not_have() {
     let parse = |bytes: Vec<u8>| Image::parse(bytes, "damaged".as_ref());
     let sound = check(&parse(bytes.clone()).expect("nothing is damaged"));
     assert!(sound > 15, "{sound}");
-    // Whatever is damaged, it ends, and panics nowhere.
+    // With any damage the analysis ends and does not panic.
     let (mut less, mut same) = (0, 0);
     for at in (0..bytes.len()).step_by(7) {
         let mut damaged = bytes.clone();
@@ -241,7 +244,7 @@ fn a_file_that_is_damaged_proves_nothing_that_it_does_not_have() {
         }
     }
     assert!(less > 5 && same > 100, "{less} {same}");
-    // Another machine's code is none.
+    // For another machine's code nothing is proven.
     let mut foreign = bytes;
     foreign[18..20].copy_from_slice(&[183, 0]);
     let image = parse(foreign).expect("an ELF file");

@@ -1,10 +1,12 @@
-//! Where control may come to, on code written for it: what is closed, and what leads into the middle of it.
+//! Checks which addresses control may reach on code written for it: which functions are closed, and
+//! what leads into them.
 
 mod common;
 
 use common::{BARE, BARE_ANYWHERE, Scratch, have};
 
-/// One function with a place for each way to it, one with a table of no known size, one that nobody calls.
+/// A function with one address for each way to reach it, a function with a table of unknown size,
+/// and one that is never called.
 const CODE: &str = "
     .text
 
@@ -94,7 +96,8 @@ fn all_ways_into_a_function_are_known() {
         assert_eq!(flow.unresolved().len(), 3, "{:?}", flow.unresolved());
         let is_closed = |vaddr: u64| !flow.closed(vaddr..vaddr + 1).is_empty();
         assert!(is_closed(closed) && is_closed(closed + 10) && is_closed(at("_start")), "{flow:?}");
-        // It is not known where its jump leads: to a part that looks like a function, which nobody calls.
+        // Its jump has unknown targets: here a part that looks like a function, but is never
+        // called.
         for open in ["unbounded", "thunked", "thunk", "pushed"] {
             assert!(!is_closed(at(open)), "{open}");
         }

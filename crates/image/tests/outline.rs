@@ -1,4 +1,5 @@
-//! What functions consist of and where they are left, compared with `objdump -d`, and on code written for it.
+//! Compares the parts and exits of functions with `objdump -d`, and checks them on code written for
+//! it.
 
 mod common;
 
@@ -9,7 +10,7 @@ use std::process::Command;
 use common::{BARE, BARE_ANYWHERE, Scratch, have, libc, run};
 use image::{Exit, Image, Pattern};
 
-/// The instructions objdump lists: as it writes them.
+/// The instructions that objdump lists, as text.
 fn objdump(path: &Path) -> BTreeMap<u64, String> {
     let text = run(Command::new("objdump").args(["-d", "-w", "--no-show-raw-insn"]).arg(path));
     let line = |line: &str| {
@@ -19,7 +20,7 @@ fn objdump(path: &Path) -> BTreeMap<u64, String> {
     text.lines().filter_map(line).collect()
 }
 
-/// Every `ret` of libc is an exit of the function it is in, and what is an exit leaves the function.
+/// Every `ret` of libc is an exit of its function, and every exit leaves the function.
 #[test]
 fn the_exits_of_libc_are_those_that_objdump_shows() {
     if !have("outline", &["objdump"]) {
@@ -50,7 +51,7 @@ fn the_exits_of_libc_are_those_that_objdump_shows() {
             jumps += usize::from(*exit != Exit::Return);
             returns.extend((*exit == Exit::Return).then_some(*vaddr));
         }
-        // What objdump shows as an instruction in it is one.
+        // Each instruction that objdump shows in it is one.
         let listed = outline.parts.iter().flat_map(|part| listing.range(part.clone())).count();
         let unknown: u64 = outline.unknown_bytes();
         assert!(unknown > 0 || listed.abs_diff(outline.instructions.len()) <= 2, "{function:?}: {listed}");

@@ -1,4 +1,4 @@
-//! Symbols in a file of their own, and whose they are.
+//! Symbols in a separate file, and which module they belong to.
 
 mod common;
 
@@ -46,7 +46,7 @@ fn another_builds_are_told_with_what_both_have() {
         two.has_symbols_of(&one).expect_err("it is another").to_string(),
         "build-id 01 expected, build-id 02ff found"
     );
-    // With a build-id in one of them only, the code decides.
+    // If only one of them has a build-id, the code decides.
     let none = build("none", &["-Wl,--build-id=none"]);
     let longer =
         build("longer", &["-Wl,--build-id=none", "-DMORE", "-O0", "-fno-inline", "-falign-functions=64"]);
@@ -67,7 +67,7 @@ fn data_are_known_by_name() {
     for (name, is) in [("number", true), ("zeros", true), ("own", true), ("main", false), ("none", false)] {
         assert_eq!(image.is_data(name), is, "{name}");
     }
-    // And where the dynamic symbols are all there is.
+    // The same with no symbols but the dynamic ones.
     let library = scratch.compile("lib.c", "int shared = 1;", "lib.so", &["-shared", "-fPIC"]);
     let library = Image::open(&scratch.strip(&library, "lib.stripped", &[])).unwrap();
     assert!(library.is_data("shared"));

@@ -1,4 +1,4 @@
-//! Symbols, names and headers, compared with what binutils say.
+//! Compares symbols, names and headers with binutils.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::process::Command;
 use common::{PLAIN, Scratch, have, have_m32, libc, libc_32, run};
 use image::{Binding, FunctionKind, Image, Machine, NameKind};
 
-/// Address, type letter and name of each symbol of code that `nm` lists.
+/// Address, type letter and name of each code symbol that `nm` lists.
 fn nm(path: &Path, options: &[&str]) -> Vec<(u64, char, String)> {
     let text = run(Command::new("nm").args(["--defined-only"]).args(options).arg(path));
     let code = text.lines().filter_map(|line| {
@@ -20,7 +20,7 @@ fn nm(path: &Path, options: &[&str]) -> Vec<(u64, char, String)> {
     code.filter(|(_, kind, _)| "TtWwi".contains(*kind)).collect()
 }
 
-/// Every symbol of code that nm knows must be found, under its name, at its address.
+/// Every code symbol that nm lists must be found, by its name, at its address.
 fn expect_all(path: &Path, options: &[&str]) -> usize {
     let image = Image::open(path).unwrap();
     assert!(image.problems().is_empty(), "{:?}", image.problems());
@@ -32,7 +32,7 @@ fn expect_all(path: &Path, options: &[&str]) -> usize {
         // One definition can have two versions.
         let found = named.clone().find(|f| f.full_name() == *name).or_else(|| named.next());
         let Some(found) = found else {
-            // A mark after the last byte of a section (`etext`) is no place in code.
+            // A mark after the last byte of a section (`etext`) is not in the code.
             assert!(image.check_boundary(*address).is_err(), "{name} at {address:#x} is missing");
             continue;
         };
@@ -138,7 +138,7 @@ fn programs() {
         let stripped = scratch.strip(&program, &format!("{name}-stripped"), &[]);
         let stripped = Image::open(&stripped).unwrap();
         assert!(stripped.lookup("twice").matches.is_empty());
-        // The unwinding entries still tell where functions start.
+        // The unwinding entries still have the functions' starts.
         assert_eq!(stripped.check_boundary(twice.vaddr), Ok(()));
         assert!(stripped.check_boundary(twice.vaddr + 2).is_err());
     }
@@ -225,7 +225,7 @@ fn cpp_names() {
     assert_eq!(one("ns::Thing::Thing(int)").0, NameKind::Demangled);
     assert_eq!(one("ns::text[abi:cxx11]()").0, NameKind::Demangled);
 
-    // Two overloads: the caller refuses, and can name both.
+    // Two overloads: the caller can refuse the name and list both.
     let both = image.lookup("ns::f");
     let names: Vec<_> = both.matches.iter().filter_map(|f| f.demangled()).collect();
     assert_eq!(names.len(), 2);
@@ -234,7 +234,7 @@ fn cpp_names() {
     assert!(image.nearest_names("ns::unqiue").contains(&"ns::Thing::unique()".to_owned()));
 }
 
-/// Here, to be found in the test program itself.
+/// A function of the test program itself.
 #[inline(never)]
 fn a_rust_function_to_find(x: u64) -> u64 {
     std::hint::black_box(x) + 1
@@ -284,14 +284,14 @@ fn versions_and_indirect_functions() {
         let names = |name: &str| -> Vec<String> {
             image.lookup(name).matches.iter().map(|f| f.full_name()).collect()
         };
-        // A bare name means what a linker would take.
+        // A bare name means the version that a linker would pick.
         assert_eq!(names("value"), ["value@@V_2"]);
         assert_eq!(names("value@V_1"), ["value@V_1"]);
         assert_eq!(names("value@@V_2"), ["value@@V_2"]);
         assert_eq!(names("value@V_2"), ["value@@V_2"]);
         assert!(names("value@@V_1").is_empty());
         assert!(names("value@V_3").is_empty());
-        // Without a default, the hidden one is all there is.
+        // Without a default version, the hidden one is the only one.
         assert_eq!(names("gone"), ["gone@V_1"]);
         assert_eq!(image.lookup("picked").matches[0].kind, FunctionKind::Indirect);
         assert_eq!(image.soname(), Some("libversioned.so.2"));
@@ -305,7 +305,8 @@ fn compressed_symbols() {
     }
     let scratch = Scratch::new();
     let program = scratch.compile("plain.c", PLAIN, "whole", &[]);
-    // As Fedora's find-debuginfo does: a file of debug information, packed into the stripped program.
+    // As Fedora's find-debuginfo does: a file of debug information, packed into the stripped
+    // program.
     let small = scratch.path().join("small");
     run(Command::new("objcopy")
         .args(["--only-keep-debug", "--remove-section", ".comment"])
@@ -321,7 +322,7 @@ fn compressed_symbols() {
     let vaddr = whole.lookup("twice").matches[0].vaddr;
     assert_eq!(packed.lookup("twice").matches[0].vaddr, vaddr);
 
-    // A section that does not unpack leaves the program without those names, and says so.
+    // If the section does not unpack, the program lacks those names, and the image reports it.
     let broken = scratch.file("broken", "no xz");
     let section = format!(".gnu_debugdata={}", broken.display());
     let output = scratch.path().join("with-broken");
@@ -359,17 +360,18 @@ fn restartable_sequences() {
     let program = scratch.compile("restartable.S", RESTARTABLE, "restartable", &["-no-pie"]);
     let image = Image::open(&program).unwrap();
     let main = image.lookup("main").matches[0].vaddr;
-    // Behind `xor %eax, %eax` stands `inc %eax`, each of two bytes.
+    // `xor %eax, %eax` is followed by `inc %eax`, two bytes each.
     let expected = main + 2..main + 4;
     assert_eq!(image.restartable_sequences(), std::slice::from_ref(&expected));
     let library = scratch.compile("restartable.S", RESTARTABLE, "restartable.so", &["-shared"]);
     let library = Image::open(&library).unwrap();
     let main = library.lookup("main").matches[0].vaddr;
     let expected_there = main + 2..main + 4;
-    // Where it starts is written by the dynamic linker.
+    // The dynamic linker writes the start into the descriptor.
     assert_eq!(library.restartable_sequences(), std::slice::from_ref(&expected_there));
 
-    // The section begins before its segment does: the descriptors there cannot be read, the one in the segment can.
+    // The section begins before its segment: the descriptors there cannot be read, the one in the
+    // segment can.
     let mut bytes = std::fs::read(&program).unwrap();
     let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let (headers, count) = (word(&bytes, 0x28) as usize, usize::from(bytes[0x3c]));
@@ -385,7 +387,7 @@ fn restartable_sequences() {
     let image = Image::parse(bytes, &program).unwrap();
     assert!(image.restartable_sequences().contains(&expected), "{:x?}", image.restartable_sequences());
 
-    // Nor does a process's page that cannot be read hide what another one says.
+    // An unreadable page of a process does not hide other descriptors either.
     let descriptor = |start: u64| {
         let mut bytes = [0; 32];
         bytes[8..16].copy_from_slice(&start.to_le_bytes());

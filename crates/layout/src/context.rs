@@ -1,59 +1,65 @@
-//! The working memory of a hit.
+//! Contexts: the working memory of hits.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::{PAGE, record_size};
 
-/// Working memory of one hit at a time, claimed by the thread that hits.
+/// Working memory for one hit at a time, claimed by the thread that hits.
 ///
-/// Contexts follow one another at a distance of [`CONTEXT_SIZE`] bytes, the first at a multiple of that. The first ones belong
-/// to a processor each, by its number: a thread that runs there claims it by a plain store that ends a restartable sequence, if it
-/// is free; nobody else claims it ever. The others are shared: the first is taken whose `claim` is exchanged from FREE to TAKEN.
+/// Contexts are [`CONTEXT_SIZE`] bytes apart, the first at a multiple of that. The first ones
+/// belong to one processor each, by its number: only a thread that runs there claims it, if it is
+/// free, by a plain store that ends a restartable sequence. The others are shared: a thread takes
+/// the first one whose `claim` it can exchange from FREE to TAKEN.
 ///
-/// The memory is private, and zeroed by the kernel in a forked child: there all contexts are UNUSABLE, and hits that need one are
-/// missed, until the tracer has given the child rings of its own.
+/// The memory is private, and the kernel zeroes it in a forked child: there all contexts are
+/// UNUSABLE, and hits that need one are missed until the tracer has given the child its own rings.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Context {
-    /// The thread that has it, for when that thread is killed. One store can say who claims it, together with `claim`.
+    /// The id of the thread that holds it, in case that thread is killed. A single store writes it
+    /// together with `claim`.
     pub holder: AtomicU32,
-    /// One of [`claim`]. Given back by a plain store of FREE.
+    /// One of [`claim`]. A plain store of FREE releases the context.
     pub claim: AtomicU32,
-    /// The address of the displaced instruction that comes after the handler that runs in it.
+    /// The address of the displaced instruction that follows the running handler.
     pub site: AtomicU64,
-    /// Bytes that were ever put into its ring. Written by the thread that has the context.
+    /// Total bytes ever put into its ring. Written by the thread that holds the context.
     pub head: AtomicU64,
-    /// The value of [`Control::tail`](crate::Control::tail) when the thread looked last: the reader's own is not touched while there is room. Behind a record that
-    /// was lost the ring looks full here, so that the next one looks again, and leaves a mark.
+    /// The value of [`Control::tail`](crate::Control::tail) that a thread read last: while there is
+    /// room the reader's own word is not touched. After a lost record it makes the ring look full,
+    /// so that the next record looks again and leaves a mark.
     pub seen_tail: AtomicU64,
     /// The address of its ring.
     pub ring: AtomicU64,
-    /// Bytes of its ring: a power of two from [`LEAST_RING`](crate::LEAST_RING) to [`GREATEST_RING`](crate::GREATEST_RING).
+    /// The size of its ring in bytes: a power of two from [`LEAST_RING`](crate::LEAST_RING) to
+    /// [`GREATEST_RING`](crate::GREATEST_RING).
     pub ring_size: AtomicU64,
     /// The address of its ring's [`Control`](crate::Control).
     pub control: AtomicU64,
-    /// Of [`Control::lost`](crate::Control::lost), those that marks in the ring tell ([`state::LOST`](crate::state::LOST)).
+    /// How many of [`Control::lost`](crate::Control::lost) the marks in the ring report
+    /// ([`state::LOST`](crate::state::LOST)).
     pub marked: AtomicU64,
-    /// The program's registers, for handlers that leave compiled code: see [`Registers`].
+    /// The program's registers, for handlers that leave compiled code.
     pub registers: Registers,
 }
 
 /// The values of [`Context::claim`].
 pub mod claim {
-    /// It has no ring: what a forked child finds.
+    /// It has no ring: the value in a forked child.
     pub const UNUSABLE: u32 = 0;
-    /// Nobody has it.
+    /// No thread holds it.
     pub const FREE: u32 = 1;
-    /// A thread has it.
+    /// A thread holds it.
     pub const TAKEN: u32 = 2;
 }
 
-/// The registers of the thread as it reached the site. Compiled code stores them before it calls the agent and loads them
-/// after.
+/// The thread's registers when it reached the site. Compiled code stores them before it calls the
+/// agent and loads them afterwards.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Registers {
-    /// rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15: in the order of their numbers in machine code.
+    /// rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15: in the order of their machine code
+    /// numbers.
     pub general: [u64; 16],
     /// The site's address.
     pub rip: u64,
@@ -61,8 +67,8 @@ pub struct Registers {
     pub rflags: u64,
 }
 
-/// Bytes from one context to the next: the [`Context`], the interpreter's working memory and a stack, which the agent's
-/// code uses from the end down.
+/// Bytes from one context to the next: the [`Context`], the interpreter's working memory and a
+/// stack, which the agent's code uses from the end down.
 ///
 /// | offset | what is there |
 /// |---|---|
@@ -75,22 +81,24 @@ pub struct Registers {
 /// | [`CONTEXT_SIZE`] | the end of the stack |
 pub const CONTEXT_SIZE: u64 = 256 << 10;
 
-/// Where a context's [`Resume`] is.
+/// The offset of a context's [`Resume`].
 pub const RESUME: u64 = PAGE;
 
-/// Where a context's [`Saved`] is.
+/// The offset of a context's [`Saved`].
 pub const SAVED: u64 = PAGE + 0xc00;
 
-/// Where a context's `vm::State` is.
+/// The offset of a context's `vm::State`.
 pub const STATE: u64 = 2 * PAGE;
 
-/// Where a context's scratch record is. Compiled code writes a record here that it knows will be dropped.
+/// The offset of a context's scratch record. Compiled code writes a record here when it knows that
+/// it will be dropped.
 pub const SCRATCH: u64 = 128 << 10;
 
-/// Bytes of a scratch record: the header, the largest log, what may follow it, and 8 bytes that may be written behind it.
+/// Bytes of a scratch record: the header, the largest log, the [`More`](crate::More), and 8 bytes
+/// that may be written past the end.
 pub const SCRATCH_SIZE: u64 = record_size(vm::LOG_LIMIT, Some(0)) as u64 + 8;
 
-/// What the agent keeps of the program while it runs on a context.
+/// The program's state that the agent saves while it runs on a context.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct Saved {
@@ -102,24 +110,24 @@ pub struct Saved {
     pub handler: u64,
 }
 
-/// The most elements of the stack that compiled code hands over.
+/// The most stack elements that compiled code hands to the interpreter.
 pub const RESUME_ELEMENTS: usize = 96;
 
-/// Stands for a code that a handler did not set, in [`Resume`].
+/// Stands in [`Resume`] for a code that the handler did not set.
 pub const UNSET: u32 = u32::MAX;
 
-/// Where a run is that leaves compiled code: [`vm::Middle`] as compiled code stores it. Of `elements` and `calls`, as many
-/// are set as there are.
+/// The state of a run that leaves compiled code: [`vm::Middle`] as compiled code stores it. Only
+/// the first `element_count` of `elements` and `call_count` of `calls` are set.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct Resume {
     /// The time stamp counter when the hit began to log, or when it left compiled code.
     pub time: u64,
-    /// Where what it has logged is.
+    /// The address of its log.
     pub log: u64,
-    /// Bytes that it has logged.
+    /// Bytes in its log.
     pub log_length: u32,
-    /// Bytes logged when the last logging that succeeded had ended.
+    /// Bytes logged by the end of the last successful log instruction.
     pub complete: u32,
     /// The offset in the bytecode of the next instruction.
     pub offset: u32,
@@ -129,17 +137,17 @@ pub struct Resume {
     pub jumps: u32,
     /// Calls that were made.
     pub calls_made: u32,
-    /// Instructions that were executed; 0 where the run cannot come to `insmax`.
+    /// Instructions that were executed; 0 if the run cannot reach `insmax`.
     pub instructions: u32,
     /// The major code that it set, or [`UNSET`].
     pub major: u32,
     /// The minor code that it set, or [`UNSET`].
     pub minor: u32,
-    /// Elements of the stack in `elements`; all others are 0.
+    /// How many stack elements are in `elements`; all others are 0.
     pub element_count: u32,
-    /// Calls in `calls`.
+    /// How many calls are in `calls`.
     pub call_count: u32,
-    /// The number that its record gets ([`Header::number`](crate::Header::number)).
+    /// The number for its record ([`Header::number`](crate::Header::number)).
     pub number: u32,
     /// The elements of the stack.
     pub elements: [vm::Element; RESUME_ELEMENTS],
@@ -152,7 +160,7 @@ const _: () = {
     assert!(RESUME + size_of::<Resume>() as u64 <= SAVED);
     assert!(SAVED + size_of::<Saved>() as u64 <= STATE);
     assert!(STATE + size_of::<vm::State>() as u64 <= SCRATCH);
-    // No stack of less than this is left for the agent's code.
+    // The least stack for the agent's code.
     assert!(CONTEXT_SIZE - SCRATCH - SCRATCH_SIZE >= 64 << 10);
     assert!(CONTEXT_SIZE.is_power_of_two());
 };

@@ -1,15 +1,18 @@
-//! What handlers do not see: the memory that dprobes has mapped in a process, and the bytes that it has written into code.
+//! The memory that handlers cannot access: areas that dprobes has mapped in a process, and bytes
+//! that it has written into code.
 //!
-//! The tracer writes a table into each address space whose handlers access memory; the process cannot write there. Compiled
-//! code asks the first part of it before each access, a few instructions without a search:
+//! The tracer writes a table into each address space whose handlers access memory; the process
+//! cannot write there. Before each access compiled code looks at the first part of the table, with
+//! a few instructions and no search:
 //!
 //! ```text
 //!     leaf = table.leaves[address >> 27 & 0x7fff]           the leaf of 128 MiB, as an offset from the clean one
 //!     mark = table.clean[leaf + (address >> 12 & 0x7fff)]   the mark of the page
 //! ```
 //!
-//! A mark of 0 says that nothing of ours is in the page or in the one behind it. Any other is a reason to look closer, not an answer:
-//! pages that are 4 TiB apart have a mark in common. The answer is in the [`Lists`], which the agent searches.
+//! A mark of 0 says that nothing of ours is in the page or in the next page. Any other mark only
+//! asks for a closer look, since pages that are 4 TiB apart share a mark. The exact answer is in
+//! the [`Lists`], which the agent searches.
 //!
 //! | offset | what is there |
 //! |---|---|
@@ -23,70 +26,72 @@
 
 use core::sync::atomic::AtomicU32;
 
-/// The low bits of an address that a leaf covers.
+/// How many low bits of an address select a byte in a leaf.
 pub const LEAF_BITS: u32 = 27;
-/// The low bits of an address that a page covers.
+/// How many low bits of an address select a byte in a page.
 pub const PAGE_BITS: u32 = 12;
-/// The bits of a leaf's number, and those of a page's number in its leaf.
+/// The mask of a leaf's number, and of a page's number in its leaf.
 pub const INDEX: u32 = 0x7fff;
-/// Bytes of a leaf: a mark for each page.
+/// Bytes of a leaf: one mark for each page.
 pub const LEAF: u64 = 1 << (LEAF_BITS - PAGE_BITS);
 
-/// Where the clean leaf is, behind the leaves' offsets.
+/// The offset of the clean leaf, after the leaves' offsets.
 pub const CLEAN: u64 = (INDEX as u64 + 1) * 4;
-/// Where the leaf is that is suspect as a whole.
+/// The offset of the leaf in which every page is suspect.
 pub const SUSPECT: u64 = CLEAN + LEAF;
-/// Where the others are.
+/// The offset of the other leaves.
 pub const LEAVES: u64 = SUSPECT + LEAF;
-/// How many others there are.
+/// How many other leaves there are.
 pub const LEAF_COUNT: u64 = 64;
-/// Where the [`Lists`] are.
+/// The offset of the [`Lists`].
 pub const LISTS: u64 = LEAVES + LEAF_COUNT * LEAF;
-/// Where the first list is.
+/// The offset of the first list.
 pub const LIST: u64 = LISTS + crate::PAGE;
 /// The most ranges in a list.
 pub const RANGES: u64 = 1 << 15;
-/// The most bytes in a list.
+/// The most changed bytes in a list.
 pub const BYTES: u64 = 1 << 18;
-/// Where the bytes of a list are, from its start on.
+/// The offset of the changed bytes from the start of a list.
 pub const LIST_BYTES: u64 = RANGES * size_of::<Range>() as u64;
 /// Bytes of a list.
 pub const LIST_SIZE: u64 = LIST_BYTES + BYTES * 8;
-/// Bytes of the whole table. Pages are taken when they are written first.
+/// Bytes of the whole table. The kernel allocates its pages when they are first written.
 pub const SIZE: u64 = LIST + 2 * LIST_SIZE;
 
 /// A mark: something in the page is ours, or may be.
 pub const OURS: u8 = 1;
-/// A mark: the page is the program's, but not all of the next one is.
+/// A mark: the page is the program's, but part of the next one is not.
 pub const BEFORE_OURS: u8 = 2;
-/// A mark: a stack may grow into the page; as long as it has not, an access would make it grow.
+/// A mark: a stack may grow into the page. If it has not grown there yet, an access would make it
+/// grow.
 pub const BELOW_STACK: u8 = 4;
 
-/// Which list holds, and what is in both.
+/// Which of the two lists is current, and the lengths of both.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Lists {
-    /// Changes with every change of the lists; its lowest bit says which list holds.
+    /// Changes with every change of the lists; its lowest bit is the index of the current list.
     pub version: AtomicU32,
     /// Ranges in each list.
     pub ranges: [AtomicU32; 2],
     /// Changed bytes in each list.
     pub bytes: [AtomicU32; 2],
-    /// Where a stack may grow: the first address, and the one behind the last.
+    /// Where a stack may grow: the first address and the end, two words each, the low word first.
     pub stack: [AtomicU32; 4],
 }
 
-/// Addresses at which handlers find nothing: ascending in a list, and apart.
+/// Addresses that read as unmapped to handlers. In a list ranges ascend and do not touch.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// The first.
+    /// The first address.
     pub start: u64,
-    /// Behind the last.
+    /// The end (exclusive).
     pub end: u64,
 }
 
-/// A byte of the program's code in whose place another stands, as one word, by which a list is sorted.
+/// A byte of the program's code that was overwritten, packed into one word. A list is sorted by
+/// this word.
 pub fn changed_byte(address: u64, original: u8, written: u8) -> u64 {
     address << 16 | u64::from(original) << 8 | u64::from(written)
 }

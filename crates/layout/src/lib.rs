@@ -1,23 +1,27 @@
-//! The memory that a probed process and its tracer share.
+//! The memory that a probed process and its tracer share: its areas, their structures and their
+//! limits.
 //!
-//! All of it but the rings is mapped below 2 GiB ([`LOW_END`]), so that compiled code addresses it absolutely (a 32-bit
-//! displacement), whatever module it was reached from. There are five kinds of area:
+//! All of it except the rings is mapped below 2 GiB ([`LOW_END`]), so that compiled code can
+//! address it absolutely (by a 32-bit displacement) from any module. There are these kinds of area:
 //!
 //! | area | shared by | holds |
 //! |---|---|---|
-//! | [`Identity`] page | one address space; zeroed by the kernel in a forked child | who the process is, how its threads are known |
+//! | [`Identity`] page | one address space; zeroed by the kernel in a forked child | its ids, how its threads find theirs |
 //! | cells | the processes of one trust domain | a program's variables; its counters, once per processor |
 //! | sign of life | all processes of a tracer, which can only read it | one word that the reader of the rings changes |
 //! | contexts | one address space; zeroed by the kernel in a forked child | [`Context`]s |
 //! | rings | one address space, and the tracer; not there in a forked child | a [`Control`] for each ring, then the rings |
 //! | code | one address space | the agent's own code; never written by the process |
 //!
-//! Addresses, sizes and the place of the next record are in contexts and in code: no other process can write there. What
-//! compiled code reads from a ring's memory is one number, how far the reader has come, and any value of it is a place in the ring.
+//! Addresses, sizes and the place of the next record are kept in contexts and in code, where no
+//! other process can write. Compiled code reads only one number from a ring's memory, how far the
+//! reader has come, and any value of it is a place in the ring.
 //!
-//! Whatever the tracer reads here, the process can have overwritten: it is looked at as input, not believed.
+//! The process can overwrite whatever the tracer reads here, so the tracer treats it as untrusted
+//! input.
 //!
-//! [`thread_id`] is what a thread's own descriptors say of it, and [`hidden`] the table of what handlers do not see.
+//! [`thread_id`] describes the thread ids in a thread's own segment descriptors, and [`hidden`] the
+//! table of addresses that handlers cannot access.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -45,5 +49,6 @@ pub const LOW_END: u64 = 1 << 31;
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
 
-/// The low bits of what `rdpid` gives that are the processor's number; the others are its node.
+/// The bits of `rdpid`'s result that hold the processor's number; the bits above hold its NUMA
+/// node.
 pub const PROCESSOR_MASK: u32 = 0xfff;

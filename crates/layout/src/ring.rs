@@ -1,20 +1,24 @@
-//! Rings: what their writer and their reader tell each other, and how large they are.
+//! Rings: the words that their writer and their reader share, and how large rings are.
 
 use core::sync::atomic::AtomicU64;
 
 use crate::record_size;
 
-/// What a ring's writer and its reader tell each other. Those of all rings stand in front of the rings.
+/// The words that a ring's writer and its reader share. Those of all rings come first in the
+/// memory, before the rings.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Control {
-    /// [`Context::head`](crate::Context::head) behind the last record that was finished. Written by the thread that has the context.
+    /// [`Context::head`](crate::Context::head) after the last finished record. Written by the
+    /// thread that holds the context.
     pub head: Line,
-    /// Bytes that were ever taken out of the ring, or [`ABANDONED`]. Written by the reader.
+    /// Total bytes ever taken out of the ring, or [`ABANDONED`]. Written by the reader.
     pub tail: Line,
-    /// Records that were ever dropped since the ring had no room for them. Written by the thread that has the context.
+    /// Total records ever dropped because the ring was full. Written by the thread that holds the
+    /// context.
     pub lost: Line,
-    /// The id of the thread that waits for room, as it has it itself; 0: none does. Written by the thread that has the context.
+    /// The id, as the thread itself knows it, of the thread that waits for room; 0: none. Written
+    /// by the thread that holds the context.
     pub waiter: Line,
 }
 
@@ -26,18 +30,22 @@ pub const CONTROL: u64 = size_of::<Control>() as u64;
 #[derive(Debug)]
 pub struct Line(pub AtomicU64);
 
-/// Stands in [`Control::tail`] for a reader that will not read any more: nobody waits for room then, and what has no room is
-/// dropped. It stands for the same, and for all rings, in the word by which the reader shows that it lives. That is a word
-/// that only the tracer can write, and which changes several times a second; if the reader dies, whoever is left stores this there. If
-/// nobody is left, a thread that has waited for long (2^35 counts of the time stamp counter, 7 to 20 seconds) and has not
-/// seen the word change says so to its process, in [`Identity::dead`](crate::Identity::dead).
+/// The value of [`Control::tail`] when the reader will not read any more: threads do not wait for
+/// room, and records that do not fit are dropped.
+///
+/// The reader's sign of life has the same value to say this for all rings. The sign of life is a
+/// word that only the tracer can write, and that changes several times a second; if the reader
+/// dies, a surviving part of the tracer stores this value there. If none survives, a thread that
+/// has waited for 2^35 counts of the time stamp counter (7 to 20 seconds) without seeing the word
+/// change tells its process so, in [`Identity::dead`](crate::Identity::dead).
 pub const ABANDONED: u64 = u64::MAX;
 
-/// Bytes of a ring where nothing else is asked for: a sixth of a second of two million small records a second.
+/// The default size of a ring in bytes: room for a sixth of a second of two million small records a
+/// second.
 pub const RING_SIZE: u64 = 16 << 20;
-/// Bytes of a ring, at least: several of the largest records.
+/// The least size of a ring in bytes: several of the largest records.
 pub const LEAST_RING: u64 = 256 << 10;
-/// Bytes of a ring, at most.
+/// The greatest size of a ring in bytes.
 pub const GREATEST_RING: u64 = 64 << 20;
 
 const _: () = {

@@ -4,10 +4,10 @@
 //!     Caller::begin --call--> Caller --call--> ... --end--> Stopped, Stop
 //! ```
 //!
-//! Between two calls the thread stays in the kernel's hands; the first sets out, and the end puts it back. What does not depend on one
-//! another is made together ([`Caller::calls`]), which as a rule costs one stop.
-//! Each step either leaves the thread ready for the next one, whatever the system call's own result, or fails because the
-//! thread has been killed; then nothing is left to put back.
+//! Between two calls the thread stays stopped inside its detour: the first call begins it, and the
+//! end restores the thread. Independent calls are made together ([`Caller::calls`]), which usually
+//! costs one stop. Each step either leaves the thread ready for the next one, whatever the system
+//! call's result, or fails because the thread has been killed; then there is nothing to restore.
 
 use std::io;
 use std::ops::Range;
@@ -17,22 +17,22 @@ use libc::{c_int, c_long};
 use crate::remote::{Away, Numbers};
 use crate::{Entrance, Error, Stop, Stopped, memory};
 
-/// A stopped thread of a 64-bit process, with a place to enter the kernel.
+/// A stopped thread of a 64-bit process, with the address of a `syscall` instruction.
 #[derive(Debug)]
 pub struct Caller {
     thread: Stopped,
     stop: Stop,
     syscall: Entrance,
-    /// Whether the thread's seccomp filters are suspended for it.
+    /// Whether the thread's seccomp filters are suspended for the calls.
     suspended: bool,
-    /// Where it was, once it has made a call.
+    /// The thread's state from before its first call, once it has made one.
     away: Option<Away>,
 }
 
-/// A system call that a thread is to make.
+/// A system call to be made by a thread.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// What it is called in messages.
+    /// Its name in messages.
     pub name: &'static str,
     /// Its number on x86-64.
     pub number: c_long,
@@ -48,13 +48,14 @@ impl Call {
         Call { name, number, arguments: all }
     }
 
-    /// Maps private anonymous memory at exactly `place`, where nothing is mapped. `size` is in bytes, `protection` as of mmap(2).
+    /// Maps private anonymous memory at exactly `place`, where nothing must be mapped. `size` is in
+    /// bytes, `protection` as of mmap(2).
     pub fn map(place: u64, size: u64, protection: c_int) -> Call {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
         Call::new("mmap", libc::SYS_mmap, [place, size, protection as u64, flags as u64, !0, 0])
     }
 
-    /// Unmaps memory: `size` bytes from `place` on.
+    /// Unmaps `size` bytes at `place`.
     pub fn unmap(place: u64, size: u64) -> Call {
         Call::new("munmap", libc::SYS_munmap, [place, size])
     }
@@ -64,7 +65,7 @@ impl Call {
         Call::new("mprotect", libc::SYS_mprotect, [place, size, protection as u64])
     }
 
-    /// Has the kernel zero private anonymous memory in every forked child (MADV_WIPEONFORK).
+    /// Makes the kernel zero private anonymous memory in every forked child (MADV_WIPEONFORK).
     pub fn wipe_on_fork(place: u64, size: u64) -> Call {
         Call::new("madvise", libc::SYS_madvise, [place, size, libc::MADV_WIPEONFORK as u64])
     }
@@ -74,22 +75,24 @@ impl Call {
         Call::new("close", libc::SYS_close, [descriptor as u64])
     }
 
-    /// Has the kernel leave memory out of core dumps (MADV_DONTDUMP). Where it cannot, they are larger, and that is all.
+    /// Makes the kernel leave memory out of core dumps (MADV_DONTDUMP). If it fails, dumps are
+    /// larger, nothing more.
     pub fn leave_out_of_dumps(place: u64, size: u64) -> Call {
         Call::new("madvise", libc::SYS_madvise, [place, size, libc::MADV_DONTDUMP as u64])
     }
 }
 
-/// A caller that can go on, and what came of its step.
+/// The caller after a step, ready for the next one, and the step's result.
 pub type Step<T> = (Caller, Result<T, Error>);
 
 impl Caller {
-    /// Takes a stopped thread to make calls by the instruction at `syscall` ([`crate::find_syscall`]). Where seccomp
-    /// filters it, they are suspended until [`Caller::end`]: a filter may kill a process for a call that it did not expect.
+    /// Prepares a stopped thread to make calls through the instruction at `syscall`
+    /// ([`crate::find_syscall`]). Seccomp filters of the thread are suspended until
+    /// [`Caller::end`], since a filter may kill a process for a call that it does not expect.
     ///
     /// # Errors
-    /// The thread runs 32-bit code, or is in a seccomp sandbox that the tracer may not suspend ([`Error::Unsuitable`]), or
-    /// has been killed. The thread is given back as it was.
+    /// The thread runs 32-bit code, is in a seccomp sandbox that the tracer may not suspend
+    /// ([`Error::Unsuitable`]), or has been killed. The thread is returned unchanged.
     pub fn begin(mut thread: Stopped, stop: Stop, syscall: Entrance) -> Result<Caller, (Stopped, Error)> {
         let pid = thread.tid();
         let look = thread.registers().and_then(|registers| Ok((registers, thread.status()?)));
@@ -109,12 +112,13 @@ impl Caller {
         Ok(Caller { suspended, ..Caller::unfiltered(thread, stop, syscall) })
     }
 
-    /// The same of a thread of any kind of code that no filter keeps from making the calls.
+    /// Like [`Caller::begin`], for a thread of 32-bit or 64-bit code that no filter keeps from
+    /// making the calls.
     pub fn unfiltered(thread: Stopped, stop: Stop, syscall: Entrance) -> Caller {
         Caller { thread, stop, syscall, suspended: false, away: None }
     }
 
-    /// Gives the thread back, and why it is stopped now.
+    /// Restores the thread and returns it, with the reason why it is stopped now.
     ///
     /// # Errors
     /// The thread has been killed.
@@ -128,7 +132,7 @@ impl Caller {
         Ok((self.thread, self.stop))
     }
 
-    /// The thread.
+    /// The stopped thread.
     pub fn thread(&self) -> &Stopped {
         &self.thread
     }
@@ -136,12 +140,13 @@ impl Caller {
     /// Makes one system call.
     ///
     /// # Errors
-    /// The thread has been killed. An error of the call itself is in the result ([`Error::Remote`], under `name`).
+    /// The thread has been killed. An error of the call itself is in the result ([`Error::Remote`],
+    /// under `name`).
     pub fn call(self, name: &'static str, number: c_long, arguments: [u64; 6]) -> Result<Step<u64>, Error> {
         self.call_one(Call { name, number, arguments })
     }
 
-    /// The same.
+    /// Like [`Caller::call`].
     ///
     /// # Errors
     /// As of [`Caller::call`].
@@ -151,13 +156,13 @@ impl Caller {
         Ok((caller, result))
     }
 
-    /// What came of the first of several calls.
+    /// The result of the first of several calls.
     pub fn first(&self, results: Vec<Result<u64, Error>>) -> Result<u64, Error> {
         results.into_iter().next().unwrap_or_else(|| Err(self.unreachable("making a system call")))
     }
 
-    /// Makes several system calls, one behind the other, each whatever has come of those before: what came of each. They must do no
-    /// harm where one before them has failed.
+    /// Makes several system calls in order, each one even if an earlier one has failed, and returns
+    /// all results. A call must do no harm if an earlier one has failed.
     ///
     /// # Errors
     /// As of [`Caller::call`].
@@ -165,7 +170,8 @@ impl Caller {
         self.calls_in(calls, None)
     }
 
-    /// The same, with memory of the process in which what leads from call to call may be, if there is some for it.
+    /// Like [`Caller::calls`]. `room`, if given, is memory of the process for the frames that lead
+    /// from one call to the next.
     pub(crate) fn calls_in(
         self,
         calls: &[Call],
@@ -186,11 +192,12 @@ impl Caller {
         Ok((Caller { thread, stop, syscall, suspended, away: Some(away) }, results))
     }
 
-    /// Maps several pieces of private anonymous memory, each exactly where it is to be and nothing is mapped: addresses, sizes, protections as
-    /// of mmap(2). All of them, or none.
+    /// Maps several pieces of private anonymous memory, given as addresses, sizes and protections
+    /// as of mmap(2). Each is mapped exactly at its address, where nothing must be mapped. Either
+    /// all are mapped or none.
     ///
     /// # Errors
-    /// As of [`Caller::call`]; where something is mapped in one place, the result is EEXIST.
+    /// As of [`Caller::call`]; the result is EEXIST if something is mapped at one of the addresses.
     pub fn map_all(self, pieces: &[(u64, u64, c_int)]) -> Result<Step<()>, Error> {
         let calls: Vec<Call> = pieces.iter().map(|&(place, size, how)| Call::map(place, size, how)).collect();
         let (caller, results) = self.calls(&calls)?;
@@ -198,7 +205,8 @@ impl Caller {
         caller.all_or_none(&places, results)
     }
 
-    /// What came of mapping several pieces: addresses and sizes. If one could not be mapped, or was mapped elsewhere, the others are unmapped.
+    /// The result of mapping several pieces, given as addresses and sizes. If one was not mapped,
+    /// or elsewhere, the others are unmapped.
     pub(crate) fn all_or_none(
         self,
         places: &[(u64, u64)],
@@ -209,7 +217,8 @@ impl Caller {
             match result {
                 Ok(got) => {
                     mapped.push(Call::unmap(got, size));
-                    // A kernel older than 4.17 does not know MAP_FIXED_NOREPLACE and takes the address as a hint.
+                    // A kernel older than 4.17 does not know MAP_FIXED_NOREPLACE and takes the
+                    // address as a hint.
                     let cause = io::Error::from_raw_os_error(libc::EEXIST);
                     let pid = self.thread.tid();
                     failed = failed.or((got != place).then_some(Error::Remote { call: "mmap", pid, cause }));
@@ -223,7 +232,8 @@ impl Caller {
         }
     }
 
-    /// Maps private anonymous memory at exactly `place`, where nothing is mapped ([`Call::map`]).
+    /// Maps private anonymous memory at exactly `place`, where nothing must be mapped
+    /// ([`Call::map`]).
     ///
     /// # Errors
     /// As of [`Caller::map_all`].
@@ -249,7 +259,7 @@ impl Caller {
         Ok((caller, result.map(drop)))
     }
 
-    /// Has the kernel zero memory in every forked child ([`Call::wipe_on_fork`]).
+    /// Makes the kernel zero memory in every forked child ([`Call::wipe_on_fork`]).
     ///
     /// # Errors
     /// As of [`Caller::call`].
@@ -258,17 +268,17 @@ impl Caller {
         Ok((caller, result.map(drop)))
     }
 
-    /// Maps a page for the process to read and write at `place`, where this tracer has reserved memory.
+    /// Makes reserved memory of the tracer's at `place` readable and writable for the process.
     pub(crate) fn open_page(self, place: u64, size: u64) -> Result<Step<()>, Error> {
         self.protect(place, size, libc::PROT_READ | libc::PROT_WRITE)
     }
 
-    /// Writes memory of the process that it can write itself.
+    /// Writes memory that the process itself can write.
     pub(crate) fn write(&self, place: u64, bytes: &[u8]) -> Result<(), Error> {
         memory::write(self.thread.tid(), place, bytes).map_err(|_| self.unreachable("writing its memory"))
     }
 
-    /// Reads memory of the process that it can read itself.
+    /// Reads memory that the process itself can read.
     pub(crate) fn read<const N: usize>(&self, place: u64) -> Result<[u8; N], Error> {
         let mut bytes = [0; N];
         let read = memory::read(self.thread.tid(), place, &mut bytes);

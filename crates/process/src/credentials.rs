@@ -1,4 +1,4 @@
-//! Who a process is, for what the kernel lets it do.
+//! The credentials of a process, which decide what the kernel allows it to do.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,23 +12,23 @@ use crate::procfs::read_piece;
 pub struct Credentials {
     /// Real, effective, saved and file system user.
     pub users: [u32; 4],
-    /// The same of groups.
+    /// Real, effective, saved and file system group.
     pub groups: [u32; 4],
     /// Supplementary groups.
     pub supplementary: Vec<u32>,
-    /// The capabilities that it may have, as a bit set.
+    /// The permitted capabilities, as a bit set.
     pub permitted: u64,
-    /// The number of its user namespace, or 0: the caller's, or one that the caller may not know.
+    /// The number of its user namespace; 0: the caller's own, or one that the caller may not read.
     pub user_namespace: u64,
-    /// The same of its pid namespace.
+    /// The number of its pid namespace, likewise.
     pub pid_namespace: u64,
 }
 
 impl Credentials {
-    /// Reads those of a thread or process.
+    /// Reads the credentials of a thread or process.
     ///
     /// # Errors
-    /// It is gone.
+    /// The thread or process is gone.
     pub fn read(tid: i32) -> Result<Credentials, Error> {
         let gone = || Error::Gone { pid: tid };
         let text = read_piece(&format!("/proc/{tid}/status")).map_err(|_| gone())?;
@@ -39,7 +39,7 @@ impl Credentials {
     }
 }
 
-/// What a status says of them.
+/// Reads the credentials out of `/proc/TID/status`; the namespaces are not there.
 fn parse(text: &str) -> Option<Credentials> {
     let line = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     let numbers = |name: &str| -> Option<Vec<u32>> {
@@ -55,7 +55,7 @@ fn parse(text: &str) -> Option<Credentials> {
     })
 }
 
-/// The number of a namespace of a thread, unless it is this process's own.
+/// The number of a thread's namespace, or 0 if it is this process's own.
 fn namespace(tid: i32, kind: &str) -> u64 {
     static OWN: [OnceLock<Option<PathBuf>>; 2] = [const { OnceLock::new() }; 2];
     let of = |process: &str| fs::read_link(format!("/proc/{process}/ns/{kind}")).ok();

@@ -1,4 +1,4 @@
-//! What can go wrong with a process.
+//! The errors of operations on a process.
 
 use std::io;
 
@@ -58,12 +58,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// The last system call's error on `pid`: gone, or refused.
+    /// The error of the last system call on `pid`: gone, or refused.
     pub(crate) fn last(what: &'static str, pid: i32) -> Error {
         Error::from_io(what, pid, io::Error::last_os_error())
     }
 
-    /// `cause` on `pid`: gone, or refused.
+    /// The error `cause` on `pid`: gone, or refused.
     pub(crate) fn from_io(what: &'static str, pid: i32, cause: io::Error) -> Error {
         match cause.raw_os_error() {
             Some(libc::ESRCH) => Error::Gone { pid },
@@ -71,7 +71,7 @@ impl Error {
         }
     }
 
-    /// Whether the process or thread is gone: killed, or ended, while it was looked at.
+    /// Whether the process or thread has ended or been killed.
     pub fn is_gone(&self) -> bool {
         match self {
             Error::Gone { .. } => true,

@@ -1,4 +1,4 @@
-//! Which machine a program is for, before it is started or traced.
+//! Finds the machine (processor architecture) of a program before it is started or traced.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -9,18 +9,18 @@ use std::path::{Path, PathBuf};
 
 use image::{Image, Machine};
 
-/// Scripts that name a script as their interpreter, one after the other; the kernel follows no more.
+/// How many scripts in a row may name a script as their interpreter; the kernel follows no more.
 const SCRIPTS: usize = 5;
-/// Bytes of a script's first line that the kernel looks at.
+/// Bytes of a script's first line that the kernel reads.
 const LINE: u64 = 256;
 
-/// The machine of the program that a process runs; nothing where that cannot be read.
+/// The machine of the program that a process runs; `None` if it cannot be read.
 pub fn machine_of_process(pid: i32) -> Option<Machine> {
     Image::open(Path::new(&format!("/proc/{pid}/exe"))).ok().map(|image| image.machine())
 }
 
-/// The machine of the program that a command would run: of a script, that of its interpreter. The command is looked for
-/// as `execvp` does. Nothing where there is none, or none that can be read.
+/// The machine of the program that a command would run; for a script, that of its interpreter. The
+/// command is searched as `execvp` does. `None` if there is none, or none that can be read.
 pub fn machine_of_command(command: &OsStr) -> Option<Machine> {
     let mut path = find(command)?;
     for _ in 0..SCRIPTS {
@@ -32,7 +32,7 @@ pub fn machine_of_command(command: &OsStr) -> Option<Machine> {
     Image::open(&path).ok().map(|image| image.machine())
 }
 
-/// The file that a command's name leads to.
+/// The file of a command.
 fn find(command: &OsStr) -> Option<PathBuf> {
     if command.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(command));

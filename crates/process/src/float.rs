@@ -1,19 +1,20 @@
 //! A stopped thread's floating-point and SSE registers, as the processor's FXSAVE stores them.
 //!
-//! AVX's upper halves are no part of it, and nothing here changes any of it.
+//! The upper halves of AVX registers are not included, and nothing here writes the registers.
 
 use libc::user_fpregs_struct;
 
-/// The registers of the FPU and of SSE, of 32-bit threads too.
+/// The FPU and SSE registers, also of 32-bit threads.
 ///
-/// A 64-bit kernel keeps the addresses of the FPU's last instruction and operand, but not their segments.
+/// A 64-bit kernel stores the addresses of the FPU's last instruction and operand, but not their
+/// segments.
 #[derive(Clone, Copy)]
 pub struct FloatRegisters {
     raw: user_fpregs_struct,
 }
 
 impl FloatRegisters {
-    /// The registers of ptrace's structure.
+    /// Wraps ptrace's structure.
     pub(crate) fn from_raw(raw: user_fpregs_struct) -> FloatRegisters {
         FloatRegisters { raw }
     }
@@ -28,8 +29,9 @@ impl FloatRegisters {
         self.raw.swd
     }
 
-    /// The FPU's tag word: two bits for each physical register, 0 valid, 1 zero, 2 special, 3 empty. FXSAVE keeps
-    /// only whether a register is empty; the rest is told by what the register holds, as the processor does.
+    /// The FPU's tag word: two bits for each physical register, 0 valid, 1 zero, 2 special, 3
+    /// empty. FXSAVE stores only whether a register is empty; the rest is computed from the
+    /// register's contents, as the processor does.
     pub fn tags(&self) -> u16 {
         let top = usize::from(self.status() >> 11) & 7;
         (0..8).fold(0, |tags, physical: usize| {
@@ -65,7 +67,7 @@ impl FloatRegisters {
     }
 }
 
-/// The 128 bits of an area at a number; 0 where the area has none such.
+/// The 128 bits at an index of an area; 0 outside of it.
 fn bits(area: &[u32], number: usize) -> u128 {
     let parts = area.chunks_exact(4).nth(number).unwrap_or(&[]);
     parts.iter().rev().fold(0, |bits, &part| bits << 32 | u128::from(part))
@@ -78,7 +80,7 @@ fn tag(value: u128) -> u16 {
     match (exponent, significand) {
         (0, 0) => 1,
         (0 | 0x7fff, _) => 2,
-        // Without its integer bit it is no number that the processor makes.
+        // The integer bit is clear: no number that the processor produces.
         _ if significand >> 63 == 0 => 2,
         _ => 0,
     }
@@ -100,15 +102,17 @@ impl std::fmt::Debug for FloatRegisters {
 mod tests {
     use super::*;
 
-    /// The image that FXSAVE writes after `load`, and the 28 bytes of FNSTENV, whose tag word is the processor's own.
+    /// The image that FXSAVE writes after `load`, and the 28 bytes of FNSTENV, whose tag word the
+    /// processor has computed.
     macro_rules! after {
         ($($load:literal),* ; $($operand:tt)*) => {{
             #[repr(C, align(16))]
             struct Image([u8; 512]);
             let mut image = Image([0; 512]);
             let mut environment = [0_u32; 7];
-            // SAFETY: the FPU's stack is emptied before and after, so that the code around it finds it as it must be; the
-            // instructions write 512 aligned bytes and 28 bytes, which are there.
+            // SAFETY: the FPU's stack is emptied before and after, so that the code around it finds
+            // it as it must be; the instructions write 512 aligned bytes and 28 bytes, which are
+            // there.
             unsafe {
                 std::arch::asm!(
                     "fninit",
@@ -123,7 +127,8 @@ mod tests {
                     out("st(4)") _, out("st(5)") _, out("st(6)") _, out("st(7)") _,
                 );
             }
-            // SAFETY: the structure is the 512 bytes that FXSAVE writes; any bytes are a value of it.
+            // SAFETY: the structure is the 512 bytes that FXSAVE writes; any bytes are a value of
+            // it.
             let raw = unsafe { std::mem::transmute::<Image, user_fpregs_struct>(image) };
             (FloatRegisters::from_raw(raw), environment[2] as u16)
         }};
@@ -136,7 +141,7 @@ mod tests {
         let (some, tags) = after!("fldpi", "fldz", "fld1";);
         assert_eq!(some.tags(), tags);
         assert_ne!(tags, 0xffff);
-        // An infinity, a number too small for a full significand, and no number at all.
+        // An infinity, a denormal, and a NaN.
         let (infinity, small, none) = (f64::INFINITY, 1_u64, f64::NAN);
         let tiny = [small, 0];
         let (special, tags) = after!(

@@ -1,8 +1,9 @@
-//! The frame from which a thread goes on by itself: what a signal handler's return restores.
+//! Signal frames: memory from which `rt_sigreturn` restores a thread.
 //!
-//! `rt_sigreturn` takes a thread's registers, its floating-point and vector state and its signal mask from memory, all at once, and
-//! goes on there. So a thread that is sent to do something for the tracer is given such a frame of its own state, before it
-//! is sent: if the tracer dies meanwhile, the thread ends what it does and returns to where it was, as from a signal.
+//! `rt_sigreturn` loads a thread's registers, floating-point and vector state and signal mask from
+//! memory, all at once, and continues there. Before the tracer sends a thread on a detour, it
+//! writes a frame of the thread's own state: if the tracer dies meanwhile, the thread finishes the
+//! detour and returns to where it was, as from a signal handler.
 //!
 //! ```text
 //! +0    the return address of a handler: not used, so that a call's result can be left there
@@ -16,36 +17,39 @@ use std::sync::OnceLock;
 
 use crate::Registers;
 
-/// Bytes before the extended state. The kernel reads less.
+/// Bytes before the extended state. The kernel reads fewer.
 pub(crate) const HEAD: usize = 448;
-/// What the extended state begins at a multiple of.
+/// The alignment of the extended state.
 const ALIGNMENT: u64 = 64;
-/// Bytes of the legacy area and the header, with which the extended state begins.
+/// Bytes of the legacy area and the header at the start of the extended state.
 const LEAST_STATE: usize = 576;
-/// Where the kernel looks for its description of the state: within the legacy area.
+/// The offset, in the legacy area, of the kernel's description of the state.
 const DESCRIPTION: usize = 464;
-/// Where the processor notes which components the state has.
+/// The offset of the processor's mask of the components in the state.
 const COMPONENTS: usize = 512;
-/// The marks of a state that has more than the legacy area (arch/x86/include/uapi/asm/sigcontext.h).
+/// The marks of a state that has more than the legacy area
+/// (arch/x86/include/uapi/asm/sigcontext.h).
 const MAGIC: [u32; 2] = [0x4650_5853, 0x4650_5845];
-/// The component of AMX tiles, for which a process must ask: the kernel's frames have it only then.
+/// The component of AMX tiles. A process must ask for it, and only then do the kernel's frames have
+/// it.
 const TILES: u64 = 1 << 18;
 
-/// The frame has extended state, a stack segment, and that segment counts.
+/// The frame has extended state and a stack segment, and the stack segment is to be restored.
 const FLAGS: u64 = 1 | 2 | 4;
-/// A mode that no alternative signal stack has: the kernel leaves the thread's own as it is.
+/// An invalid mode of an alternative signal stack: it makes the kernel keep the thread's own.
 const NO_STACK: u64 = 0x40;
 
-/// Codes by which the kernel marks a call that it will start again: ERESTARTSYS, ERESTARTNOINTR, ERESTARTNOHAND,
-/// ERESTART_RESTARTBLOCK.
+/// The kernel's result codes of an interrupted call that it will restart: ERESTARTSYS,
+/// ERESTARTNOINTR, ERESTARTNOHAND, ERESTART_RESTARTBLOCK.
 const RESTART: [i64; 4] = [-512, -513, -514, RESTART_BLOCK];
-/// The last of them: the kernel has noted for the thread how the call goes on.
+/// The last of them: the kernel has stored in the thread how the call continues.
 pub(crate) const RESTART_BLOCK: i64 = -516;
-/// Bytes of the instruction that makes a call.
+/// Bytes of the `syscall` instruction.
 const SYSCALL_LENGTH: u64 = 2;
 
-/// The bytes of a frame that ends at or below `end`, for a thread with these registers, which blocks these signals and has this extended
-/// state (as [`crate::Stopped::extended_state`] gives it): its address, and the bytes. `None` where the state is not of a known form.
+/// The address and bytes of a frame that ends at or below `end`, for a thread with these registers,
+/// blocked signals and extended state (from [`crate::Stopped::extended_state`]). `None` if the
+/// state has no known form.
 pub(crate) fn frame(
     registers: &Registers,
     mask: u64,
@@ -73,7 +77,8 @@ pub(crate) fn frame(
     Some((start, bytes))
 }
 
-/// What of a frame is before its extended state, which is at `state_at`: in another frame's, if two share it.
+/// The part of a frame before its extended state. The state, at `state_at`, may belong to another
+/// frame that shares it.
 pub(crate) fn head(registers: &Registers, mask: u64, state_at: u64) -> [u8; HEAD] {
     let mut bytes = [0; HEAD];
     let mut put = |at: usize, value: u64| bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
@@ -87,7 +92,8 @@ pub(crate) fn head(registers: &Registers, mask: u64, state_at: u64) -> [u8; HEAD
     }
     put(176, registers.rip());
     if registers.call_number() >= 0 && RESTART.contains(&registers.result()) {
-        // The kernel would have started the call again on the way out, which this is not.
+        // On its own way out the kernel would restart the call; `rt_sigreturn` does not, so the
+        // frame does.
         put(48 + 8 * 13, registers.orig_rax());
         put(176, registers.rip().wrapping_sub(SYSCALL_LENGTH));
     }
@@ -98,12 +104,13 @@ pub(crate) fn head(registers: &Registers, mask: u64, state_at: u64) -> [u8; HEAD
     bytes
 }
 
-/// The most bytes that a frame takes, with what is lost by its alignment.
+/// The most bytes that a frame takes, alignment included.
 pub(crate) fn most(state: usize) -> u64 {
     (HEAD + state + 4) as u64 + ALIGNMENT
 }
 
-/// The components of the extended state that the system uses: the kernel notes them where a frame has its description.
+/// The mask of the extended state's components that the system uses, which the kernel stores where
+/// a frame has its description.
 pub(crate) fn components(state: &[u8]) -> Option<u64> {
     word(state, DESCRIPTION)
 }
@@ -112,7 +119,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// Bytes of the extended state with these components, in the form that is not compacted.
+/// Bytes of the extended state with these components, in the standard (not compacted) format.
 fn state_size(components: u64) -> Option<usize> {
     let end = |component: usize| {
         let known = components & 1 << component != 0;
@@ -121,12 +128,13 @@ fn state_size(components: u64) -> Option<usize> {
     (2..COMPONENTS_KNOWN).try_fold(LEAST_STATE, |size, component| Some(size.max(end(component)?)))
 }
 
-/// Components that there can be: the last bit says something else.
+/// How many components are possible: bit 63 means something else.
 const COMPONENTS_KNOWN: usize = 63;
-/// Where each ends in that form.
+/// The end offset of each component in the standard format.
 static ENDS: OnceLock<Vec<Option<usize>>> = OnceLock::new();
 
-/// The processor's table of them. It is asked once: in a virtual machine its answer takes long.
+/// Reads the components' offsets by `cpuid`. This is done once, since in a virtual machine it is
+/// slow.
 fn ends() -> Vec<Option<usize>> {
     const LEAF: u32 = 0xd;
     let end = |component: u32| {
@@ -172,7 +180,7 @@ mod tests {
         let (_, bytes) = frame(&interrupted, 0, &state, 3, 0x10_0000).expect("a plain state");
         assert_eq!(word(&bytes, 176), Some(0x40_0ffe));
         assert_eq!(word(&bytes, 48 + 8 * 13), Some(35));
-        // One that has failed for good does not.
+        // A call that has failed for good is not restarted.
         interrupted.set_rax(-4i64 as u64);
         let (_, bytes) = frame(&interrupted, 0, &state, 3, 0x10_0000).expect("a plain state");
         assert_eq!(word(&bytes, 176), Some(0x40_1000));

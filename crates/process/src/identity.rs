@@ -1,4 +1,5 @@
-//! How a thread can tell who it is and where it runs, without a system call: what its libc and the kernel keep for it.
+//! Finds where the libc keeps a thread's id, and the kernel its rseq area, so that a thread can
+//! read them without a system call.
 
 use crate::{Stopped, memory};
 
@@ -7,23 +8,24 @@ use crate::{Stopped, memory};
 pub struct RseqRegistration {
     /// The address of its `struct rseq`.
     pub address: u64,
-    /// Bytes of that.
+    /// Bytes of the `struct rseq`.
     pub size: u32,
-    /// What must stand before each place that a sequence aborts to.
+    /// The signature before each abort handler.
     pub signature: u32,
 }
 
-/// Where libraries of C keep a thread's id, from its thread pointer on: glibc and musl, of x86-64.
+/// Offsets from the thread pointer at which glibc and musl keep a thread's id on x86-64.
 const KNOWN: [u64; 2] = [0x2d0, 0x30];
-/// Bytes behind the thread pointer that are looked at, where no library is known to keep it.
+/// How many bytes after the thread pointer are searched for the id of an unknown libc.
 const SEARCHED: usize = 0x1000;
 
-/// Where threads of one process keep their own ids, as 4 bytes at an offset from the thread pointer (the base of fs):
-/// the place in which each of them has its own. `None`: no place is known to be that. The ids are those that the threads see
-/// themselves, in their own namespace.
+/// The offset from the thread pointer (the fs base) at which each of these threads of one process
+/// has its own id, in 4 bytes. `None`: no place is known. The ids are those that the threads see in
+/// their own pid namespace.
 ///
-/// What no known libc uses is believed only of two threads or more. A thread that the program makes without its libc does not keep its
-/// id there: each new one is to be looked at, too ([`keeps_its_id`]).
+/// An offset that no known libc uses is accepted only if two or more threads agree. A thread that
+/// the program creates without its libc does not keep its id there, so each new thread must be
+/// checked, too ([`keeps_its_id`]).
 pub fn thread_id_offset(threads: &[&Stopped]) -> Option<u64> {
     if threads.is_empty() {
         return None;
@@ -51,13 +53,14 @@ pub fn thread_id_offset(threads: &[&Stopped]) -> Option<u64> {
         });
     }
     match candidates?.as_slice() {
-        // A second place that holds it always may be anything; neither is known to be kept.
+        // Of several places that hold the id none is known to be the libc's.
         [one] => Some(*one),
         _ => None,
     }
 }
 
-/// Whether a stopped thread has its own id at an offset from its thread pointer ([`thread_id_offset`]).
+/// Whether a stopped thread has its own id at an offset from its thread pointer
+/// ([`thread_id_offset`]).
 pub fn keeps_its_id(thread: &Stopped, offset: u64) -> bool {
     let mut bytes = [0; 4];
     let Some(address) = pointer(thread).and_then(|pointer| pointer.checked_add(offset)) else { return false };
@@ -65,7 +68,7 @@ pub fn keeps_its_id(thread: &Stopped, offset: u64) -> bool {
         && thread.inner_id() == Some(u32::from_le_bytes(bytes))
 }
 
-/// A thread's thread pointer, if it has one.
+/// The thread pointer of a 64-bit thread, if it is set.
 fn pointer(thread: &Stopped) -> Option<u64> {
     let registers = thread.registers().ok()?;
     Some(registers.fs_base()).filter(|&base| base != 0 && !registers.is_32_bit())

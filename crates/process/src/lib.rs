@@ -1,16 +1,18 @@
-//! A traced process, seen from outside.
+//! A process as its tracer sees it: its threads, memory, mappings and modules, and system calls
+//! made inside it.
 //!
-//! * Threads are typed states: [`Running`] or [`Stopped`]. A register can be read of a stopped thread only, and
-//!   letting it run consumes it.
-//! * Code is read and written through [`Memory`] (`/proc/PID/mem`), data through [`read`] and [`write()`], which
-//!   honour the pages' protection as the process itself would.
-//! * System calls are made inside the process by its own threads ([`Stopped::call`]); what a thread was doing goes on as if nothing
-//!   had happened, also if the tracer is killed meanwhile. Several calls, to map
-//!   memory that the tracer shares with the process, are made by a [`Caller`].
-//! * What is mapped are modules ([`modules()`]): ELF files ([`image::Image`]) at the addresses where the process has them.
+//! * Threads are typed states, [`Running`] or [`Stopped`]. Only a stopped thread's registers can be
+//!   read; resuming it consumes it.
+//! * Code is read and written through [`Memory`] (`/proc/PID/mem`), data through [`read`] and
+//!   [`write()`], which respect page protection as the process's own accesses do.
+//! * The process's own threads make system calls for the tracer ([`Stopped::call`]) and then
+//!   continue where they were, also if the tracer is killed meanwhile. A [`Caller`] makes several
+//!   calls, to map memory that the tracer shares with the process.
+//! * Modules ([`modules()`]) are the mapped ELF files ([`image::Image`]) at the addresses where the
+//!   process has them.
 //!
-//! This crate knows nothing of probes. It must never leave a process in a state it did not find it in: every
-//! function either completes or puts back what it changed.
+//! This crate knows nothing of probes. It must leave a process in the state in which it found it:
+//! every function either completes or restores what it changed.
 
 mod caller;
 mod credentials;

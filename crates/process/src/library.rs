@@ -1,7 +1,8 @@
-//! Where a library is that is known by its name only: as the dynamic linker finds it, without a process.
+//! Finds the file of a library by its name as the dynamic linker does, without a process.
 //!
-//! It looks in `/etc/ld.so.cache` (see ldconfig(8)), then in the standard directories (ld.so(8)). What a process
-//! adds - `LD_LIBRARY_PATH`, `DT_RUNPATH`, variants of a library for newer processors - is not known here.
+//! It searches `/etc/ld.so.cache` (see ldconfig(8)), then the standard directories (ld.so(8)). It
+//! ignores what a process adds: `LD_LIBRARY_PATH`, `DT_RUNPATH`, variants of a library for newer
+//! processors.
 //!
 //! ```text
 //! cache   "glibc-ld.so.cache1.1" | libraries 4 | bytes of strings 4 | 20 more
@@ -17,24 +18,26 @@ use std::path::{Path, PathBuf};
 use image::{Image, Machine};
 
 const CACHE: &str = "/etc/ld.so.cache";
-/// Bytes of the cache that are read; it has some tens of thousands.
+/// The most bytes of the cache that are read; it has some tens of thousands.
 const LARGEST: u64 = 16 << 20;
 const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
 const HEADER: usize = 48;
 const ENTRY: usize = 24;
 
-/// Entries of x86-64 and of i386 libraries of the GNU C library: the kind of library and the required ABI.
+/// The flags of the GNU C library's entries for x86-64 and for i386: the kind of library and the
+/// required ABI.
 const X86_64: u32 = 0x0303;
 const I386: u32 = 0x0003;
 
-/// The directories that are searched after the cache, as Debian's, Fedora's and others' dynamic linkers have them.
+/// The directories searched after the cache, as in the dynamic linkers of Debian, Fedora and
+/// others.
 const X86_64_DIRECTORIES: &[&str] =
     &["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"];
 const I386_DIRECTORIES: &[&str] =
     &["/lib/i386-linux-gnu", "/usr/lib/i386-linux-gnu", "/lib32", "/usr/lib32", "/lib", "/usr/lib"];
 
-/// The file of a library, by the name it is loaded by (`libc.so.6`): the first one for the machine that the dynamic
-/// linker's cache or, after it, the standard directories have.
+/// The file of a library, by the name it is loaded by (`libc.so.6`): the first one for the machine
+/// in the dynamic linker's cache or, after it, in the standard directories.
 pub fn find_library(name: &str, machine: Machine) -> Option<PathBuf> {
     let (flags, directories) = match machine {
         Machine::X86_64 => (X86_64, X86_64_DIRECTORIES),
@@ -46,7 +49,7 @@ pub fn find_library(name: &str, machine: Machine) -> Option<PathBuf> {
     }
     let mut cache = Vec::new();
     if let Ok(file) = File::open(CACHE) {
-        // A cache that cannot be read is as good as none.
+        // An unreadable cache counts as an empty one.
         let _ = file.take(LARGEST).read_to_end(&mut cache);
     }
     let cached = in_cache(&cache, name.as_bytes(), flags).into_iter();
@@ -54,8 +57,8 @@ pub fn find_library(name: &str, machine: Machine) -> Option<PathBuf> {
     cached.chain(standard).find(|path| Image::open(path).is_ok_and(|image| image.machine() == machine))
 }
 
-/// The paths that a cache has for a name, in its order. Variants for newer processors are left out: which of them a
-/// process takes depends on the processor it runs on.
+/// The paths that a cache has for a name, in its order, without variants for newer processors:
+/// which of them a process uses depends on its processor.
 fn in_cache(cache: &[u8], name: &[u8], flags: u32) -> Vec<PathBuf> {
     // Older caches begin with a table in an older format, after which this one is aligned.
     let start = (0..cache.len()).step_by(4).find(|start| cache[*start..].starts_with(MAGIC));

@@ -1,9 +1,9 @@
-//! Maps many pieces of a memory file of the tracer's in a process, privately: all processes share the pages
-//! that nobody writes.
+//! Maps many pieces of one of the tracer's memory files privately in a process. Processes share the
+//! pages that none of them writes.
 //!
-//! The process gets the file as it gets shared memory ([`crate::share`]). It makes the calls that map the pieces,
-//! and close what was opened, without stopping between them. The frames that lead from one call to the next are in
-//! memory that is mapped for them and unmapped in the end.
+//! The process gets the file as it gets shared memory ([`crate::share`]). It maps the pieces and
+//! closes the descriptors without stopping between the calls. The frames that lead from one call to
+//! the next are in memory that is mapped for them and unmapped afterwards.
 
 use std::os::fd::BorrowedFd;
 
@@ -19,7 +19,7 @@ pub struct FilePiece {
     pub place: u64,
     /// Bytes.
     pub size: u64,
-    /// Where it is in the file.
+    /// Its offset in the file.
     pub offset: u64,
 }
 
@@ -29,19 +29,20 @@ const TOGETHER: usize = 1024;
 const PAGE: u64 = 4096;
 
 impl Caller {
-    /// Maps pieces of a memory file privately, with a protection (as of mmap(2)). Each is mapped exactly at its place,
-    /// where nothing may be mapped. All of them are mapped, or none.
+    /// Maps pieces of a memory file privately, with a protection (as of mmap(2)). Each is mapped
+    /// exactly at its place, where nothing must be mapped. Either all are mapped or none.
     ///
     /// # Errors
-    /// The thread has been killed. Or, in the result: the process has no descriptors left, may not make one of the
-    /// calls, or has something mapped in one of the places (EEXIST). The process is then as it was.
+    /// The thread has been killed. Or, in the result: the process has no descriptors left, may not
+    /// make one of the calls, or has something mapped at one of the places (EEXIST). The process is
+    /// then unchanged.
     pub fn map_file(
         self,
         file: BorrowedFd<'_>,
         pieces: &[FilePiece],
         protection: c_int,
     ) -> Result<Step<()>, Error> {
-        // One call more: what was opened is closed.
+        // One more call closes the descriptors.
         let frames = (TOGETHER.min(pieces.len() + 1) * frame::HEAD) as u64;
         let size = PAGE + frames.next_multiple_of(PAGE);
         let rights = (libc::PROT_READ | libc::PROT_WRITE) as u64;
@@ -74,7 +75,7 @@ impl Caller {
     }
 }
 
-/// An address that is far from all pieces: the kernel maps there, if nothing is.
+/// An address far from all pieces, as a hint for the kernel where to map the frames.
 fn away_from(pieces: &[FilePiece]) -> u64 {
     const FAR: u64 = 4 << 30;
     let lowest = pieces.iter().map(|piece| piece.place).min().unwrap_or(0);

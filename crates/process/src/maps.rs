@@ -5,8 +5,8 @@
 //! start        end          rights offset device inode path
 //! ```
 //!
-//! The kernel writes a newline in a path as `\012` and appends ` (deleted)` to the path of a file that has been
-//! unlinked; a file whose own name ends that way cannot be told from one that was.
+//! The kernel writes a newline in a path as `\012` and appends ` (deleted)` to the path of an
+//! unlinked file. An existing file whose own name ends that way looks the same.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use crate::module::ModuleError;
 use crate::procfs::read_to_end;
 
-/// Bytes of a list of mappings that are read. The kernel allows 65,530 mappings unless it is told otherwise
-/// (`vm.max_map_count`), of some hundred bytes each.
+/// The most bytes of a list of mappings that are read. The kernel's default limit is 65,530
+/// mappings (`vm.max_map_count`), of some hundred bytes each.
 const MAPS: u64 = 1 << 30;
 
 /// One mapping of a process.
@@ -36,22 +36,22 @@ pub struct Mapping {
     pub executable: bool,
     /// Writes reach the file, or the processes it is shared with (MAP_SHARED).
     pub shared: bool,
-    /// Where in the file it starts, in bytes.
+    /// The offset in the file at which it starts, in bytes.
     pub offset: u64,
     /// Major and minor number of the file's device; (0, 0) for anonymous memory.
     pub device: (u32, u32),
     /// The file's inode; 0 for anonymous memory.
     pub inode: u64,
-    /// The file's path as the process's own mount namespace writes it, without ` (deleted)`.
+    /// The file's path in the process's own mount namespace, without ` (deleted)`.
     pub path: Option<PathBuf>,
-    /// What the kernel calls a mapping that has no file: `[vdso]`, `[heap]`, `[stack]`, `[anon:name]`.
+    /// The kernel's name of a mapping without a file: `[vdso]`, `[heap]`, `[stack]`, `[anon:name]`.
     pub label: Option<String>,
     /// The file has been unlinked.
     pub deleted: bool,
 }
 
 impl Mapping {
-    /// Memory without a file, which can be read and written: one that is not there, to reckon with.
+    /// A made-up mapping of memory without a file, readable and writable.
     pub fn anonymous(start: u64, end: u64, label: Option<&str>) -> Mapping {
         Mapping {
             start,
@@ -69,18 +69,19 @@ impl Mapping {
         }
     }
 
-    /// Whether an address lies in it.
+    /// Whether it contains an address.
     pub fn contains(&self, address: u64) -> bool {
         self.start <= address && address < self.end
     }
 }
 
-/// The mappings of a process, by address. While the process runs they change; each mapping is as it was at one
-/// moment, the list may mix two.
+/// The mappings of a process, by address. They change while the process runs: each mapping is as it
+/// was at some moment, but the list may mix two moments.
 ///
 /// # Errors
 ///
-/// The process does not exist, belongs to someone else, or has been replaced by one that may not be read.
+/// The process does not exist, belongs to another user, or has been replaced by one that may not be
+/// read.
 pub fn maps(pid: i32) -> Result<Vec<Mapping>, ModuleError> {
     let action = |what: &str| format!("{what} the list of mappings");
     let failed = |what: &str, cause| ModuleError::Process { pid, action: action(what), cause };
@@ -97,17 +98,18 @@ pub fn maps(pid: i32) -> Result<Vec<Mapping>, ModuleError> {
         .collect()
 }
 
-/// A mapping with what the kernel has been told, or knows itself, of its pages.
+/// A mapping with its flags from `smaps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marked {
     /// The mapping.
     pub mapping: Mapping,
-    /// It is to be left out of core dumps: madvise(MADV_DONTDUMP), or memory of a device, which must not be read.
+    /// It is left out of core dumps: madvise(MADV_DONTDUMP), or device memory, which must not be
+    /// read.
     pub undumpable: bool,
 }
 
-/// The mappings of a process, with their marks, as `/proc/PID/smaps` has them. The kernel counts all pages of the
-/// process for it, which takes milliseconds per GiB.
+/// The mappings of a process with their flags, from `/proc/PID/smaps`. The kernel counts all pages
+/// of the process for it, which takes milliseconds per GiB.
 ///
 /// # Errors
 ///
@@ -131,7 +133,7 @@ pub fn marked(pid: i32) -> Result<Vec<Marked>, ModuleError> {
     }
 }
 
-/// Understands one line of `smaps`: it begins a mapping, or says something of the last one.
+/// Parses one line of `smaps`: it begins a mapping, or describes the last one.
 fn mark(line: &[u8], marked: &mut Vec<Marked>) {
     if let Some(flags) = line.strip_prefix(b"VmFlags:") {
         let undumpable = flags.split(|byte| *byte == b' ').any(|flag| matches!(flag, b"dd" | b"io" | b"pf"));
@@ -143,7 +145,7 @@ fn mark(line: &[u8], marked: &mut Vec<Marked>) {
     }
 }
 
-/// Understands one line.
+/// Parses one line of `maps`.
 fn parse(line: &[u8]) -> Option<Mapping> {
     let mut rest = line;
     let range = field(&mut rest)?;
@@ -181,7 +183,7 @@ fn parse(line: &[u8]) -> Option<Mapping> {
     Some(mapping)
 }
 
-/// Takes a word and the space after it.
+/// Takes a word and the space after it off the line.
 fn field<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
     let end = rest.iter().position(|byte| *byte == b' ').unwrap_or(rest.len());
     let (word, tail) = rest.split_at(end);

@@ -1,8 +1,8 @@
-//! The memory of another process.
+//! Reads and writes the memory of another process.
 //!
-//! Two ways, for two purposes. Data goes through `process_vm_readv` and `process_vm_writev`, which honour the
-//! pages' protection as the process itself would. Code is written through `/proc/PID/mem`, which may write a
-//! private read-only page as a debugger does; one byte so written is seen by other threads whole or not at all.
+//! Data goes through `process_vm_readv` and `process_vm_writev`, which respect page protection as
+//! the process's own accesses do. Code is written through `/proc/PID/mem`, which can write private
+//! read-only pages; other threads see a written byte whole or not at all.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -13,15 +13,15 @@ use nix::unistd::Pid;
 
 use crate::Error;
 
-/// The code and data of one address space, whatever their protection.
+/// The code and data of one address space, accessible whatever their protection.
 #[derive(Debug)]
 pub struct Memory {
     file: File,
 }
 
 impl Memory {
-    /// Opens the memory of a thread that the caller traces. It stays valid when the thread ends, as long as
-    /// another one uses the same memory.
+    /// Opens the memory of a thread that the caller traces. It stays valid when the thread ends, as
+    /// long as another thread uses the same memory.
     ///
     /// # Errors
     /// The thread is gone, or the kernel refuses.
@@ -39,8 +39,8 @@ impl Memory {
         self.file.read_exact_at(into, address)
     }
 
-    /// Writes code or data whatever its protection, as a debugger does. Shared mappings that are not writable
-    /// are refused by the kernel.
+    /// Writes code or data whatever its protection, as a debugger does. The kernel refuses shared
+    /// mappings that are not writable.
     ///
     /// # Errors
     /// Nothing is mapped there, it must not be written, or the process is gone.
@@ -49,11 +49,10 @@ impl Memory {
     }
 }
 
-/// Reads data as the thread itself could. Where not all of it can be read, gives the number of bytes that
-/// could (they are in `into`).
+/// Reads data as the thread itself could.
 ///
 /// # Errors
-/// `Err(n)`: only the first `n` bytes could be read.
+/// `Err(n)`: only the first `n` bytes could be read; they are in `into`.
 pub fn read(tid: i32, address: u64, into: &mut [u8]) -> Result<(), usize> {
     let length = into.len();
     let count =
@@ -61,8 +60,7 @@ pub fn read(tid: i32, address: u64, into: &mut [u8]) -> Result<(), usize> {
     complete(count, length)
 }
 
-/// Writes data as the thread itself could. Where not all of it can be written, gives the number of bytes that
-/// were.
+/// Writes data as the thread itself could.
 ///
 /// # Errors
 /// `Err(n)`: only the first `n` bytes were written.
@@ -71,12 +69,12 @@ pub fn write(tid: i32, address: u64, from: &[u8]) -> Result<(), usize> {
     complete(count, from.len())
 }
 
-/// Writes several pieces of data, each at its address, as [`write()`] does one. They are written in their order.
+/// Writes several pieces of data, each at its address, in their order, as [`write()`] does.
 ///
 /// # Errors
 /// `Err(n)`: only the first `n` bytes of all were written.
 pub fn write_each(tid: i32, pieces: &[(u64, &[u8])]) -> Result<(), usize> {
-    /// What the kernel takes in one call (UIO_MAXIOV).
+    /// The kernel's limit of pieces in one call (UIO_MAXIOV).
     const MOST: usize = 1024;
     let mut before = 0;
     for pieces in pieces.chunks(MOST) {
@@ -94,7 +92,7 @@ fn remote(address: u64, len: usize) -> RemoteIoVec {
     RemoteIoVec { base: address as usize, len }
 }
 
-/// Whether a transfer moved all of `length` bytes.
+/// Whether a transfer moved all of `length` bytes; else how many.
 fn complete(count: nix::Result<usize>, length: usize) -> Result<(), usize> {
     match count {
         Ok(count) if count == length => Ok(()),

@@ -1,7 +1,7 @@
-//! Memory that a process makes and its tracer has, too.
+//! Memory shared by one process and its tracer, created by the process.
 //!
-//! Where nobody but one process and its tracer is to have memory, the process makes it, and the tracer takes a copy of the descriptor: four
-//! calls in all, for each child that is born.
+//! To share memory with nobody else, the process creates it and the tracer copies the descriptor.
+//! That takes few calls, which matters since each new child needs it.
 //!
 //! ```text
 //!     memfd_create            the process's; its name is written to a place that the tracer has mapped there
@@ -25,21 +25,21 @@ use crate::{Call, Caller, Error};
 /// The name, as the process's list of mappings shows it.
 const NAME: &[u8] = b"dprobes\0";
 
-/// Gives memory that a process has made its size, for good: `size` bytes of zeros.
+/// Sets the size of a memory file that a process has created, permanently: `size` bytes of zeros.
 ///
 /// # Errors
-/// It is something else, or the kernel has no memory left.
+/// The descriptor is of something else, or the kernel has no memory left.
 pub fn fix_size(memory: BorrowedFd<'_>, size: u64) -> io::Result<()> {
     let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
     ftruncate(memory, size as libc::off_t)?;
     fcntl(memory, F_ADD_SEALS(seals))?;
     let length = fstat(memory)?.st_size;
-    // Somebody else who has the process's descriptors may have been faster.
+    // Another holder of the process's descriptors may have changed it first.
     if u64::try_from(length) == Ok(size) { Ok(()) } else { Err(io::Error::other("its size was changed")) }
 }
 
 impl Caller {
-    /// Closes a memory file of the process that is not wanted.
+    /// Closes a memory file of the process that is not needed.
     ///
     /// # Errors
     /// The thread has been killed.
@@ -47,11 +47,12 @@ impl Caller {
         self.close(made)
     }
 
-    /// Has the process make a memory file of no size: its descriptor in the process, and a copy. `scratch` is the address of 8 bytes
-    /// that the process may write and that mean nothing.
+    /// Makes the process create an empty memory file. Returns its descriptor in the process, and a
+    /// copy. `scratch` is the address of 8 unused bytes that the process can write.
     ///
     /// # Errors
-    /// The thread has been killed; or, in the result, the process has no descriptors left or may not make the call.
+    /// The thread has been killed; or, in the result, the process has no descriptors left or may
+    /// not make the call.
     pub fn make_memory(self, scratch: u64) -> Result<Step<(c_int, OwnedFd)>, Error> {
         if let Err(error) = self.write(scratch, NAME) {
             return Ok((self, Err(error)));
@@ -69,8 +70,9 @@ impl Caller {
         }
     }
 
-    /// Maps a memory file of the process ([`Caller::make_memory`]), shared, to be read and written, and not in forked children or core dumps:
-    /// where the kernel chooses. Then closes the process's descriptor, in any case.
+    /// Maps a memory file of the process ([`Caller::make_memory`]) shared, readable and writable,
+    /// where the kernel chooses; forked children and core dumps do not get it. The process's
+    /// descriptor is closed in any case.
     ///
     /// # Errors
     /// The thread has been killed; or, in the result, the process has no addresses left.

@@ -1,4 +1,5 @@
-//! Which pages a process has, as `/proc/PID/pagemap` tells: one word for each page of its address space.
+//! Which pages a process has, from `/proc/PID/pagemap`: one word for each page of its address
+//! space.
 //!
 //! ```text
 //! bit 63  the page is in memory
@@ -6,8 +7,8 @@
 //! bit 61  it belongs to a file, or to memory that is shared
 //! ```
 //!
-//! Looking first keeps a reader of memory from making pages that the process never had, and from waiting for one
-//! that the process itself would have to provide.
+//! Looking here before reading memory avoids allocating pages that the process never had, and
+//! waiting for a page that the process itself would have to provide.
 
 use std::fs::File;
 use std::io;
@@ -20,30 +21,31 @@ use crate::Error;
 const PAGE: u64 = 4096;
 /// Bytes of an entry.
 const ENTRY: usize = 8;
-/// Entries that are read at once.
+/// Entries that are read in one call.
 const CHUNK: usize = 1 << 14;
 
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
 const SHARED: u64 = 1 << 61;
 
-/// What is known of a page.
+/// The kind of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
-    /// The process has not touched it, or the kernel has taken it back: it is all zeros, or as in its file.
+    /// The process has not touched it, or the kernel has reclaimed it: it is all zeros, or as in
+    /// its file.
     Absent,
     /// A file's page, or one shared with other processes.
     Shared,
-    /// The process's own: anonymous memory, or its copy of a file's page that it has written.
+    /// The process's own: anonymous memory, or its own copy of a file's page.
     Private,
 }
 
-/// Pages of one kind in a row.
+/// Adjacent pages of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Their addresses.
     pub addresses: Range<u64>,
-    /// What they are.
+    /// Their kind.
     pub page: Page,
 }
 
@@ -57,15 +59,15 @@ impl PageMap {
     /// Opens the page map of a thread's process.
     ///
     /// # Errors
-    /// The process is gone, belongs to someone else, or the kernel has no page maps.
+    /// The process is gone, belongs to another user, or the kernel has no page maps.
     pub fn open(tid: i32) -> Result<PageMap, Error> {
         let path = format!("/proc/{tid}/pagemap");
         let file = File::open(&path).map_err(|cause| Error::Proc { path, cause })?;
         Ok(PageMap { file })
     }
 
-    /// Gives the pages of `addresses`, which are whole pages, to `each`, run after run. Runs may follow one another
-    /// that are of one kind.
+    /// Passes the pages of `addresses`, which are whole pages, to `each`, run by run. Adjacent runs
+    /// may be of the same kind.
     ///
     /// # Errors
     /// The process is gone.
@@ -90,7 +92,8 @@ impl PageMap {
     }
 }
 
-/// Splits a piece of the page map, of the pages from `start`, in runs. Gives the address after them.
+/// Splits a piece of the page map, whose first entry is the page at `start`, into runs. Returns the
+/// address after them.
 fn split(entries: &[u8], start: u64, each: &mut impl FnMut(Run)) -> u64 {
     let mut current: Option<Run> = None;
     let mut address = start;
@@ -113,7 +116,7 @@ fn split(entries: &[u8], start: u64, each: &mut impl FnMut(Run)) -> u64 {
     address
 }
 
-/// What an entry says.
+/// The kind of page that an entry describes.
 fn kind(entry: u64) -> Page {
     if entry & (PRESENT | SWAPPED) == 0 {
         Page::Absent
@@ -147,11 +150,11 @@ mod tests {
 
     #[test]
     fn only_touched_pages_of_new_memory_are_there() {
-        /// More than are read at once.
+        /// More pages than are read in one call.
         const PAGES: usize = CHUNK + 100;
         let mut memory =
             MmapOptions::new().len(PAGES * PAGE as usize).no_reserve_swap().map_anon().expect("memory");
-        // A kernel without huge pages does not know it.
+        // It fails on a kernel without huge pages.
         let _ = memory.advise(Advice::NoHugePage);
         memory[(CHUNK + 7) * PAGE as usize] = 1;
         let start = memory.as_ptr() as u64;

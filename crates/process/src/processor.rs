@@ -1,23 +1,24 @@
-//! What the processor and the kernel must have for code that is put into a process.
+//! Which instructions of the code that is put into processes this processor and kernel lack.
 
 use std::sync::OnceLock;
 
-/// The instructions that such code uses, and that not every x86-64 processor or kernel has: what is missing here, by its name.
-/// `None`: nothing is.
+/// The name of an instruction that such code uses and that this machine lacks (not every x86-64
+/// processor or kernel has them). `None`: all are there.
 pub fn missing_instructions() -> Option<&'static str> {
-    // Asked once: in a virtual machine the processor's answer takes long.
+    // Computed once: in a virtual machine `cpuid` is slow.
     static KNOWN: OnceLock<Option<&'static str>> = OnceLock::new();
     *KNOWN.get_or_init(missing)
 }
 
 fn missing() -> Option<&'static str> {
-    /// The auxiliary vector's second word of capabilities (arch/x86/include/uapi/asm/hwcap2.h), and the bit by which the kernel
-    /// says that processes may read and write the bases of fs and gs.
+    /// The type of the auxiliary vector's second word of capabilities
+    /// (arch/x86/include/uapi/asm/hwcap2.h), and the bit that says that processes may read and
+    /// write the bases of fs and gs.
     const AT_HWCAP2: libc::c_ulong = 26;
     const FSGSBASE: libc::c_ulong = 1 << 1;
-    /// The bit of leaf 7, in ecx.
+    /// In ecx of `cpuid` leaf 7.
     const RDPID: u32 = 1 << 22;
-    // SAFETY: a plain question.
+    // SAFETY: the call only reads the auxiliary vector.
     if unsafe { libc::getauxval(AT_HWCAP2) } & FSGSBASE == 0 {
         return Some("rdfsbase");
     }

@@ -1,16 +1,17 @@
-//! Reading the small files of /proc, of which each event in a process's life needs some.
+//! Reads the small files of /proc; every event of a process needs some of them.
 //!
-//! The crate procfs is no slower, but gives up the whole of a file for one name or path in it that is not UTF-8, which any process can have.
+//! The crate procfs is no slower, but refuses a whole file if a name or path in it is not UTF-8,
+//! which any process can have.
 
 use std::fs::File;
 use std::io::{self, Read};
 
-/// Bytes that are asked for at once: more than nearly all of these files have.
+/// Bytes requested in one read: more than nearly all of these files have.
 const ROOM: usize = 4096;
 
-/// The content of a file that the kernel writes as one piece: `status`, `stat`, `statm`, `comm`, `auxv`. Such a file has no size that could be
-/// asked for; it is at its end when less is read than was asked for. That is one call, where reading on until there is nothing
-/// more is a dozen.
+/// The content of a file that the kernel writes as one piece: `status`, `stat`, `statm`, `comm`,
+/// `auxv`. Such a file reports no size; a short read means its end. So one call is enough, where
+/// reading until nothing is left takes a dozen.
 ///
 /// # Errors
 /// It cannot be read.
@@ -18,13 +19,14 @@ pub(crate) fn read_piece(path: &str) -> io::Result<Vec<u8>> {
     read_all(File::open(path)?, ROOM)
 }
 
-/// Bytes of a list that are asked for at once. The kernel gives at most a page of whole lines.
+/// Bytes of a list requested in one read. The kernel returns at most a page of whole lines.
 const LIST: usize = 1 << 15;
-/// The most bytes of a list. The kernel allows 65,530 mappings unless it is told otherwise (`vm.max_map_count`), of some hundred bytes
-/// each.
+/// The most bytes of a list. The kernel's default limit is 65,530 mappings (`vm.max_map_count`), of
+/// some hundred bytes each.
 const LONGEST_LIST: usize = 1 << 30;
 
-/// The content of a file that the kernel writes line by line, in pieces: `maps`, `children`. It is at its end when nothing more is read.
+/// The content of a file that the kernel writes line by line, in pieces: `maps`, `children`. An
+/// empty read means its end.
 ///
 /// # Errors
 /// It cannot be read.
@@ -104,7 +106,7 @@ mod tests {
         assert_eq!(std::fs::read(own("comm")).ok(), read_piece(&own("comm")).ok());
         assert!(read_piece("/proc/self/nothing").is_err());
         assert_eq!(File::open(own("comm")).and_then(read_to_end).ok(), read_piece(&own("comm")).ok());
-        // As many mappings as are no one piece.
+        // So many mappings that the list comes in several pieces.
         let program = File::open(own("exe")).expect("a process has a program");
         let page = || MmapOptions::new().len(1).map_raw_read_only(&program).expect("memory");
         let _pages: Vec<_> = (0..100).map(|_| page()).collect();

@@ -1,13 +1,14 @@
-//! A stopped thread's registers, as ptrace gives them.
+//! A stopped thread's registers, as ptrace returns them.
 
 use libc::user_regs_struct;
 
 /// The general registers, segment registers, flags and instruction pointer of a stopped thread.
 ///
-/// `orig_rax` is the number of the system call the thread is leaving, or -1.
+/// `orig_rax` is the number of the system call that the thread is leaving, or -1.
 ///
-/// Of a thread that runs 32-bit code ([`Registers::is_32_bit`]) the low halves of the first eight general registers and of
-/// rip count. What the kernel has put in rax there has its sign in the upper half, what the program has put has not.
+/// In a thread that runs 32-bit code ([`Registers::is_32_bit`]) only the low halves of rip and of
+/// the first eight general registers count. A value that the kernel has put in rax is sign-extended
+/// there, one that the program has put is not.
 #[derive(Clone, Copy)]
 pub struct Registers {
     raw: user_regs_struct,
@@ -53,7 +54,7 @@ fields! {
     ss set_ss ss "ss";
 }
 
-/// The segment in which Linux runs 32-bit code.
+/// The code segment in which Linux runs 32-bit code.
 const CODE_32: u64 = 0x23;
 
 impl Registers {
@@ -62,23 +63,23 @@ impl Registers {
         self.raw.cs == CODE_32
     }
 
-    /// The result of a system call that has just returned, or the kernel's code in its place: rax, of a thread that
-    /// runs 32-bit code the low half, with its sign.
+    /// The result of a system call that has just returned, or the kernel's internal code instead:
+    /// rax, in 32-bit code its low half, sign-extended.
     pub fn result(&self) -> i64 {
         if self.is_32_bit() { i64::from(self.raw.rax as i32) } else { self.raw.rax as i64 }
     }
 
-    /// The number of the system call being left, as [`Registers::result`]; negative: none.
+    /// The number of the system call being left, read like [`Registers::result`]; negative: none.
     pub fn call_number(&self) -> i64 {
         if self.is_32_bit() { i64::from(self.raw.orig_rax as i32) } else { self.raw.orig_rax as i64 }
     }
 
-    /// The registers of ptrace's structure.
+    /// Wraps ptrace's structure.
     pub(crate) fn from_raw(raw: user_regs_struct) -> Registers {
         Registers { raw }
     }
 
-    /// Those of nobody.
+    /// Registers that are all 0.
     #[cfg(test)]
     pub(crate) fn zeros() -> Registers {
         // SAFETY: the structure holds numbers only, which may all be 0.
@@ -90,8 +91,8 @@ impl Registers {
         &self.raw
     }
 
-    /// The sixteen general registers in the processor's encoding order: rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi,
-    /// r8 to r15.
+    /// The sixteen general registers in the processor's encoding order: rax, rcx, rdx, rbx, rsp,
+    /// rbp, rsi, rdi, r8 to r15.
     pub fn general(&self) -> [u64; 16] {
         let r = &self.raw;
         [
@@ -100,9 +101,9 @@ impl Registers {
         ]
     }
 
-    /// All 27 words in the order of `struct user_regs_struct`, which is also that of a core file's NT_PRSTATUS note:
-    /// r15, r14, r13, r12, rbp, rbx, r11 to r8, rax, rcx, rdx, rsi, rdi, orig_rax, rip, cs, flags, rsp, ss, the bases
-    /// of fs and gs, ds, es, fs, gs.
+    /// All 27 words in the order of `struct user_regs_struct`, which a core file's NT_PRSTATUS note
+    /// has too: r15, r14, r13, r12, rbp, rbx, r11 to r8, rax, rcx, rdx, rsi, rdi, orig_rax, rip,
+    /// cs, flags, rsp, ss, the bases of fs and gs, ds, es, fs, gs.
     pub fn words(&self) -> [u64; 27] {
         let r = &self.raw;
         [

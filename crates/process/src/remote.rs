@@ -1,12 +1,13 @@
-//! System calls made inside the traced process, by one of its own threads.
+//! System calls made inside the traced process by one of its own threads.
 //!
-//! The thread is settled (see [`Stopped::settle`]), its signals are blocked, and it is sent to a `syscall`
-//! instruction; it stops on entering the call and on leaving it. Then its registers and signal mask
-//! are put back, and it is settled again, so that a system call that was interrupted restarts as if nothing
-//! had happened.
+//! The tracer settles the thread (see [`Stopped::settle`]), blocks its signals and sends it to a
+//! `syscall` instruction; it stops on entering the call and on leaving it. Then the tracer restores
+//! its registers and signal mask and settles it again, so that an interrupted system call restarts
+//! as if nothing had happened.
 //!
-//! The tracer may be killed at any moment of this. So the thread is sent to a *stub*, with its stack pointer at a frame of its own
-//! state ([`crate::frame`]): alone, it makes the call and returns from there to where it was, its signal mask included.
+//! The tracer may be killed at any moment of this. So the thread is sent to a *stub*, with its
+//! stack pointer at a signal frame of its own state ([`crate::frame`]): without the tracer it makes
+//! the call and returns to where it was, signal mask included.
 //!
 //! ```text
 //! stub:  0f 05            syscall              the call
@@ -15,16 +16,20 @@
 //!        0f 05            syscall              to the frame
 //! ```
 //!
-//! A frame may lead to the stub again, for another call: so a thread makes several of them without a stop between ([`chain`]).
+//! A frame can lead to the stub again, for another call: so a thread makes several calls with one
+//! stop ([`chain`]).
 //!
-//! Stub and frame are in memory of the tracer's own ([`Refuge`]) as soon as there is some. For the calls before, which map it, the
-//! stub is written into the zeros that fill the last page of the vdso or of a file's code ([`Entrance::spare`]), and the frame below what the
-//! thread uses of its stack, where that certainly is one. A tracer that is killed then leaves the stub, which the thread still needs; whoever
-//! knows of it puts the zeros back when the thread has left it, and the next tracer takes it for what it is. Elsewhere, in 32-bit code and in threads with a shadow stack there is no frame: such a thread is
-//! where it should not be if the tracer dies in the middle of a call.
+//! Stub and frame are in the tracer's own memory ([`Refuge`]) once it has some in the process. For
+//! the earlier calls, which map that memory, the stub is written into the zeros that fill the last
+//! page of the vdso or of a file's code ([`Entrance::spare`]), and the frame goes below the used
+//! part of the thread's stack, if that certainly is a stack. A tracer that is killed then leaves
+//! the stub, which the thread still needs; a process that knows of it restores the zeros when the
+//! thread has left, and the next tracer recognizes it. There is no frame if neither place exists,
+//! in 32-bit code, and in threads with a shadow stack: such a thread is left at the wrong place if
+//! the tracer dies in the middle of a call.
 //!
-//! A thread that runs 32-bit code makes its calls by `int 0x80`, under the numbers of i386 and with other registers; the
-//! vdso's `__kernel_vsyscall` has that instruction.
+//! A thread that runs 32-bit code makes its calls by `int 0x80`, with i386's numbers and registers;
+//! the vdso's `__kernel_vsyscall` has that instruction.
 
 use std::io;
 
@@ -44,59 +49,64 @@ const SYSCALL: [u8; 2] = [0x0f, 0x05];
 /// The bytes of `int 0x80`.
 const INT_80: [u8; 2] = [0xcd, 0x80];
 
-/// What a thread executes that makes a call for the tracer.
+/// The code with which a thread makes a call for the tracer and returns.
 pub const STUB: [u8; 14] = [0x0f, 0x05, 0x48, 0x89, 0x44, 0x24, 0xf8, 0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05];
-/// Zeros that must be where the stub is put: more than that, since what uses the bytes before may end in some.
+/// Bytes that must be zeros around the stub's place: more than the stub, since the code or data
+/// before it may end in zeros.
 const ZEROS: usize = 64;
 
 /// The largest piece of code searched at once.
 const CHUNK: usize = 1 << 16;
-/// Where the stub is put: so many bytes before the end.
+/// The stub is put this many bytes before the end of a mapping.
 const BEHIND: u64 = 16;
 
 /// Bytes below the stack pointer that a program may use.
 const RED_ZONE: u64 = 128;
-/// Bytes that are left below a frame on a thread's own stack, for a signal that comes on its way back.
+/// Bytes left free below a frame on a thread's own stack, for a signal that comes on its way back.
 const BELOW: u64 = 8192;
 
-/// How the threads of a process enter the kernel for the tracer.
+/// How the threads of a process make system calls for the tracer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entrance {
     /// The address of an instruction that enters the kernel.
     pub instruction: u64,
-    /// Memory of the tracer's own for the way back.
+    /// The tracer's own memory for the stub and the frame.
     pub refuge: Option<Refuge>,
-    /// As long as there is none: executable memory that nobody uses, for the [`STUB`]. It is all zeros, and is again after each call.
+    /// Without a `refuge`: unused executable memory for the [`STUB`]. It is all zeros, and again so
+    /// after each call.
     pub spare: Option<u64>,
 }
 
-/// Memory in a process that only its tracer uses, from which a thread finds back if the tracer dies.
+/// Memory in a process that only its tracer uses: from there a thread returns by itself if the
+/// tracer dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refuge {
-    /// The address of the [`STUB`], which can be executed.
+    /// The address of the [`STUB`], in executable memory.
     pub stub: u64,
-    /// The end of memory that the process can write, of at least [`Refuge::ROOM`] bytes.
+    /// The end of memory that the process can write, at least [`Refuge::ROOM`] bytes.
     pub end: u64,
 }
 
 impl Refuge {
-    /// Bytes for a frame with all the state that processors have, and for a signal's handler below it.
+    /// Bytes for a frame with all extended state that processors have, and for a signal handler
+    /// below it.
     pub const ROOM: u64 = 48 << 10;
 }
 
-/// Finds an instruction in the process's executable mappings by which its programs, which are for `machine`, enter the
-/// kernel.
+/// Finds, in the process's executable mappings, an instruction that enters the kernel from programs
+/// for `machine`.
 pub fn find_syscall(memory: &Memory, mappings: &[Mapping], machine: Machine) -> Option<Entrance> {
     let instruction = find_instruction(memory, mappings, machine)?;
     let spare = (machine == Machine::X86_64).then(|| free_code(memory, mappings)).flatten();
     Some(Entrance { instruction, refuge: None, spare })
 }
 
-/// Its address.
+/// The address of that instruction.
 fn find_instruction(memory: &Memory, mappings: &[Mapping], machine: Machine) -> Option<u64> {
     let wanted = if machine == Machine::I386 { INT_80 } else { SYSCALL };
     let mut bytes = vec![0; CHUNK];
-    // The vdso and the dynamic linker are small and always have one: the last mappings are searched first.
+    // The vdso and the dynamic linker are small and always have one: the last mappings are searched
+    // first.
     for mapping in mappings.iter().rev().filter(|mapping| mapping.executable && mapping.readable) {
         let mut start = mapping.start;
         while start < mapping.end {
@@ -107,25 +117,26 @@ fn find_instruction(memory: &Memory, mappings: &[Mapping], machine: Machine) -> 
             if let Some(place) = bytes[..length].windows(2).position(|pair| pair == wanted) {
                 return Some(start + place as u64);
             }
-            // One byte less, for an instruction across the border.
+            // One byte less, to find an instruction across the border of two pieces.
             start += if length == CHUNK { length as u64 - 1 } else { length as u64 };
         }
     }
     None
 }
 
-/// A thread's way back to where it was, ready in its process.
+/// The stub and the frame by which a thread returns without the tracer, in place in its process.
 struct WayBack {
-    /// Where it makes its call.
+    /// The address of the stub.
     stub: u64,
-    /// Its stack pointer there.
+    /// The thread's stack pointer there.
     rsp: u64,
-    /// Where zeros are to be put back for the stub.
+    /// Where the stub has to be overwritten with zeros afterwards.
     borrowed: Option<(Memory, u64)>,
 }
 
 impl WayBack {
-    /// Prepares it for a thread with these registers, which blocks these signals; without a place for it there is none.
+    /// Writes stub and frame for a thread with these registers and blocked signals. `None` if there
+    /// is no place for them.
     fn prepare(thread: &Stopped, entrance: Entrance, registers: &Registers, mask: u64) -> Option<WayBack> {
         let tid = thread.tid();
         if registers.is_32_bit() || ptrace::has_shadow_stack(tid) {
@@ -152,11 +163,12 @@ impl WayBack {
         if let Some((memory, stub)) = &borrowed {
             memory.poke(*stub, &STUB).ok()?;
         }
-        // The kernel looks for the frame's first word below the stack pointer: a handler's return has taken it.
+        // The kernel expects the frame's first word below the stack pointer, as after a handler's
+        // return has popped it.
         Some(WayBack { stub, rsp: start + 8, borrowed })
     }
 
-    /// The thread is back.
+    /// Cleans up when the thread is back.
     fn end(self) {
         if let Some((memory, stub)) = self.borrowed {
             // It fails only if the process is gone.
@@ -165,8 +177,8 @@ impl WayBack {
     }
 }
 
-/// The end of `size` unused bytes of a thread's stack, where its stack pointer is in a mapping that is a stack for certain: the first
-/// thread's, or one that ends in a guard.
+/// The end of `size` unused bytes of a thread's stack, if its stack pointer is in a mapping that
+/// certainly is a stack: the first thread's, or one above a guard page.
 fn free_stack(mappings: &[Mapping], rsp: u64, size: u64) -> Option<u64> {
     let number = mappings.partition_point(|mapping| mapping.end <= rsp);
     let stack = mappings.get(number).filter(|stack| stack.start <= rsp && stack.writable)?;
@@ -178,7 +190,8 @@ fn free_stack(mappings: &[Mapping], rsp: u64, size: u64) -> Option<u64> {
     (is_stack && end.checked_sub(size + BELOW)? >= stack.start).then_some(end)
 }
 
-/// Where a process has executable memory that nobody uses: zeros at the end of a mapping's last page, of the vdso if it has one.
+/// The address of unused executable memory: zeros at the end of a mapping's last page, if possible
+/// of the vdso.
 fn free_code(memory: &Memory, mappings: &[Mapping]) -> Option<u64> {
     let code = || mappings.iter().rev().filter(|mapping| mapping.executable && mapping.readable);
     let vdso = code().filter(|mapping| mapping.label.as_deref() == Some("[vdso]"));
@@ -189,14 +202,15 @@ fn free_code(memory: &Memory, mappings: &[Mapping]) -> Option<u64> {
     })
 }
 
-/// What is where a stub is to be.
+/// What is at the stub's place.
 enum Spare {
     Zeros,
     /// The stub of a tracer that was killed.
     Stub,
 }
 
-/// What is in the last bytes before a mapping's end, the stub's place being at `stub`: nothing if it is the program's.
+/// What is in the last bytes before a mapping's end, where the stub's place is `stub`; `None` if
+/// the program uses them.
 fn what_is_at(memory: &Memory, stub: u64) -> Option<Spare> {
     let mut bytes = [1; ZEROS];
     memory.peek(stub.checked_sub(ZEROS as u64 - BEHIND)?, &mut bytes).ok()?;
@@ -209,25 +223,27 @@ fn what_is_at(memory: &Memory, stub: u64) -> Option<Spare> {
     bytes.iter().all(|&byte| byte == 0).then_some(if is_stub { Spare::Stub } else { Spare::Zeros })
 }
 
-/// Whether a thread of the same process is still on its way through a stub, as far as can be told without stopping it. A thread
-/// that is not in the kernel there has left it long before another tracer comes.
+/// Whether a thread of the process is still executing a stub, as far as can be seen without
+/// stopping it. A thread that is not in the kernel there will have left it long before another
+/// tracer comes.
 fn is_used(tid: i32, stub: u64) -> bool {
     let is_there =
         |tid: i32| crate::blocked_at(tid).is_ok_and(|at| at.is_some_and(|rip| is_in_stub(rip, stub)));
     crate::threads(tid).is_ok_and(|threads| threads.into_iter().any(is_there))
 }
 
-/// Whether a thread with this instruction pointer is in a stub.
+/// Whether an instruction pointer is in a stub.
 pub fn is_in_stub(rip: u64, stub: u64) -> bool {
     rip.wrapping_sub(stub) < STUB.len() as u64
 }
 
 impl Stopped {
-    /// Makes one system call inside the process with this thread, by an entrance to the kernel ([`find_syscall`]). Gives the
-    /// settled thread back, with why it is stopped now, and the call's result. For several calls there is [`crate::Caller`].
+    /// Makes one system call inside the process with this thread, by an entrance to the kernel
+    /// ([`find_syscall`]). Returns the settled thread, why it is stopped now, and the call's
+    /// result. [`crate::Caller`] makes several calls.
     ///
-    /// `number` is x86-64's. A thread that runs 32-bit code makes i386's call of the same meaning; there is one for
-    /// mmap (of anonymous memory), munmap and mprotect.
+    /// `number` is x86-64's. A thread that runs 32-bit code makes i386's equivalent; only mmap (of
+    /// anonymous memory), munmap and mprotect have one.
     ///
     /// # Errors
     /// The thread has been killed. An error of the call itself is in the result.
@@ -244,7 +260,7 @@ impl Stopped {
         Ok((thread, stop, results.into_iter().next().unwrap_or_else(none)))
     }
 
-    /// Prepares the thread for calls, which begin where it is settled.
+    /// Settles and prepares the thread for calls.
     pub(crate) fn set_out(
         self,
         entrance: Entrance,
@@ -269,26 +285,29 @@ impl Stopped {
     }
 }
 
-/// A thread that makes calls for the tracer, one or more, before it is put back.
+/// A thread's saved state while it makes calls for the tracer.
 ///
 /// ```text
 ///     settled --registers, all signals blocked--> at the call's entry --> at its exit --registers--> at the next one's entry --> ...
 ///             <------------ the mask, the registers, settled again ------------------
 /// ```
 ///
-/// Between two calls it stays where the first one has left the kernel, on its way back: if the tracer dies there, it goes on from there.
+/// Between two calls the thread stays where the first one left the kernel, in the stub: if the
+/// tracer dies there, it returns by itself.
 pub(crate) struct Away {
     instruction: u64,
     saved: Registers,
     mask: u64,
     way_back: Option<WayBack>,
-    /// Whether it has left the place where it was settled.
+    /// Whether the thread has left the place where it was settled.
     begun: bool,
-    /// Whether a SIGSTOP came, which is to be sent again.
+    /// Whether a SIGSTOP came, which must be sent again.
     held_stop: bool,
-    /// How it was settled, as long as it has stopped since only where that is as good.
+    /// The stop at which it was settled; `Stop::Other` once it has made a call that requires
+    /// settling it again.
     settled: Stop,
-    /// Whether it can make several calls with one stop, once that was asked: its own number, for which it can.
+    /// Once determined: whether it can make several calls with one stop, and then its own thread
+    /// id, which that requires.
     chains: Option<Option<u64>>,
 }
 
@@ -323,9 +342,11 @@ impl Away {
             step();
             match stop {
                 Stop::SystemCall => system_call_stops += 1,
-                // The one signal that cannot be blocked and does not kill: it is sent again in the end.
+                // The one signal that cannot be blocked and does not kill: it is sent again at the
+                // end.
                 Stop::Signal(libc::SIGSTOP) => self.held_stop = true,
-                // It is blocked, so it is a fault: the process has changed or unmapped what the thread was to execute.
+                // SIGSEGV is blocked, so this is a fault: the process has changed or unmapped the
+                // stub.
                 Stop::Signal(libc::SIGSEGV) if self.way_back.is_some() => faulted = true,
                 _ => {}
             }
@@ -339,7 +360,7 @@ impl Away {
         Ok((thread, result))
     }
 
-    /// The registers of a thread that is about to make a call with this stack pointer.
+    /// The registers for making a call with this stack pointer.
     fn for_call(&self, number: c_long, arguments: [u64; 6], rsp: u64) -> Registers {
         let mut registers = self.saved;
         registers.set_rip(self.way_back.as_ref().map_or(self.instruction, |way| way.stub));
@@ -349,14 +370,15 @@ impl Away {
         registers
     }
 
-    /// Sends the thread to a call, with all signals blocked.
+    /// Sets the registers for a call and blocks all signals.
     fn send(
         &mut self,
         thread: &mut Stopped,
         registers: &Registers,
         step: &mut dyn FnMut(),
     ) -> Result<(), Error> {
-        // In this order: as long as signals are blocked that the thread does not block, it is on its way back.
+        // In this order: if signals are blocked that the thread does not block, it is on the way
+        // back.
         thread.set_registers(registers)?;
         step();
         if !std::mem::replace(&mut self.begun, true) {
@@ -366,7 +388,7 @@ impl Away {
         Ok(())
     }
 
-    /// Puts the thread back: settled, with why it is stopped now.
+    /// Restores and settles the thread. Returns it with why it is stopped now.
     ///
     /// # Errors
     /// The thread has been killed.
@@ -388,19 +410,20 @@ impl Away {
             thread.stop_again();
         }
         match self.settled {
-            // It is where the kernel takes signals, as it was.
+            // It is where the kernel takes signals, as before.
             Stop::Interrupt => Ok((thread.settled(Stop::Interrupt), Stop::Interrupt)),
             _ => thread.settle(),
         }
     }
 }
 
-/// Where a system call's number and its six arguments go, as places in [`Registers::general`]: rax; rdi, rsi, rdx, r10, r8, r9.
+/// The indices in [`Registers::general`] of a system call's number and its six arguments: rax; rdi,
+/// rsi, rdx, r10, r8, r9.
 const PLACES: [usize; 7] = [0, 7, 6, 2, 10, 8, 9];
 /// The same for 32-bit code: eax; ebx, ecx, edx, esi, edi, ebp.
 const PLACES_32: [usize; 7] = [0, 3, 1, 2, 6, 7, 5];
 
-/// Puts a call's number and arguments where the kernel looks for them.
+/// Puts a call's number and arguments into the registers.
 fn prepare(registers: &mut Registers, number: c_long, arguments: [u64; 6]) {
     let narrow = registers.is_32_bit();
     let (number, places) = if narrow { (number_32(number), PLACES_32) } else { (number, PLACES) };
@@ -411,10 +434,11 @@ fn prepare(registers: &mut Registers, number: c_long, arguments: [u64; 6]) {
     registers.set_general(&general);
 }
 
-/// i386's number of a call (arch/x86/entry/syscalls/syscall_32.tbl); for others one that the kernel answers with ENOSYS.
+/// i386's number of a call (arch/x86/entry/syscalls/syscall_32.tbl); for other calls a number that
+/// the kernel answers with ENOSYS.
 fn number_32(number: c_long) -> c_long {
     match number {
-        // mmap2, whose offset counts pages.
+        // mmap2, whose offset is in pages.
         libc::SYS_mmap => 192,
         libc::SYS_munmap => 91,
         libc::SYS_mprotect => 125,
@@ -422,7 +446,8 @@ fn number_32(number: c_long) -> c_long {
     }
 }
 
-/// The result of a call; of 32-bit code an address may have the sign bit, an error is one of the last 4095.
+/// The result of a call. In 32-bit code an address may have the sign bit set; only the last 4095
+/// values are errors.
 fn result(registers: &Registers) -> i64 {
     let value = registers.result();
     if registers.is_32_bit() && !(-4095..0).contains(&value) { value & 0xffff_ffff } else { value }

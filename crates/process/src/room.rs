@@ -1,7 +1,8 @@
-//! Free memory below 2 GiB, which code reaches by absolute addresses.
+//! Finds free addresses below 2 GiB, which code reaches by absolute 32-bit addresses.
 //!
-//! A process that is not position-independent has its code and its heap there, and allocators of some runtimes take
-//! memory there by name (`MAP_32BIT`: from 1 GiB on). What is given here keeps away from what grows, and from null pointers.
+//! A process that is not position-independent has its code and heap there, and some runtimes'
+//! allocators request memory there (`MAP_32BIT`: from 1 GiB on). The places found here keep away
+//! from growing areas and from null pointers.
 
 use std::fs;
 use std::ops::Range;
@@ -11,22 +12,26 @@ use crate::Mapping;
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
-/// The end of the addresses that are wanted: below 2 GiB, and below where AddressSanitizer has its shadow memory (0x7fff7000).
+/// The end of usable addresses: below 2 GiB, and below AddressSanitizer's shadow memory
+/// (0x7fff7000).
 const END: u64 = (1 << 31) - (1 << 20);
-/// The start of the addresses that the kernel gives where a program asks for low ones (`MAP_32BIT`).
+/// The first address that the kernel returns for `MAP_32BIT`.
 const ASKED_FOR: u64 = 1 << 30;
-/// Programs that map something at an address of their own choice below 2 GiB take a round one, from here on as a rule.
+/// Programs that map something at a fixed address below 2 GiB usually choose a round one, from here
+/// on.
 const CHOSEN: u64 = 1 << 28;
-/// Addresses below this a program may reach from a null pointer, and expects to find nothing there.
+/// A program may access addresses below this through a null pointer, and expects to find nothing
+/// mapped there.
 const NULL: u64 = 1 << 20;
-/// How far nothing is put above a heap or below a stack.
+/// How far above a heap or below a stack nothing is placed.
 const GROWTH: u64 = 1 << 30;
 
-/// The ranges below 2 GiB in which a process has nothing mapped, by address. `mappings` are as [`crate::maps`] gives them,
-/// `heap_start` is where its heap begins ([`crate::heap_start`]). A page stays free on either side of each mapping, 1 GiB above the
-/// heap and below a stack; nothing is below 1 MiB, nor below what the system allows (`vm.mmap_min_addr`).
+/// The unmapped ranges below 2 GiB of a process, by address. `mappings` are as from
+/// [`crate::maps`], `heap_start` as from [`crate::heap_start`]. A page stays free on either side of
+/// each mapping, 1 GiB above the heap and below a stack, and everything below 1 MiB and below the
+/// system's minimum (`vm.mmap_min_addr`).
 pub fn low_gaps(mappings: &[Mapping], heap_start: Option<u64>) -> Vec<Range<u64>> {
-    // As it was when it was asked first: a mapping that the system does not allow any more is refused by the kernel.
+    // Read once. If the minimum is raised later, the kernel refuses a mapping below it.
     static ALLOWED: OnceLock<u64> = OnceLock::new();
     let allowed = *ALLOWED.get_or_init(|| {
         let allowed = fs::read_to_string("/proc/sys/vm/mmap_min_addr");
@@ -39,7 +44,7 @@ pub fn low_gaps(mappings: &[Mapping], heap_start: Option<u64>) -> Vec<Range<u64>
             Some("[stack]") => mapping.start.saturating_sub(GROWTH)..mapping.end.saturating_add(PAGE),
             _ => mapping.start.saturating_sub(PAGE)..mapping.end.saturating_add(PAGE),
         })
-        // A program that has just begun has no heap yet, and must find room for it.
+        // A program that has just begun has no heap yet, and needs addresses for it.
         .chain(heap_start.map(|start| start.saturating_sub(PAGE)..start.saturating_add(GROWTH)))
         .collect();
     taken.sort_by_key(|range| range.start);
@@ -55,10 +60,10 @@ pub fn low_gaps(mappings: &[Mapping], heap_start: Option<u64>) -> Vec<Range<u64>
     gaps
 }
 
-/// Bytes of addresses that a process may still take (RLIMIT_AS); none if it has no limit.
+/// How many bytes of addresses a process may still map (RLIMIT_AS); `None` without a limit.
 pub fn addresses_left(tid: i32) -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the call writes to the structure, and changes nothing.
+    // SAFETY: the call writes only to the structure.
     unsafe { libc::prlimit(tid, libc::RLIMIT_AS, std::ptr::null(), &mut limit) };
     if limit.rlim_cur == libc::RLIM_INFINITY {
         return None;
@@ -68,13 +73,13 @@ pub fn addresses_left(tid: i32) -> Option<u64> {
     Some(limit.rlim_cur.saturating_sub(pages.saturating_mul(PAGE)))
 }
 
-/// Places for `size` bytes in gaps ([`low_gaps`]), at multiples of `align` (a power of two), the best first: below the addresses that
-/// programs choose themselves, then below those that they ask the kernel for by `MAP_32BIT`, and at the end of a gap, away from what
-/// may grow up into it.
+/// Addresses for `size` bytes in gaps ([`low_gaps`]), at multiples of `align` (a power of two), the
+/// best first: below the addresses that programs choose themselves, then below those of
+/// `MAP_32BIT`, and always at the end of a gap, away from areas that may grow up into it.
 pub fn low_places(gaps: &[Range<u64>], size: u64, align: u64) -> Vec<u64> {
     let parts = gaps.iter().flat_map(|gap| {
         let [chosen, asked] = [CHOSEN, ASKED_FOR].map(|border| border.clamp(gap.start, gap.end));
-        // What fits only across a border is taken across it.
+        // A size that fits only across a border is placed across it.
         [gap.start..chosen, gap.start..asked, asked..gap.end, gap.start..gap.end]
     });
     let mut places: Vec<u64> = parts
@@ -100,7 +105,7 @@ mod tests {
         assert!(gaps[0].start >= NULL && gaps[0].end == END);
         let places = low_places(&gaps, 0x10_0000, 0x4_0000);
         assert_eq!(places, [CHOSEN, ASKED_FOR, END].map(|end| end - 0x10_0000));
-        // What is too much for the first is in the second.
+        // What is too large for the first part is in the second.
         assert_eq!(low_places(&gaps, CHOSEN, 0x4_0000)[0], ASKED_FOR - CHOSEN);
     }
 

@@ -1,12 +1,13 @@
-//! Giving a process memory that the tracer has, too: without a path, a file system or a namespace that both see.
+//! Gives a process memory of the tracer's, without a path, file system or namespace that both can
+//! access.
 //!
-//! The process makes a socket pair; the tracer takes a copy of one end (`pidfd_getfd`) and sends the memory's descriptor through
-//! it (`SCM_RIGHTS`); the process receives it, maps it and closes all three. While it does, its other threads should be
-//! held: they could close or use the descriptors, which they have not made. A child that they fork meanwhile would
-//! inherit them; one that executes another program would not.
+//! The process creates a socket pair; the tracer copies one end (`pidfd_getfd`) and sends the
+//! memory's descriptor through it (`SCM_RIGHTS`); the process receives it, maps it and closes all
+//! three. Meanwhile its other threads should be held: they could close or use these descriptors. A
+//! child that they fork meanwhile would inherit them; one that executes another program would not.
 //!
-//! What the calls read and write in the process's memory is at the place of the mapping itself, before the memory is mapped over
-//! it: no byte of the process's own is touched.
+//! The calls' structures are at the address of the mapping itself, before the memory is mapped over
+//! them: no byte of the process's own is touched.
 
 use std::fs;
 use std::io::{self, IoSlice};
@@ -27,7 +28,7 @@ use crate::{Call, Caller, Error};
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
-/// Makes memory that can be shared: `size` bytes of zeros, which nobody can make fewer.
+/// Creates memory that can be shared: `size` bytes of zeros. Its size cannot be changed.
 ///
 /// # Errors
 /// The kernel has no memory or no descriptor left.
@@ -37,8 +38,8 @@ pub fn shared_memory(size: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Makes memory that others can only read: `size` bytes of zeros. `map` maps it in this process, which is the last that gets it to write
-/// to, whatever is done with the descriptor.
+/// Creates memory that other processes can only read: `size` bytes of zeros. `map` maps it in this
+/// process; later mappings cannot be writable, whoever has the descriptor.
 ///
 /// # Errors
 /// The kernel has no memory or no descriptor left; or `map` fails.
@@ -52,7 +53,7 @@ pub fn read_only_for_others<T>(
     Ok((fd, mapped))
 }
 
-/// Makes memory that nobody can change any more: `size` bytes of zeros and what `write` puts there.
+/// Creates memory that can never be changed: `size` bytes of zeros with what `write` puts there.
 ///
 /// # Errors
 /// The kernel has no memory or no descriptor left; or `write` fails.
@@ -64,9 +65,9 @@ pub fn sealed_memory(size: u64, write: impl FnOnce(&fs::File) -> io::Result<()>)
     Ok(fd)
 }
 
-/// The size is for good.
+/// The size cannot change.
 const SIZE: SealFlag = SealFlag::F_SEAL_SHRINK.union(SealFlag::F_SEAL_GROW);
-/// Nobody seals anything more.
+/// No seals can be added.
 const SEAL: SealFlag = SealFlag::F_SEAL_SEAL;
 
 fn seal(fd: &OwnedFd, seals: SealFlag) -> io::Result<()> {
@@ -74,14 +75,14 @@ fn seal(fd: &OwnedFd, seals: SealFlag) -> io::Result<()> {
     Ok(())
 }
 
-/// A memory file of so many bytes.
+/// A memory file of `size` bytes.
 fn memory_file(size: u64) -> io::Result<OwnedFd> {
     let fd = memfd_create(c"dprobes", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
     ftruncate(&fd, size as libc::off_t)?;
     Ok(fd)
 }
 
-/// Where the calls' structures are in the page that the process and the kernel use for them.
+/// The offsets of the calls' structures in the page that the process and the kernel use for them.
 mod scratch {
     /// Two descriptors: the ends of the socket pair.
     pub(super) const ENDS: u64 = 0;
@@ -93,20 +94,22 @@ mod scratch {
     pub(super) const BYTE: u64 = 160;
     /// A `struct cmsghdr` with one descriptor: 16 bytes and 4.
     pub(super) const CONTROL: u64 = 192;
-    /// Bytes of that, padded.
+    /// Bytes of the control data, padded.
     pub(super) const CONTROL_LENGTH: u64 = 24;
-    /// Bytes of it all.
+    /// Bytes of all structures.
     pub(super) const BYTES: usize = 256;
 }
 
 impl Caller {
-    /// Maps memory of the tracer's ([`shared_memory`]) into the process, shared, at exactly `place`, where nothing is mapped:
-    /// `size` bytes from its start, for `protection` (as of mmap(2)). `scratch` is the address of 256 bytes of zeros that the process may
-    /// write and that nobody uses; they are zeros afterwards.
+    /// Maps memory of the tracer's ([`shared_memory`]) into the process, shared, at exactly
+    /// `place`, where nothing must be mapped: `size` bytes from its start, with `protection` (as of
+    /// mmap(2)). `scratch` is the address of 256 unused zero bytes that the process can write; they
+    /// are zeros again afterwards.
     ///
     /// # Errors
-    /// The thread has been killed; or, in the result, the process has no descriptors left or may not make one of the calls, or
-    /// something is mapped there (EEXIST). The process is then as it was.
+    /// The thread has been killed; or, in the result, the process has no descriptors left or may
+    /// not make one of the calls, or something is mapped there (EEXIST). The process is then
+    /// unchanged.
     pub fn share(
         self,
         memory: BorrowedFd<'_>,
@@ -122,7 +125,8 @@ impl Caller {
         match shared {
             Ok(got) if got == place => Ok((caller, Ok(()))),
             Ok(elsewhere) => {
-                // A kernel older than 4.17 does not know MAP_FIXED_NOREPLACE and takes the address as a hint.
+                // A kernel older than 4.17 does not know MAP_FIXED_NOREPLACE and takes the address
+                // as a hint.
                 let (caller, _) = caller.unmap(elsewhere, size)?;
                 let cause = io::Error::from_raw_os_error(libc::EEXIST);
                 let error = Error::Remote { call: "mmap", pid: caller.thread().tid(), cause };
@@ -132,7 +136,8 @@ impl Caller {
         }
     }
 
-    /// Puts shared memory in the place of other memory of the same size, at once for all threads: each finds the one or the other there.
+    /// Replaces memory by shared memory of the same size, atomically: each thread sees either the
+    /// one or the other.
     ///
     /// # Errors
     /// As of [`Caller::call`].
@@ -166,7 +171,7 @@ impl Caller {
         }
     }
 
-    /// Maps the memory over what is reserved for it, a page or more.
+    /// Maps the memory over addresses reserved for it, a page or more.
     ///
     /// # Errors
     /// As of [`Caller::call`].
@@ -186,7 +191,8 @@ impl Caller {
         Ok((caller, shared.map(drop)))
     }
 
-    /// Maps the memory as mmap(2) is told, with the calls' structures at `scratch`: where it is then.
+    /// Maps the memory with these arguments of mmap(2), with the calls' structures at `scratch`.
+    /// Returns its address.
     fn share_by(
         self,
         memory: BorrowedFd<'_>,
@@ -209,7 +215,8 @@ impl Caller {
         }
     }
 
-    /// Gives the process a descriptor of memory, with the calls' structures at `scratch`: what it has opened for it then.
+    /// Gives the process a descriptor of memory, with the calls' structures at `scratch`. Returns
+    /// the process's opened descriptors.
     pub(crate) fn take_in(self, memory: BorrowedFd<'_>, scratch: u64) -> Result<Step<Opened>, Error> {
         let kind = (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC) as u64;
         let arguments = [libc::AF_UNIX as u64, kind, 0, scratch + scratch::ENDS, 0, 0];
@@ -237,7 +244,8 @@ impl Caller {
         }
     }
 
-    /// Sends a descriptor through one end of the process's socket pair, and prepares the other end's call.
+    /// Sends a descriptor through one end of the process's socket pair, and writes the structures
+    /// for receiving it at the other end.
     fn send(&self, memory: BorrowedFd<'_>, end: c_int, place: u64) -> Result<(), Error> {
         let socket = self.copy_of(end)?;
         let failed = |cause| Error::Refused { what: "sending memory", pid: self.thread().tid(), cause };
@@ -250,7 +258,7 @@ impl Caller {
         self.write(place + scratch::VECTOR, &words(&[place + scratch::BYTE, 1]))
     }
 
-    /// Receives the descriptor: its number in the process.
+    /// Receives the descriptor, and returns its number in the process.
     fn receive(self, end: c_int, place: u64) -> Result<Step<c_int>, Error> {
         let flags = (libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT) as u64;
         let arguments = [end as u64, place + scratch::MESSAGE, flags, 0, 0, 0];
@@ -259,7 +267,8 @@ impl Caller {
             let number = |at: usize| {
                 i32::from_le_bytes([control[at], control[at + 1], control[at + 2], control[at + 3]])
             };
-            // Length, level, type, descriptor. Without room for a descriptor, or without leave, there is none.
+            // Length, level, type, descriptor. If the process may not receive a descriptor or has
+            // none left, it is missing.
             match (number(0), number(8), number(12)) {
                 (20, libc::SOL_SOCKET, libc::SCM_RIGHTS) => Ok(number(16)),
                 _ => Err(Error::Remote {
@@ -277,9 +286,9 @@ impl Caller {
         Ok(self.calls(&[Call::close(descriptor)])?.0)
     }
 
-    /// Makes calls, and closes descriptors of the process behind them: what came of the calls. Descriptors that follow
-    /// one another are closed by one call, where the kernel knows it (since Linux 5.9). `room` as of
-    /// [`Caller::calls_in`].
+    /// Makes calls, then closes descriptors of the process, and returns the calls' results.
+    /// Consecutive descriptors are closed by one call, if the kernel has it (since Linux 5.9).
+    /// `room` as of [`Caller::calls_in`].
     pub(crate) fn close_all(
         self,
         first: &[Call],
@@ -296,9 +305,9 @@ impl Caller {
         Ok((caller, results))
     }
 
-    /// A copy of a descriptor that this thread has just opened.
+    /// Copies a descriptor that this thread has just opened.
     pub(crate) fn copy_of(&self, descriptor: c_int) -> Result<OwnedFd, Error> {
-        /// Names a thread, not its process; known since Linux 6.9.
+        /// The handle is of a thread, not of its process; since Linux 6.9.
         const PIDFD_THREAD: c_int = libc::O_EXCL;
         let tid = self.thread().tid();
         let refused = |cause| Error::Refused { what: "copying a descriptor", pid: tid, cause };
@@ -306,7 +315,8 @@ impl Caller {
         let handle = pidfd(tid, PIDFD_THREAD).or_else(|_| pidfd(process, 0)).map_err(refused)?;
         let handle = i64::from(handle.as_raw_fd());
         let copied = opened(libc::SYS_pidfd_getfd, [handle, descriptor.into(), 0]).map_err(refused)?;
-        // A thread may have descriptors of its own, not its process's: what was copied must be what it opened.
+        // A thread may have its own descriptor table: check that the copy is of what the thread
+        // opened.
         let path = format!("/proc/{process}/task/{tid}/fd/{descriptor}");
         let copied = fs::File::from(copied);
         let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
@@ -318,22 +328,22 @@ impl Caller {
     }
 }
 
-/// What a process has opened to be given memory.
+/// The descriptors that a process has opened to receive memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opened {
     ends: [c_int; 2],
-    /// The memory.
+    /// The memory's descriptor.
     pub(crate) memory: c_int,
 }
 
 impl Opened {
-    /// All of it.
+    /// All descriptors.
     pub(crate) fn all(self) -> Vec<c_int> {
         vec![self.ends[0], self.ends[1], self.memory]
     }
 }
 
-/// The call that closes descriptors which follow one another.
+/// The call that closes all descriptors at once, if they are consecutive.
 fn close_at_once(descriptors: &[c_int]) -> Option<Call> {
     let mut sorted = descriptors.to_vec();
     sorted.sort_unstable();
@@ -345,12 +355,12 @@ fn close_at_once(descriptors: &[c_int]) -> Option<Call> {
     }
 }
 
-/// A handle of a process or thread.
+/// A handle (pidfd) of a process or thread.
 fn pidfd(pid: i32, flags: c_int) -> io::Result<OwnedFd> {
     opened(libc::SYS_pidfd_open, [pid.into(), flags.into(), 0])
 }
 
-/// What one of the calls for handles of processes opens, which nix does not have: `pidfd_open`, `pidfd_getfd`.
+/// The descriptor that a system call without a nix wrapper returns: `pidfd_open`, `pidfd_getfd`.
 fn opened(call: libc::c_long, [first, second, third]: [libc::c_long; 3]) -> io::Result<OwnedFd> {
     // SAFETY: both are system calls on integers.
     let descriptor = Errno::result(unsafe { libc::syscall(call, first, second, third) })?;

@@ -1,4 +1,4 @@
-//! Starting a program under the tracer.
+//! Starts a program under the tracer.
 
 use std::ffi::{CString, OsString};
 use std::io::{self, Read, Write};
@@ -12,7 +12,8 @@ use nix::unistd::Pid;
 
 use crate::{Error, Running, files};
 
-/// What a started command gets besides the caller's standard streams, environment and directory.
+/// The surroundings of a started command besides the caller's standard streams, environment and
+/// directory.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings {
     /// Its signal mask.
@@ -28,13 +29,14 @@ impl Default for Surroundings {
     }
 }
 
-/// Starts a command as a traced child. It is stopped before its first instruction: the next event of the
-/// returned thread is [`crate::Stop::Exec`]. The child gets the default action for SIGPIPE (which the Rust runtime
-/// ignores in the caller) and for SIGTTOU (which a tracer in the background ignores), for SIGXFSZ the caller's from before
-/// [`crate::ignore_file_size_limit`], and the limit of open files from before [`crate::allow_many_files`].
+/// Starts a command as a traced child, stopped before its first instruction: the next event of the
+/// returned thread is [`crate::Stop::Exec`]. The child gets the default action for SIGPIPE (which
+/// the Rust runtime ignores in the caller) and SIGTTOU (which a background tracer ignores), the
+/// caller's former action for SIGXFSZ (from before [`crate::ignore_file_size_limit`]) and its
+/// former limit of open files (from before [`crate::allow_many_files`]).
 ///
 /// # Errors
-/// The command cannot be executed ([`Error::Start`]), or tracing it is refused.
+/// The command cannot be executed ([`Error::Start`]), or the kernel refuses to trace it.
 pub fn start(command: &[OsString], surroundings: &Surroundings) -> Result<Running, Error> {
     let name = || command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let fail = |cause| Error::Start { command: name(), cause };
@@ -53,7 +55,8 @@ pub fn start(command: &[OsString], surroundings: &Surroundings) -> Result<Runnin
     // A pipe's ends close on exec.
     let (go_read, mut go_write) = io::pipe().map_err(fail)?;
     let (mut error_read, error_write) = io::pipe().map_err(fail)?;
-    // SAFETY: between fork and exec the child makes only async-signal-safe calls on memory prepared before.
+    // SAFETY: between fork and exec the child makes only async-signal-safe calls on memory prepared
+    // before.
     let child = unsafe { libc::fork() };
     if child == -1 {
         return Err(fail(io::Error::last_os_error()));
@@ -63,7 +66,7 @@ pub fn start(command: &[OsString], surroundings: &Surroundings) -> Result<Runnin
         unsafe {
             libc::close(go_write.as_raw_fd());
             let mut byte = 0u8;
-            // The parent's closing of the pipe says that the child is traced; without it the child must not run.
+            // The parent writes a byte when the child is traced; without it the child must not run.
             let count = libc::read(go_read.as_raw_fd(), std::ptr::from_mut(&mut byte).cast(), 1);
             if count != 1 {
                 libc::_exit(127);
@@ -104,7 +107,7 @@ pub fn start(command: &[OsString], surroundings: &Surroundings) -> Result<Runnin
         reap();
         return Err(fail(cause));
     }
-    // The write end is closed by a successful exec (and by the child's end): then there is nothing to read.
+    // A successful exec (or the child's end) closes the write end: then nothing is read.
     let mut cause = [0; size_of::<i32>()];
     match error_read.read_exact(&mut cause) {
         Ok(()) => {
@@ -115,17 +118,18 @@ pub fn start(command: &[OsString], surroundings: &Surroundings) -> Result<Runnin
     }
 }
 
-/// Lets a child whose exec has failed run to its end.
+/// Waits for the end of a child whose exec has failed.
 fn reap_failed(child: libc::pid_t) {
     loop {
         let mut status = 0;
-        // SAFETY: `status` is valid for the call. (nix takes a stop by a real-time signal for an error.)
+        // SAFETY: `status` is valid for the call. (nix reports a stop by a real-time signal as an
+        // error.)
         let pid = unsafe { libc::waitpid(child, &mut status, libc::__WALL) };
         match pid {
             -1 if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => {}
             -1 => return,
             _ if libc::WIFSTOPPED(status) => {
-                // Its stop on the way out, or a signal: neither matters any more.
+                // Its exit stop, or a signal: neither matters any more.
                 let _ = crate::ptrace::resume(child, 0);
             }
             _ => return,

@@ -1,4 +1,4 @@
-//! What `/proc/TID/stat` says of a thread: the part that a core file repeats.
+//! The fields of `/proc/TID/stat` that a core file repeats.
 //!
 //! ```text
 //! 1234 (a name) S 1 1234 1234 0 -1 4194304 ...
@@ -21,15 +21,15 @@ pub struct Stat {
     pub group: i32,
     /// Its session.
     pub session: i32,
-    /// The kernel's flags of it (PF_*).
+    /// The kernel's flags of the thread (PF_*).
     pub flags: u32,
-    /// Time it ran in its program, in milliseconds.
+    /// Time it ran in user space, in milliseconds.
     pub user_time: u64,
     /// Time it ran in the kernel, in milliseconds.
     pub system_time: u64,
-    /// Time that its process's children that were waited for ran in their programs, in milliseconds.
+    /// Time that its process's waited-for children ran in user space, in milliseconds.
     pub children_user_time: u64,
-    /// Time that they ran in the kernel, in milliseconds.
+    /// Time that those children ran in the kernel, in milliseconds.
     pub children_system_time: u64,
     /// Its nice value, -20 to 19.
     pub nice: i32,
@@ -39,7 +39,7 @@ impl Stat {
     /// Reads the stat file of a thread.
     ///
     /// # Errors
-    /// It is gone.
+    /// The thread is gone.
     pub fn read(tid: i32) -> Result<Stat, Error> {
         let path = format!("/proc/{tid}/stat");
         let text = crate::procfs::read_piece(&path).map_err(|cause| Error::Proc { path, cause })?;
@@ -47,9 +47,10 @@ impl Stat {
         Ok(Stat::parse(&String::from_utf8_lossy(&text), u64::try_from(ticks).unwrap_or(0)))
     }
 
-    /// What the text of a stat file says, in which a second has that many ticks.
+    /// Parses the text of a stat file; `ticks` is the number of clock ticks per second.
     fn parse(text: &str, ticks: u64) -> Stat {
-        // The name, in parentheses, may hold anything. The state, field 3, comes first after it.
+        // The name, in parentheses, may contain anything. The state, field 3, is the first field
+        // after it.
         let after = text.rfind(')').map_or("", |end| &text[end + 1..]);
         let fields: Vec<i64> = after
             .split_ascii_whitespace()
@@ -75,11 +76,12 @@ impl Stat {
     }
 }
 
-/// The first `limit` bytes of a process's command line, its words separated by NUL; empty where it cannot be told.
+/// The first `limit` bytes of a process's command line, its words separated by NUL; empty if it
+/// cannot be read.
 pub fn command_line(pid: i32, limit: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Ok(file) = File::open(format!("/proc/{pid}/cmdline")) {
-        // A process that is gone has no command line, as one that has overwritten it.
+        // A process that is gone has no command line, like one that has overwritten it.
         let _ = file.take(limit as u64).read_to_end(&mut bytes);
     }
     bytes

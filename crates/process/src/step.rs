@@ -1,22 +1,23 @@
-//! A stopped thread moved on by little, with its other signals kept away meanwhile.
+//! Runs a stopped thread for one instruction or up to given addresses, with signals blocked as
+//! needed.
 
 use crate::Error;
 use crate::ptrace;
 use crate::thread::{Stop, Stopped};
 
-/// The debug register that says which of the others are watched.
+/// The debug register that enables the others.
 const CONTROL: usize = 7;
 /// The debug registers that hold addresses.
 const ADDRESSES: usize = 4;
 
 impl Stopped {
-    /// Has it stop by SIGSTOP once it runs, where it was in such a stop before.
+    /// Sends it a SIGSTOP again, after one was taken from it.
     pub fn stop_again(&self) {
         // SAFETY: a system call on integers, which nix does not have.
         unsafe { libc::syscall(libc::SYS_tkill, self.tid(), libc::SIGSTOP) };
     }
 
-    /// The signals it blocks, as a set: signal 1 is bit 0.
+    /// Its blocked signals, as a set: signal 1 is bit 0.
     ///
     /// # Errors
     /// The thread has been killed.
@@ -24,7 +25,7 @@ impl Stopped {
         ptrace::signal_mask(self.tid())
     }
 
-    /// Sets the signals it blocks.
+    /// Sets its blocked signals.
     ///
     /// # Errors
     /// The thread has been killed.
@@ -32,9 +33,9 @@ impl Stopped {
         ptrace::set_signal_mask(self.tid(), mask)
     }
 
-    /// Lets it execute one instruction (or take `signal`, if that is not 0; one that it blocks waits again then, with all it
-    /// carries) and waits until it stops. After the instruction that is [`Stop::Signal`] of SIGTRAP; anything else came
-    /// between.
+    /// Lets it execute one instruction (or take `signal`, if that is not 0; a blocked signal
+    /// becomes pending again with its siginfo) and waits until it stops. After the instruction that
+    /// is [`Stop::Signal`] of SIGTRAP; anything else came first.
     ///
     /// # Errors
     /// The thread has been killed; its end is still to be waited for.
@@ -43,8 +44,8 @@ impl Stopped {
         self.next_stop()
     }
 
-    /// Lets it run, with a signal as [`Stopped::step`] takes it, and waits until it stops; `meanwhile` is called again and again until
-    /// then. It may wait for something that this thread does.
+    /// Resumes it, with a signal as in [`Stopped::step`], and waits until it stops. Until then
+    /// `meanwhile` is called repeatedly; it may wait for something that this thread does.
     ///
     /// # Errors
     /// The thread has been killed; its end is still to be waited for.
@@ -53,16 +54,17 @@ impl Stopped {
         self.next_stop_while(&mut meanwhile)
     }
 
-    /// Makes it stop, as after [`Stopped::step`], whenever it is about to execute the instruction at one of these addresses (four at
-    /// most); with none no more. No byte is changed: debug registers of the thread are used, which nobody else may use.
+    /// Makes it stop, as after [`Stopped::step`], before it executes the instruction at one of
+    /// these addresses (four at most); an empty list ends that. No code is changed: this uses the
+    /// thread's debug registers, which nothing else may use.
     ///
     /// # Errors
-    /// The thread has been killed, or the machine has no debug registers to spare ([`Error::Refused`]).
+    /// The thread has been killed, or no debug registers are free ([`Error::Refused`]).
     pub fn stop_at(&mut self, addresses: impl IntoIterator<Item = u64>) -> Result<(), Error> {
         let mut control = 0;
         for (register, address) in addresses.into_iter().take(ADDRESSES).enumerate() {
             ptrace::set_debug_register(self.tid(), register, address)?;
-            // Watched in this thread, for execution of the byte there.
+            // Enabled for this thread, for execution of the byte there.
             control |= 1 << (2 * register);
         }
         ptrace::set_debug_register(self.tid(), CONTROL, control)
@@ -100,7 +102,7 @@ mod tests {
             seen.push(thread.registers().expect("alive"));
         }
         assert!(seen.windows(2).all(|pair| pair[0].rip() != pair[1].rip()), "{seen:x?}");
-        // Once more, in one go.
+        // The same instructions again, without a stop between.
         thread.set_registers(&seen[0]).expect("alive");
         thread.stop_at([seen[4].rip()]).expect("debug registers");
         let (mut thread, stop) = thread.run_while(0, || {}).expect("alive");

@@ -1,4 +1,4 @@
-//! What /proc says of a process's threads.
+//! Properties of threads and processes, from /proc and system calls.
 
 use std::fs;
 use std::io;
@@ -22,7 +22,7 @@ pub fn threads(pid: i32) -> Result<Vec<i32>, Error> {
 pub struct Status {
     /// The process the thread belongs to.
     pub tgid: i32,
-    /// The thread's own id in the innermost namespace, as it sees it itself.
+    /// The thread's id in the innermost pid namespace, as the thread sees it.
     pub inner_id: i32,
     /// The process that created it.
     pub parent: i32,
@@ -48,7 +48,7 @@ pub struct Status {
     pub caught: u64,
     /// Whether it is a kernel thread.
     pub kernel: bool,
-    /// Whether a shadow stack guards its returns.
+    /// Whether it has a shadow stack.
     pub shadow_stack: bool,
 }
 
@@ -56,7 +56,7 @@ impl Status {
     /// Reads the status of a thread or process.
     ///
     /// # Errors
-    /// It is gone.
+    /// The thread or process is gone.
     pub fn read(tid: i32) -> Result<Status, Error> {
         let path = format!("/proc/{tid}/status");
         let text = read_piece(&path).map_err(|cause| match cause.raw_os_error() {
@@ -66,14 +66,15 @@ impl Status {
         Ok(Status::parse(&String::from_utf8_lossy(&text)))
     }
 
-    /// Whether the thread has ended, and only waits for its parent or for the other threads of its process.
+    /// Whether the thread has ended, and is kept only for its parent or the other threads of its
+    /// process.
     pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
 
-    /// What the text of a status file says.
+    /// Parses the text of a status file.
     fn parse(text: &str) -> Status {
-        // A kernel thread has no memory, hence no such line.
+        // A kernel thread has no memory, hence no VmSize line.
         let mut status = Status { kernel: true, state: '?', ..Status::default() };
         for (key, value) in text.lines().filter_map(|line| line.split_once(':')) {
             let value = value.trim();
@@ -118,15 +119,15 @@ impl Status {
     }
 }
 
-/// Whether a thread has a shadow stack, as far as the kernel says so. Nothing is read where no thread has one: few processors know them, and
-/// few kernels.
+/// Whether a thread has a shadow stack, according to the kernel. Reads nothing if processor or
+/// kernel have no shadow stacks; few have them.
 pub fn has_shadow_stack(tid: i32) -> bool {
     static KNOWN: OnceLock<bool> = OnceLock::new();
     *KNOWN.get_or_init(are_shadow_stacks_known) && Status::read(tid).is_ok_and(|status| status.shadow_stack)
 }
 
 fn are_shadow_stacks_known() -> bool {
-    /// Where the processor says so: bit 7 of ecx of leaf 7.
+    /// The processor's feature bit: bit 7 of ecx of `cpuid` leaf 7.
     const LEAF: u32 = 7;
     const SHADOW_STACKS: u32 = 1 << 7;
     /// ARCH_SHSTK_STATUS (arch/x86/include/uapi/asm/prctl.h).
@@ -135,7 +136,7 @@ fn are_shadow_stacks_known() -> bool {
     let mut features = 0u64;
     most >= LEAF
         && std::arch::x86_64::__cpuid_count(LEAF, 0).ecx & SHADOW_STACKS != 0
-        // SAFETY: the kernel writes one word, or does not know the question.
+        // SAFETY: the kernel writes one word, or refuses the call.
         && unsafe { libc::syscall(libc::SYS_arch_prctl, STATUS, &raw mut features) } == 0
 }
 
@@ -144,11 +145,13 @@ pub fn traced_here(tid: i32) -> Option<Status> {
     Status::read(tid).ok().filter(|status| status.tracer == std::process::id() as i32)
 }
 
-/// The processes that a thread has created and that have not been waited for; none where the kernel does not say.
+/// The processes that a thread has created and that have not been waited for; none if the kernel
+/// does not list them.
 ///
-/// Where some of them end meanwhile, the kernel's list may lack others: it is read until nothing new is in it.
+/// If some of them end meanwhile, the kernel's list may omit others, so it is read until it shows
+/// nothing new.
 pub fn children(tid: i32) -> Vec<i32> {
-    /// Readings in a row that must bring nothing new.
+    /// How many readings in a row must bring nothing new.
     const QUIET: u32 = 3;
     let path = format!("/proc/{tid}/task/{tid}/children");
     let mut children = Vec::new();
@@ -167,10 +170,10 @@ pub fn children(tid: i32) -> Vec<i32> {
     children
 }
 
-/// Checks that /proc shows this process and its like, by the numbers that it knows them by.
+/// Checks that /proc is mounted and shows this process under its own id.
 ///
 /// # Errors
-/// It is not mounted, or shows another process namespace.
+/// It is not mounted, or belongs to another pid namespace.
 pub fn check_proc() -> Result<(), Error> {
     let wrong = |path: &str, cause| Error::Proc { path: path.to_owned(), cause };
     let own = fs::read_link("/proc/self").map_err(|cause| wrong("/proc/self", cause))?;
@@ -180,14 +183,15 @@ pub fn check_proc() -> Result<(), Error> {
     Err(wrong("/proc", io::Error::other("it shows the processes of another namespace; mount it anew")))
 }
 
-/// Where a thread that does not run is blocked: its instruction pointer. `None` while it runs.
+/// The instruction pointer of a thread that is blocked in the kernel. `None` while it runs.
 ///
 /// # Errors
-/// The thread is gone, or the kernel does not say.
+/// The thread is gone, or the kernel does not show it.
 pub fn blocked_at(tid: i32) -> Result<Option<u64>, Error> {
     let path = format!("/proc/{tid}/syscall");
     let text = fs::read_to_string(&path).map_err(|cause| Error::Proc { path: path.clone(), cause })?;
-    // "running", or the call's number, its arguments, the stack pointer and the instruction pointer.
+    // "running", or the call's number, its arguments, the stack pointer and the instruction
+    // pointer.
     let last = text.split_ascii_whitespace().last().and_then(|word| word.strip_prefix("0x"));
     match last {
         None => Ok(None),
@@ -203,7 +207,7 @@ pub fn name(tid: i32) -> String {
     String::from_utf8_lossy(text.strip_suffix(b"\n").unwrap_or(&text)).into_owned()
 }
 
-/// Whether a process is in the pid namespace of the caller. Where that cannot be told, it is.
+/// Whether a process is in the caller's pid namespace; true if that cannot be determined.
 pub fn same_pid_namespace(pid: i32) -> bool {
     let of = |path: String| fs::read_link(path).ok();
     match (of(format!("/proc/{pid}/ns/pid")), of("/proc/self/ns/pid".to_owned())) {
@@ -217,20 +221,20 @@ pub fn processor(tid: i32) -> Option<u32> {
     stat(tid, 39)?.parse().ok()
 }
 
-/// How large the stack of a process may grow, in bytes; 0 where that cannot be told.
+/// The limit of a process's stack in bytes; 0 if it cannot be read.
 pub fn stack_limit(pid: i32) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: nothing is set, and the limit lives through the call that fills it in.
+    // SAFETY: the call sets no limit; it only fills the structure.
     let result = unsafe { libc::prlimit(pid, libc::RLIMIT_STACK, std::ptr::null(), &mut limit) };
     if result == 0 { limit.rlim_cur } else { 0 }
 }
 
-/// Where the heap of a process begins, which grows up from there, also if it has none yet (brk(2)).
+/// The start of a process's heap, which grows up from there, also if it has none yet (brk(2)).
 pub fn heap_start(tid: i32) -> Option<u64> {
     stat(tid, 47)?.parse().ok().filter(|&start| start != 0)
 }
 
-/// What the kernel has told a thread's process when it began (getauxval(3)): the value of a kind, if there is one.
+/// A value of the auxiliary vector of a thread's process (getauxval(3)), by its type.
 pub fn auxiliary(tid: i32, kind: u64) -> Option<u64> {
     let vector = read_piece(&format!("/proc/{tid}/auxv")).ok()?;
     let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
@@ -238,16 +242,16 @@ pub fn auxiliary(tid: i32, kind: u64) -> Option<u64> {
     entries.find(|entry| word(&entry[..8]) == kind).map(|entry| word(&entry[8..]))
 }
 
-/// A field of a thread's stat file, by its number in proc_pid_stat(5), from 3 on.
+/// A field of a thread's stat file, by its number in proc_pid_stat(5), at least 3.
 fn stat(tid: i32, field: usize) -> Option<String> {
     let text = read_piece(&format!("/proc/{tid}/stat")).ok()?;
     let text = String::from_utf8_lossy(&text);
-    // The name, in parentheses, may hold anything; it is field 2.
+    // The name, in parentheses, may contain anything; it is field 2.
     let after = text.get(text.rfind(')')? + 1..)?;
     after.split_ascii_whitespace().nth(field.checked_sub(3)?).map(str::to_owned)
 }
 
-/// Whether two threads share their memory; `None` where the kernel does not say.
+/// Whether two threads share their memory; `None` if the kernel does not tell.
 pub fn same_memory(one: i32, other: i32) -> Option<bool> {
     const KCMP_VM: libc::c_int = 1;
     // SAFETY: a system call on integers.
@@ -257,11 +261,12 @@ pub fn same_memory(one: i32, other: i32) -> Option<bool> {
     }
 }
 
-/// Other processes that share this one's memory: vfork children and the like, by their ids.
+/// The ids of other processes that share this one's memory, such as vfork children.
 pub fn memory_sharers(pid: i32) -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let others = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    // What has no memory (kernel threads, what has ended) has the same none.
+    // For tasks without memory (kernel threads, ended processes) the kernel reports the same
+    // memory.
     let has_memory = |other| Status::read(other).is_ok_and(|status| !status.kernel);
     others
         .filter(|&other| other != pid && same_memory(pid, other) == Some(true) && has_memory(other))

@@ -1,8 +1,8 @@
-//! A traced thread is [`Running`] or [`Stopped`]; the types keep what may be done to each apart.
+//! A traced thread is [`Running`] or [`Stopped`]; the types separate what may be done to each.
 //!
-//! A running thread can only be asked to stop. A stopped one can be looked at and changed; letting it run
-//! consumes it. [`wait`] turns what the kernel reports into a [`Stopped`] thread and the reason of its stop, or
-//! into the news that the thread has ended.
+//! A running thread can only be asked to stop. A stopped one can be read and changed; resuming it
+//! consumes it. [`wait`] turns the kernel's reports into a [`Stopped`] thread with the reason of
+//! its stop, or into the event that the thread has ended.
 
 use std::cell::Cell;
 use std::io;
@@ -14,7 +14,7 @@ use libc::{c_int, pid_t, siginfo_t};
 use crate::ptrace::{self, SYSCALL_STOP};
 use crate::{Error, FloatRegisters, Mapping, ModuleError, Registers, RseqRegistration, Status};
 
-/// What is reported of every traced thread: its children, its exec, its end.
+/// The kernel reports, for every traced thread, its children, its exec and its end.
 const OPTIONS: c_int = libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEFORK
     | libc::PTRACE_O_TRACEVFORK
@@ -22,19 +22,20 @@ const OPTIONS: c_int = libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEEXIT
     | libc::PTRACE_O_TRACESYSGOOD;
 
-/// Suspends the process's seccomp filters while it is traced (needs CAP_SYS_ADMIN).
+/// Suspends the thread's seccomp filters while it is traced (needs CAP_SYS_ADMIN).
 const SUSPEND_SECCOMP: c_int = 1 << 21;
 
-/// A traced thread that runs.
+/// A running traced thread.
 #[derive(Debug)]
 pub struct Running {
     pub(crate) tid: pid_t,
 }
 
-/// A traced thread that is stopped.
+/// A stopped traced thread.
 ///
-/// Its registers are asked for once in a stop: nobody but this tracer changes them. What the kernel says of it and of its process's
-/// memory is read once, too, also if the thread makes calls for the tracer meanwhile.
+/// Its registers are read once per stop, since only this tracer changes them. Its status and its
+/// process's mappings are read once, too; the status is kept while the thread makes calls for the
+/// tracer.
 pub struct Stopped {
     pub(crate) tid: pid_t,
     registers: Cell<Option<Box<Registers>>>,
@@ -42,7 +43,7 @@ pub struct Stopped {
     inner_id: Cell<Option<u32>>,
     status: Cell<Option<Rc<Status>>>,
     mappings: Cell<Option<Rc<[Mapping]>>>,
-    /// Where [`Stopped::settle`] would move it, if it is there already.
+    /// The stop at which [`Stopped::settle`] would leave it, if it is there already.
     settled: Option<Stop>,
 }
 
@@ -52,14 +53,14 @@ impl std::fmt::Debug for Stopped {
     }
 }
 
-/// A segment of a thread's own, as the kernel's `struct user_desc` describes it (arch/x86/include/uapi/asm/ldt.h).
+/// A thread's own segment, as in the kernel's `struct user_desc` (arch/x86/include/uapi/asm/ldt.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnSegment {
-    /// Where it begins.
+    /// The segment's start.
     pub base: u32,
     /// Its last byte, or page.
     pub limit: u32,
-    /// Its kind, as the bits that follow in the description.
+    /// The bits after the limit in the `user_desc`.
     pub flags: u32,
 }
 
@@ -74,12 +75,13 @@ pub enum Stop {
     Group(c_int),
     /// It has created a thread or process, which is traced too.
     Clone {
-        /// The new thread. 0 if it was killed before it could be asked.
+        /// The new thread; 0 if it was killed before its id could be read.
         child: pid_t,
         /// `Fork`, `Vfork` or `Clone`, as the kernel classes it.
         kind: Birth,
     },
-    /// It has replaced its program; its other threads are gone, and its id is now that of its process.
+    /// It has executed another program; its other threads are gone, and its id is now that of its
+    /// process.
     Exec {
         /// Its id before.
         former: pid_t,
@@ -103,36 +105,37 @@ pub enum Birth {
     Clone,
 }
 
-/// News of a traced thread.
+/// An event of a traced thread.
 #[derive(Debug)]
 pub enum Event {
     /// It has stopped.
     Stopped(Stopped, Stop),
-    /// It has ended; for the last thread of a process with the process's wait status.
+    /// It has ended. For the last thread of a process the status is the process's.
     Ended {
         /// The thread.
         tid: pid_t,
-        /// As waitpid gives it.
+        /// The wait status, as from waitpid.
         status: c_int,
     },
 }
 
 impl Running {
-    /// Starts tracing a thread; it goes on running.
+    /// Starts tracing a thread; it keeps running.
     ///
     /// # Errors
-    /// The thread is gone, belongs to somebody else, or is traced already.
+    /// The thread is gone, belongs to another user, or is traced already.
     pub fn seize(tid: pid_t) -> Result<Running, Error> {
         ptrace::seize(tid, OPTIONS)?;
         Ok(Running { tid })
     }
 
-    /// The same, without being told of its children, its exec and its end, which go their way untraced.
+    /// Like [`Running::seize`], without events for its children, its exec and its end; its children
+    /// are not traced.
     ///
     /// # Errors
     /// As of [`Running::seize`].
     pub fn seize_quietly(tid: pid_t) -> Result<Running, Error> {
-        // The stops of its system calls are told from a SIGTRAP.
+        // So that system call stops can be told from a SIGTRAP.
         ptrace::seize(tid, libc::PTRACE_O_TRACESYSGOOD)?;
         Ok(Running { tid })
     }
@@ -142,8 +145,8 @@ impl Running {
         self.tid
     }
 
-    /// Asks it to stop; the stop comes as [`Stop::Interrupt`] or [`Stop::Group`], unless the thread stops for another
-    /// reason first: the kernel lets that do.
+    /// Asks it to stop. The stop comes as [`Stop::Interrupt`] or [`Stop::Group`], unless the thread
+    /// stops for another reason first, which uses up the request.
     ///
     /// # Errors
     /// The thread is gone.
@@ -171,7 +174,7 @@ impl Stopped {
         self.tid
     }
 
-    /// Its id as it sees it itself, in its own namespace; none if it is gone.
+    /// Its id as it sees it, in its own pid namespace; `None` if it is gone.
     pub fn inner_id(&self) -> Option<u32> {
         if self.inner_id.get().is_none() {
             self.note_inner_id(self.status().ok()?.inner_id);
@@ -179,11 +182,11 @@ impl Stopped {
         self.inner_id.get()
     }
 
-    /// What the kernel says of it, as it was when this was asked first in this stop: other threads may have changed since what is their
-    /// process's, as the handlers of signals.
+    /// Its status as first read in this stop. Other threads may since have changed what belongs to
+    /// the process, such as signal handlers.
     ///
     /// # Errors
-    /// It is gone.
+    /// The thread is gone.
     pub fn status(&self) -> Result<Rc<Status>, Error> {
         let status = match self.status.take() {
             Some(known) => known,
@@ -193,11 +196,11 @@ impl Stopped {
         Ok(status)
     }
 
-    /// The mappings of its process, as they were when this was asked first in this stop, or after the last call that the thread has made for
-    /// the tracer: other threads may have changed them since.
+    /// The mappings of its process, as first read in this stop or after the last call that the
+    /// thread has made for the tracer. Other threads may have changed them since.
     ///
     /// # Errors
-    /// It is gone.
+    /// The thread is gone.
     pub fn mappings(&self) -> Result<Rc<[Mapping]>, ModuleError> {
         let mappings = match self.mappings.take() {
             Some(known) => known,
@@ -207,8 +210,8 @@ impl Stopped {
         Ok(mappings)
     }
 
-    /// The same thread, which has stopped once more and done nothing of its own meanwhile: what was read stays known. Its mappings do
-    /// unless it has made a call.
+    /// Carries what was read over to the next stop of the same thread, which has executed nothing
+    /// of its own in between. `mappings`: it has made no call, so its mappings carry over, too.
     pub(crate) fn known_as(self, before: &Stopped, mappings: bool) -> Stopped {
         self.inner_id.set(before.inner_id.get());
         self.status.set(before.status.take());
@@ -218,7 +221,8 @@ impl Stopped {
         self
     }
 
-    /// Its id as it sees it itself is known already ([`Status::inner_id`]).
+    /// Notes its id in its own pid namespace, which the caller has read already
+    /// ([`Status::inner_id`]).
     pub fn note_inner_id(&self, id: i32) {
         self.inner_id.set(u32::try_from(id).ok());
     }
@@ -237,7 +241,7 @@ impl Stopped {
         Ok(registers)
     }
 
-    /// The thread's registration for restartable sequences, or `None` where it has none or the kernel is older than 5.13.
+    /// Its rseq registration, or `None` if it has none or the kernel is older than 5.13.
     pub fn rseq_registration(&self) -> Option<RseqRegistration> {
         let known = self.rseq.get().unwrap_or_else(|| ptrace::rseq_registration(self.tid));
         self.rseq.set(Some(known));
@@ -252,11 +256,11 @@ impl Stopped {
         ptrace::float_registers(self.tid)
     }
 
-    /// The linear address at which the segment begins that a selector names: one of the flat segments that every
-    /// thread has, or one of the thread's own (`set_thread_area`). `None` where it names none of them; segments of a
-    /// local descriptor table cannot be seen from outside.
+    /// The linear base address of the segment that a selector names: one of the flat segments that
+    /// every thread has, or one of the thread's own (`set_thread_area`). `None` for any other;
+    /// segments of a local descriptor table are not visible to a tracer.
     pub fn segment_base(&self, selector: u16) -> Option<u64> {
-        // Bit 2: the local table. Numbers 4 to 6: code of 32 bits, data, code of 64 bits.
+        // Bit 2: the local table. Indices 4 to 6: 32-bit code, data, 64-bit code.
         match (selector >> 2 & 1, selector >> 3) {
             (0, 4..=6) => Some(0),
             (0, place) if place > 6 => {
@@ -266,15 +270,16 @@ impl Stopped {
         }
     }
 
-    /// The segment of its own (`set_thread_area`) at a place of the global descriptor table: 12 to 14.
+    /// Its own segment (`set_thread_area`) at an index of the global descriptor table: 12 to 14.
     pub fn own_segment(&self, place: u16) -> Option<OwnSegment> {
         ptrace::own_segment(self.tid, place)
     }
 
-    /// Sets it, or takes it away. 64-bit code notices it only where it asks for it.
+    /// Sets or removes that segment. 64-bit code notices it only if it looks for it.
     ///
     /// # Errors
-    /// The thread has been killed, or the kernel has no such segments (it was built without 32-bit programs).
+    /// The thread has been killed, or the kernel has no such segments (it was built without support
+    /// for 32-bit programs).
     pub fn set_own_segment(&self, place: u16, segment: Option<OwnSegment>) -> Result<(), Error> {
         ptrace::set_own_segment(self.tid, place, segment)
     }
@@ -284,12 +289,13 @@ impl Stopped {
     /// # Errors
     /// The thread has been killed, or a segment register's value is not valid.
     pub fn set_registers(&mut self, registers: &Registers) -> Result<(), Error> {
-        // The kernel does not take all as it is given: what it has is asked for again.
+        // The kernel may store other values than it was given, so they are read again.
         self.registers.set(None);
         ptrace::set_registers(self.tid, registers)
     }
 
-    /// Its floating point and SSE registers, as `fxsave` lays them out and a core file's NT_PRFPREG note holds them.
+    /// Its floating-point and SSE registers, in the layout of `fxsave` and of a core file's
+    /// NT_PRFPREG note.
     ///
     /// # Errors
     /// The thread has been killed.
@@ -297,8 +303,9 @@ impl Stopped {
         ptrace::register_set(self.tid, libc::NT_PRFPREG)
     }
 
-    /// The floating point and SSE registers of a thread that runs 32-bit code, as `fxsave` lays them out and a core
-    /// file's NT_PRXFPREG note holds them. What [`Stopped::floating_point`] gives for it has no SSE registers.
+    /// The floating-point and SSE registers of a thread that runs 32-bit code, in the layout of
+    /// `fxsave` and of a core file's NT_PRXFPREG note. [`Stopped::floating_point`] has no SSE
+    /// registers for such a thread.
     ///
     /// # Errors
     /// The thread has been killed, or runs 64-bit code.
@@ -308,8 +315,8 @@ impl Stopped {
         ptrace::register_set(self.tid, NT_PRXFPREG)
     }
 
-    /// The segments of its own (`set_thread_area`) that a thread of 32-bit code has, as a core file's NT_386_TLS note
-    /// holds them.
+    /// The own segments (`set_thread_area`) of a thread that runs 32-bit code, in the layout of a
+    /// core file's NT_386_TLS note.
     ///
     /// # Errors
     /// The thread has been killed, or runs 64-bit code.
@@ -319,7 +326,7 @@ impl Stopped {
         ptrace::register_set(self.tid, NT_386_TLS)
     }
 
-    /// Its extended registers, as `xsave` lays them out and a core file's NT_X86_XSTATE note holds them.
+    /// Its extended registers, in the layout of `xsave` and of a core file's NT_X86_XSTATE note.
     ///
     /// # Errors
     /// The thread has been killed, or the processor has no such registers.
@@ -329,7 +336,7 @@ impl Stopped {
         ptrace::register_set(self.tid, NT_X86_XSTATE)
     }
 
-    /// What the signal about to be delivered carries.
+    /// The siginfo of the signal about to be delivered.
     ///
     /// # Errors
     /// The thread has been killed, or is not stopped by a signal.
@@ -337,7 +344,7 @@ impl Stopped {
         ptrace::signal_info(self.tid)
     }
 
-    /// Changes what the signal about to be delivered carries.
+    /// Changes the siginfo of the signal about to be delivered.
     ///
     /// # Errors
     /// The thread has been killed, or is not stopped by a signal.
@@ -345,12 +352,12 @@ impl Stopped {
         ptrace::set_signal_info(self.tid, info)
     }
 
-    /// The address of its rseq area, which holds the number of the processor it ran on last.
+    /// The address of its rseq area, which has the number of its current processor.
     pub fn rseq_area(&self) -> Option<u64> {
         self.rseq_registration().map(|registration| registration.address)
     }
 
-    /// Suspends the seccomp filters of the thread while it is traced.
+    /// Suspends the thread's seccomp filters while it is traced.
     ///
     /// # Errors
     /// The caller lacks CAP_SYS_ADMIN, or is itself filtered.
@@ -358,7 +365,7 @@ impl Stopped {
         ptrace::set_options(self.tid, OPTIONS | SUSPEND_SECCOMP)
     }
 
-    /// Lets seccomp filter the thread again.
+    /// Reactivates the thread's seccomp filters.
     ///
     /// # Errors
     /// The thread has been killed.
@@ -366,17 +373,17 @@ impl Stopped {
         ptrace::set_options(self.tid, OPTIONS)
     }
 
-    /// Lets it run until it enters or leaves a system call, or stops before.
+    /// Resumes it until it enters or leaves a system call, or stops for another reason.
     pub fn resume_to_call(self) -> Running {
         // As in `resume`.
         let _ = ptrace::resume_to_syscall(self.tid);
         Running { tid: self.tid }
     }
 
-    /// Lets it run, delivering `signal` (or none, with 0). A thread that has been killed meanwhile reports
-    /// its end.
+    /// Resumes it, delivering `signal` (or none, with 0). A thread that has been killed meanwhile
+    /// reports its end.
     pub fn resume(self, signal: c_int) -> Running {
-        // The one failure is that the thread is gone; `wait` will say so.
+        // It fails only if the thread is gone; `wait` reports that.
         let _ = ptrace::resume(self.tid, signal);
         Running { tid: self.tid }
     }
@@ -394,9 +401,9 @@ impl Stopped {
         let _ = ptrace::detach(self.tid, signal);
     }
 
-    /// Moves a thread from any stop to [`Stop::Interrupt`] or [`Stop::Group`]: the place on its way back to the
-    /// program at which the kernel, on leaving it, restarts an interrupted system call. A signal at whose
-    /// delivery it was stopped is dropped.
+    /// Moves a thread from any stop to [`Stop::Interrupt`] or [`Stop::Group`]: the point on its way
+    /// back to user space from which the kernel, when resumed, restarts an interrupted system call.
+    /// A signal at whose delivery it was stopped is dropped.
     ///
     /// # Errors
     /// The thread has been killed; its end is still to be waited for.
@@ -405,7 +412,7 @@ impl Stopped {
             return Ok((self, stop));
         }
         loop {
-            // Again after every other stop, which uses it up.
+            // Repeated after any other stop, which uses up the request.
             ptrace::interrupt(self.tid)?;
             ptrace::resume(self.tid, 0)?;
             let (stopped, stop) = self.next_stop()?;
@@ -417,7 +424,7 @@ impl Stopped {
         }
     }
 
-    /// It stands where [`Stopped::settle`] would bring it.
+    /// Notes that it is where [`Stopped::settle`] would leave it.
     pub(crate) fn settled(mut self, stop: Stop) -> Stopped {
         self.settled = Some(stop);
         self
@@ -428,7 +435,7 @@ impl Stopped {
         self.next_stop_while(&mut || ())
     }
 
-    /// The same; `meanwhile` is called again and again as long as there is no news.
+    /// Like [`Stopped::next_stop`]; calls `meanwhile` repeatedly until there is an event.
     pub(crate) fn next_stop_while(&self, meanwhile: &mut dyn FnMut()) -> Result<(Stopped, Stop), Error> {
         loop {
             if has_ended(self.tid, meanwhile) {
@@ -443,7 +450,7 @@ impl Stopped {
             }
             return match event(tid, status)? {
                 Event::Stopped(_, Stop::Exit) => {
-                    // It is being killed: let it go on to its end, which `wait` reports.
+                    // It is being killed: resume it to its end, which `wait` reports.
                     ptrace::resume(tid, 0)?;
                     Err(Error::Gone { pid: tid })
                 }
@@ -454,24 +461,30 @@ impl Stopped {
     }
 }
 
-/// Takes news of a thread: its number, 0 where there is none, or -1; and its status.
+/// Takes an event of a thread from the kernel: its id, 0 if there is none, or -1; and its wait
+/// status.
 fn take(tid: pid_t, flags: c_int) -> (pid_t, c_int) {
     let mut status = 0;
-    // SAFETY: `status` is valid for the call. (nix takes a stop by a real-time signal for an error, and does not tell whose news waitid has.)
+    // SAFETY: `status` is valid for the call. (nix reports a stop by a real-time signal as an
+    // error, and its waitid does not tell which thread an event is of.)
     let tid = unsafe { libc::waitpid(tid, &mut status, libc::__WALL | flags) };
     (tid, status)
 }
 
-/// Waits until there is news of a thread, which stays to be waited for, and says whether that is its end.
+/// Waits for an event of a thread without taking it from the kernel. Returns whether it is the
+/// thread's end.
 ///
-/// The kernel must not be asked to wait for it: the first thread of a process, if it is killed on its way out, ends
-/// without a stop, and its end is not reported before the other threads have ended; these may be waiting for the tracer.
+/// A blocking wait could deadlock: if the first thread of a process is killed while exiting, it
+/// ends without a stop, and its end is reported only after the other threads have ended, which may
+/// be waiting for the tracer.
 fn has_ended(tid: pid_t, meanwhile: &mut dyn FnMut()) -> bool {
-    /// Looks before the first pause, and after which a pause is so long that a look into /proc is cheap.
+    /// Looks before the first pause, and per step in the pause's length. With pauses, also reading
+    /// /proc is cheap.
     const BRISK: u32 = 64;
     let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::WNOHANG | libc::__WALL;
     for look in 0u32.. {
-        // SAFETY: all zeros are a siginfo_t, and it is valid for the call; with news, si_pid is filled.
+        // SAFETY: all zeros are a siginfo_t, and it is valid for the call; with news, si_pid is
+        // filled.
         let (result, info, pid) = unsafe {
             let mut info: siginfo_t = std::mem::zeroed();
             let result = libc::waitid(libc::P_PID, tid as libc::id_t, &mut info, flags);
@@ -496,8 +509,8 @@ fn has_ended(tid: pid_t, meanwhile: &mut dyn FnMut()) -> bool {
     true
 }
 
-/// Waits for news of any traced thread. `None`: a signal to the caller has interrupted the wait, or, with
-/// `block` false, there is no news.
+/// Waits for an event of any traced thread. `None`: a signal to the caller has interrupted the
+/// wait, or, with `block` false, there is no event.
 ///
 /// # Errors
 /// There are no traced threads ([`Error::Gone`] of -1).
@@ -505,7 +518,7 @@ pub fn wait(block: bool) -> Result<Option<Event>, Error> {
     wait_for(-1, if block { libc::__WALL } else { libc::__WALL | libc::WNOHANG })
 }
 
-/// Looks for news of one traced thread, without waiting.
+/// Looks for an event of one traced thread, without waiting.
 ///
 /// # Errors
 /// The thread is not traced by the caller ([`Error::Gone`]).
@@ -513,31 +526,32 @@ pub fn look_at(tid: pid_t) -> Result<Option<Event>, Error> {
     wait_for(tid, libc::__WALL | libc::WNOHANG)
 }
 
-/// The codes of stops from here on are of events, with the event in the second byte.
+/// Wait codes from here on are of ptrace events, with the event in the second byte.
 const EVENT: c_int = 1 << 8;
 
-/// Takes the last stop by a signal from the kernel, if that is still to be done: from now on the signal is lost if the tracer dies. There is
-/// news if the thread has been killed in its stop.
+/// Takes the last signal stop from the kernel, if that is still to be done. From then on the signal
+/// is lost if the tracer dies. Returns an event if the thread has been killed in its stop.
 ///
 /// # Errors
-/// The kernel does not say what became of it.
+/// The kernel does not say what became of the thread.
 pub fn take_last_stop() -> Result<Option<Event>, Error> {
     let Some((tid, stop)) = ptrace::untaken() else { return Ok(None) };
     let (taken, status) = take(tid, libc::WNOHANG);
     if taken == tid && status != stop { event(tid, status).map(Some) } else { Ok(None) }
 }
 
-/// News of one traced thread, or with -1 of any.
+/// An event of one traced thread, or with -1 of any.
 ///
-/// A stop by a signal is not taken from the kernel before the thread goes on, or the next news is asked for: the signal is
-/// delivered then if the tracer dies, where it would be lost.
+/// A signal stop is not taken from the kernel until the thread is resumed or the next event is
+/// requested: until then the kernel still delivers the signal if the tracer dies.
 fn wait_for(wanted: pid_t, flags: c_int) -> Result<Option<Event>, Error> {
     if let Some(event) = take_last_stop()? {
         return Ok(Some(event));
     }
     let (kind, id) = if wanted == -1 { (libc::P_ALL, 0) } else { (libc::P_PID, wanted as libc::id_t) };
     let flags = flags | libc::WEXITED | libc::WNOWAIT;
-    // SAFETY: all zeros are a siginfo_t, and it is valid for the call; with news, the fields of a child are filled.
+    // SAFETY: all zeros are a siginfo_t, and it is valid for the call; with news, the fields of a
+    // child are filled.
     let (result, what, tid, code) = unsafe {
         let mut info: siginfo_t = std::mem::zeroed();
         let result = libc::waitid(kind, id, &mut info, flags);
@@ -551,7 +565,8 @@ fn wait_for(wanted: pid_t, flags: c_int) -> Result<Option<Event>, Error> {
     }
     match (tid, what) {
         (0, _) => Ok(None),
-        // An event has no signal, and the kernel wants that of an exec to be taken before anything is asked of its thread.
+        // A ptrace event carries no signal; and after an exec the kernel requires the event to be
+        // taken before any request to its thread.
         (tid, libc::CLD_TRAPPED | libc::CLD_STOPPED) if code < EVENT => {
             let status = code << 8 | 0x7f;
             ptrace::set_untaken(tid, status);
@@ -564,14 +579,14 @@ fn wait_for(wanted: pid_t, flags: c_int) -> Result<Option<Event>, Error> {
     }
 }
 
-/// What a wait status says.
+/// Decodes a wait status.
 fn event(tid: pid_t, status: c_int) -> Result<Event, Error> {
     if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
         return Ok(Event::Ended { tid, status });
     }
     let signal = libc::WSTOPSIG(status);
     let message = || ptrace::event_message(tid).map(|message| message as pid_t);
-    // Killed between the report and the question, it cannot say which child.
+    // The thread was killed between report and request: it cannot say which child.
     let birth = |kind| match message() {
         Err(error) if error.is_gone() => Ok(Stop::Clone { child: 0, kind }),
         child => child.map(|child| Stop::Clone { child, kind }),
@@ -593,7 +608,7 @@ fn event(tid: pid_t, status: c_int) -> Result<Event, Error> {
             let settled = matches!(stop, Stop::Interrupt).then_some(stop);
             Ok(Event::Stopped(Stopped { settled, ..Stopped::new(tid) }, stop))
         }
-        // Killed between the report and the question: its end is reported next.
+        // The thread was killed between report and request: its end is reported next.
         Err(error) if error.is_gone() => Ok(Event::Stopped(Stopped::new(tid), Stop::Other)),
         Err(error) => Err(error),
     }

@@ -1,4 +1,5 @@
-//! Memory that the tracer and a process share, and what a process can tell of itself, with real processes of all kinds.
+//! Memory that the tracer and a process share, and what a process knows about itself, tested with
+//! real processes of all kinds.
 
 #[path = "../../image/tests/common/mod.rs"]
 mod common;
@@ -22,8 +23,8 @@ use nix::sys::ptrace;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Does what it is told, a byte at a time, and what it is told is for its descriptor 0 to say: `f` forks, `t` makes a thread,
-/// `q` quits with 7. It is always in a system call that must go on as if nothing had happened.
+/// Obeys one-byte orders from descriptor 0: `f` forks, `t` creates a thread, `q` quits with 7. It
+/// is always in a system call that must continue as if nothing had happened.
 const OBEYS: &str = r#"
 #include <pthread.h>
 #include <stdlib.h>
@@ -41,7 +42,7 @@ int main(void) {
 }
 "#;
 
-/// The same without a libc and without a stack worth the name, and nothing but `q`.
+/// The same without a libc and with hardly any stack; it knows only `q`.
 const RAW: &str = r#"
     .globl _start
 _start:
@@ -71,7 +72,7 @@ end:
     .section .note.GNU-stack, "", @progbits
 "#;
 
-/// The same behind a filter that kills for whatever it has not foreseen.
+/// The same behind a seccomp filter that kills for any unexpected call.
 const FILTERED: &str = r#"
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -95,17 +96,17 @@ int main(void) {
 }
 "#;
 
-/// A program that runs, traced.
+/// A running traced program.
 struct Target {
     pid: i32,
     orders: File,
 }
 
 impl Target {
-    /// Starts a program: it waits for its first order.
+    /// Starts a program, which waits for its first order.
     fn start(program: &Path) -> Target {
         let (reading, writing) = io::pipe().expect("descriptors");
-        // A shell, still in this process's hands, gives the program its descriptor 0.
+        // The shell, started by this process, connects the program's descriptor 0.
         let path = format!("/proc/{}/fd/{}", std::process::id(), reading.as_raw_fd());
         let script = format!("exec {} < {path}", program.display());
         let command = ["/bin/sh", "-c", &script].map(OsString::from);
@@ -136,7 +137,7 @@ impl Target {
         }
     }
 
-    /// Lets a thread that has stopped for something of its own go on.
+    /// Resumes a thread that has stopped for a reason of its own.
     fn pass_on(&self, tid: i32) -> Option<()> {
         match look_at(tid).ok()?? {
             Event::Stopped(stopped, Stop::Signal(signal)) => drop(stopped.resume(signal)),
@@ -146,7 +147,7 @@ impl Target {
         Some(())
     }
 
-    /// Waits for a stop of a thread, and lets it go on from others.
+    /// Waits for a given stop of a thread, and resumes it from others.
     fn until(&self, tid: i32, wanted: impl Fn(&Stop) -> bool) -> (Stopped, Stop) {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
@@ -171,12 +172,12 @@ impl Target {
         self.orders.write_all(&[byte]).expect("it reads");
     }
 
-    /// Tells it to quit, and expects that it does as if nobody had been there.
+    /// Tells it to quit, and asserts that it does so as if it had never been traced.
     fn quit(mut self) {
         self.order(b'q');
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
-            // Its other threads stop on their way out, too.
+            // Its other threads also stop when they exit.
             for other in dprobes_process::threads(self.pid).unwrap_or_default() {
                 if other != self.pid
                     && let Ok(Some(Event::Stopped(stopped, _))) = look_at(other)
@@ -197,7 +198,7 @@ impl Target {
         }
     }
 
-    /// Where a low mapping may go, and where the process enters the kernel.
+    /// An address for a low mapping, and the entrance to the kernel.
     fn room(&self, size: u64) -> (u64, Entrance) {
         let mappings = maps(self.pid).expect("its mappings");
         let gaps = low_gaps(&mappings, heap_start(self.pid));
@@ -207,7 +208,7 @@ impl Target {
         (place, syscall)
     }
 
-    /// What can be seen of it from outside: mappings and descriptors.
+    /// Its state as visible from outside: mappings and descriptors.
     fn look(&self) -> (Vec<(u64, u64)>, BTreeSet<OsString>) {
         let mappings = maps(self.pid).expect("its mappings").iter().map(|it| (it.start, it.end)).collect();
         let descriptors = fs::read_dir(format!("/proc/{}/fd", self.pid)).expect("its descriptors");
@@ -226,7 +227,7 @@ fn interrupt(tid: i32) {
     ptrace::interrupt(Pid::from_raw(tid)).expect("it is traced");
 }
 
-/// Compiles the programs that there is a compiler for.
+/// Compiles the programs for which there is a compiler.
 fn programs(scratch: &Scratch) -> Vec<(&'static str, PathBuf)> {
     let mut programs = Vec::new();
     if have("inject", &["gcc"]) {
@@ -248,14 +249,14 @@ fn programs(scratch: &Scratch) -> Vec<(&'static str, PathBuf)> {
 
 const SIZE: u64 = 0x8_0000;
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
-/// Private memory at an address where nothing is.
+/// Private memory at an unmapped address.
 const MAP_LOW: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
 
 fn begin(thread: Stopped, stop: Stop, syscall: Entrance) -> Caller {
     Caller::begin(thread, stop, syscall).unwrap_or_else(|(_, error)| panic!("{error}"))
 }
 
-/// A process can take away what its threads make calls by, at any moment.
+/// A process can unmap or change what its threads make calls by, at any moment.
 #[test]
 fn a_call_by_memory_that_is_gone_fails_and_changes_nothing() {
     let scratch = Scratch::new();
@@ -267,7 +268,7 @@ fn a_call_by_memory_that_is_gone_fails_and_changes_nothing() {
         let arguments = [place, SIZE, READ_WRITE as u64, MAP_LOW, !0, 0];
         let (thread, _, mapped) = thread.call(syscall, libc::SYS_mmap, arguments).expect("it lives");
         assert_eq!(mapped.expect("there is room"), place, "{kind}");
-        // What can be written cannot be executed; and there is nothing but zeros.
+        // Writable memory is not executable; and it contains only zeros.
         let gone = Entrance { refuge: Some(Refuge { stub: place, end: place + SIZE }), ..syscall };
         let (thread, _, failed) = thread.call(gone, libc::SYS_getpid, [0; 6]).expect("it lives");
         assert_eq!(failed.expect_err("nothing can be called").raw_os_error(), Some(libc::EFAULT), "{kind}");
@@ -296,7 +297,7 @@ fn memory_is_shared_with_every_kind_of_process_and_nothing_else_changes() {
         let (caller, shared) = share(caller, &memory, place);
         println!("{kind}: shared in {:?}", began.elapsed());
         shared.unwrap_or_else(|error| panic!("{kind}: {error}"));
-        // Once more where something is now: refused, and nothing is lost.
+        // Again at the now occupied address: refused, and nothing is lost.
         let (caller, again) = share(caller, &memory, place);
         assert!(matches!(again, Err(Error::Remote { call: "mmap", .. })), "{kind}: {again:?}");
         let (thread, _) = caller.end().expect("it lives");
@@ -312,7 +313,7 @@ fn memory_is_shared_with_every_kind_of_process_and_nothing_else_changes() {
         assert_eq!(now_open, descriptors, "{kind}");
         let new: Vec<_> = now.iter().filter(|range| !mappings.contains(range)).collect();
         assert_eq!(new, [&(place, place + SIZE)], "{kind}");
-        // And out again.
+        // Unmapped again.
         let (caller, unmapped) =
             begin(thread, Stop::Interrupt, syscall).unmap(place, SIZE).expect("it lives");
         unmapped.expect("it was mapped");
@@ -327,7 +328,8 @@ fn memory_is_shared_with_every_kind_of_process_and_nothing_else_changes() {
 fn a_process_without_descriptors_left_is_as_it_was() {
     let scratch = Scratch::new();
     for (kind, program) in programs(&scratch) {
-        // With room for none, for one and for two more: what is missing is the pair, or what is received.
+        // With room for none, for one and for two more descriptors: either the pair or the received
+        // one does not fit.
         for more in 0..=2 {
             let target = Target::start(&program);
             let before = target.look();
@@ -353,7 +355,7 @@ fn a_process_without_descriptors_left_is_as_it_was() {
     }
 }
 
-/// Maps shared memory, with scratch memory that is there only meanwhile.
+/// Maps shared memory, with scratch memory that is mapped only meanwhile.
 fn share(caller: Caller, memory: &OwnedFd, place: u64) -> (Caller, Result<(), Error>) {
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
     let arguments = [0, 4096, READ_WRITE as u64, flags, !0, 0];
@@ -446,7 +448,7 @@ fn threads_keep_their_ids_where_their_libc_does() {
     }
 }
 
-/// Takes CAP_SYS_ADMIN from this thread.
+/// Drops CAP_SYS_ADMIN from this thread.
 fn without_administration() {
     /// The structures of capset(2).
     const VERSION_3: u32 = 0x2008_0522;
@@ -473,7 +475,7 @@ fn a_filtered_process_is_refused_before_it_is_touched() {
     let (place, syscall) = target.room(SIZE);
     let (thread, stop) = target.stop(target.pid);
     let memory = shared_memory(SIZE).expect("memory");
-    // Where the test may suspend filters, that works; then it gives the leave up.
+    // If the test may suspend filters, this works; then it gives up that capability.
     let thread = match Caller::begin(thread, stop, syscall) {
         Ok(caller) => {
             let (caller, shared) = share(caller, &memory, place);

@@ -1,4 +1,4 @@
-//! The modules of live processes.
+//! Checks the modules of running processes.
 
 #[path = "../../image/tests/common/mod.rs"]
 mod common;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use common::{Scratch, have};
 use dprobes_process::{ImageCache, Module, maps, modules, survey};
 
-/// A program that prints a line and waits to be ended.
+/// A program that prints a line and waits to be killed.
 struct Target(Child);
 
 impl Target {
@@ -42,7 +42,7 @@ impl Drop for Target {
     }
 }
 
-/// Prints the address of its function `marked` to standard error, too.
+/// Also prints the address of its function `marked` to standard error.
 const WAITING: &str = r#"
 #include <stdio.h>
 #include <unistd.h>
@@ -55,7 +55,7 @@ int main(void) {
 }
 "#;
 
-/// The bytes of the process's memory at a function must be those of the file.
+/// The process's memory at a function must equal the file.
 fn expect_mapped(pid: i32, module: &Module, function: &str) {
     use std::os::unix::fs::FileExt;
     let lookup = module.image.lookup(function);
@@ -108,7 +108,7 @@ fn every_kind_of_program() {
         let vdso = named(&found.modules, "[vdso]", &root);
         expect_mapped(target.pid(), vdso[0], "__vdso_clock_gettime");
         assert!(vdso[0].image.check_boundary(vdso[0].image.lookup("__vdso_getcpu").matches[0].vaddr).is_ok());
-        // Each file mapping that is executable belongs to exactly one module.
+        // Each executable file mapping belongs to exactly one module.
         for mapping in maps(target.pid()).unwrap() {
             if mapping.executable && mapping.path.is_some() {
                 let owners = found.modules.iter().filter(|module| module.contains(mapping.start)).count();
@@ -186,7 +186,7 @@ fn names() {
     }
     let main = named(&modules, "a.out", &root);
     assert_eq!(main.iter().map(|module| &module.path).collect::<Vec<_>>(), [&program]);
-    // All files, and not the kernel's module.
+    // All files, but not the vDSO.
     let all = named(&modules, "*", &root);
     assert_eq!(all.len(), modules.iter().filter(|module| module.path.is_absolute()).count());
 }
@@ -239,7 +239,7 @@ fn one_image_for_many_processes() {
     assert!(Arc::ptr_eq(&libc(&one, &first.root()), &libc(&two, &second.root())));
 }
 
-/// A library that was replaced while it runs: its own old contents are used, never the new file's.
+/// A library that was replaced while it runs: the image has its old contents, never the new file's.
 #[test]
 fn a_replaced_file() {
     if !have("a_replaced_file", &["gcc"]) {
@@ -253,18 +253,19 @@ fn a_replaced_file() {
     scratch.compile("waiting2.c", &WAITING.replace("marked", "different"), "waiting", &[]);
     let found = survey(target.pid(), &mut ImageCache::new()).unwrap();
     let main = found.modules.iter().find(|module| module.path.starts_with(scratch.path()));
-    // /proc/PID/exe still leads to the old file, so this works without privilege.
+    // /proc/PID/exe still leads to the old file, so this needs no privilege.
     let main = main.unwrap_or_else(|| panic!("{:?}", found.skipped));
     assert!(main.mappings[0].deleted);
     expect_mapped(target.pid(), main, "marked");
-    // The file that is now at that path is another one.
+    // The file now at that path is another one.
     assert_ne!(main.image.file_id().unwrap().inode, {
         use std::os::unix::fs::MetadataExt;
         std::fs::metadata(&program).unwrap().ino()
     });
 }
 
-/// Text cut by mprotect, text moved to anonymous memory, code from a file that is no ELF file.
+/// Text split by mprotect, text moved to anonymous memory, code from a file that is not an ELF
+/// file.
 #[test]
 fn text_that_is_not_as_loaded() {
     if !have("text_that_is_not_as_loaded", &["gcc"]) {

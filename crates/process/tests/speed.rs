@@ -1,5 +1,6 @@
-//! How long it takes to read an image, for people to look at: `cargo test --release --test speed -- --ignored
-//! --nocapture`. Files come from DPROBES_COMPARE, separated by colons; the C library by default.
+//! Measures how long reading an image takes; run by hand:
+//! `cargo test --release --test speed -- --ignored --nocapture`. Files come from DPROBES_COMPARE,
+//! separated by colons; the C library by default.
 
 #[path = "../../image/tests/common/mod.rs"]
 mod common;

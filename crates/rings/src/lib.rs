@@ -1,9 +1,11 @@
-//! The reader of rings: what a probed process has written there, looked at as input.
+//! Reads the records out of a ring that a probed process writes, treating its contents as untrusted
+//! input.
 //!
-//! Design constraints: a process can write anything into its own ring, at any moment, also while it is read. So everything is copied
-//! before it is looked at, and every number is held against what a handler can have written before it is used: a record that is
-//! larger than its probe can log is none. No input makes this code panic, loop, or name memory outside of the ring; it allocates
-//! nothing. What makes no sense is told from what is not there yet, so that it can be counted.
+//! Design constraints: a process can write anything into its own ring at any moment, also while it
+//! is read. So everything is copied before it is checked, and every number is checked against what
+//! a handler can write before it is used: a record larger than its probe can log is invalid. No
+//! input makes this code panic, loop forever or access memory outside of the ring, and it allocates
+//! nothing. Invalid contents are distinguished from unfinished ones, so that they can be counted.
 //!
 //! ```text
 //!     tail                      head
@@ -11,8 +13,9 @@
 //!     start of the ring | record | record ...
 //! ```
 //!
-//! `tail` is the reader's own number, `head` the process's. A record is a header ([`layout::Header`]), the log, and, if the header says so,
-//! what only some records have ([`layout::More`]) and the stack traces; each part begins at a multiple of 8 bytes.
+//! `tail` is the reader's own number, `head` is written by the process. A record is a header
+//! ([`layout::Header`]), the log, and, if the header says so, an extra part ([`layout::More`]) and
+//! the stack traces; each part begins at a multiple of 8 bytes.
 
 #![forbid(unsafe_code)]
 
@@ -21,17 +24,19 @@ use std::mem::offset_of;
 
 use layout::{HEADER, Header, LOG_SHIFT, MARK, MORE, More, flag, record_size, state};
 
-/// The memory that a ring is in. Others may write to it at any moment.
+/// The memory of a ring. The process may write to it at any moment.
 pub trait Source {
-    /// The status of the record at a place, read so that all is seen which was written before it. None outside of the memory.
+    /// Reads the status of the record at an offset, with acquire ordering: what was written before
+    /// it is visible. `None` outside of the memory.
     fn state(&self, place: usize) -> Option<u32>;
-    /// Copies bytes out. `false`, and nothing is copied, where they are not all inside of the memory.
+    /// Copies bytes out. Returns `false`, and copies nothing, unless all are inside of the memory.
     fn copy(&self, place: usize, into: &mut [u8]) -> bool;
-    /// A place, of the memory or not, is likely to be read soon.
+    /// Prefetches an offset that is likely to be read soon; it may be outside of the memory.
     fn soon(&self, _place: usize) {}
 }
 
-/// How far ahead of what is read the processor is told to fetch: some records. Another processor has written there, and has it still.
+/// How far ahead of reading the memory is prefetched: some records. The processor that wrote them
+/// still has them in its cache.
 const AHEAD: usize = 768;
 
 impl Source for [u8] {
@@ -46,47 +51,48 @@ impl Source for [u8] {
     }
 }
 
-/// Where a ring is in its memory.
+/// A ring's place in its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
-    /// The place of its first byte.
+    /// The offset of its first byte.
     pub place: usize,
-    /// Its bytes: a power of two.
+    /// Its size in bytes: a power of two.
     pub size: u64,
 }
 
-/// What a handler of a probe can put into one record, in bytes.
+/// The most bytes that a probe's handler can put into one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Of its log.
+    /// Bytes of log.
     pub log: usize,
-    /// Of its stack traces.
+    /// Bytes of stack traces.
     pub traces: usize,
 }
 
-/// What is next in a ring.
+/// What comes next in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next<'a> {
-    /// Nothing, or what waits for its instruction.
+    /// Nothing, or a record whose instruction has not completed.
     Nothing,
-    /// A record: what was handed in for it.
+    /// A record: the head that the caller passed in, filled.
     Record(&'a Head),
-    /// So many records were lost here: between the record before, and the next one. It is passed over already.
+    /// This many records were lost between the previous record and the next. The mark has been
+    /// passed already.
     Lost(u32),
-    /// What no handler writes.
+    /// Contents that no handler writes.
     Nonsense(Nonsense),
 }
 
-/// Why something is no record.
+/// Why the contents are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nonsense {
-    /// The ring holds more than it has room for, or part of a word.
+    /// The ring is said to hold more than its size, or part of a word.
     Fill,
-    /// The state is none that there is, or what follows is none.
+    /// The state is unknown, or the flags are invalid.
     State,
-    /// The record is larger than what was put in, or than what is left of the ring.
+    /// The record is larger than what was written, or than the rest of the ring.
     Size,
-    /// There is no such site.
+    /// No site has this number.
     Site,
     /// It has more than its probe's handler can log.
     Bounds,
@@ -104,67 +110,69 @@ impl fmt::Display for Nonsense {
     }
 }
 
-/// The header of a record, as it was copied.
+/// The header of a record, copied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// Whether its instruction has faulted.
     pub dropped: bool,
     /// The time stamp counter.
     pub time: u64,
-    /// The number of its site, of those that there are.
+    /// The number of its site, which exists.
     pub number: u32,
     /// The processor, with its node.
     pub processor: u32,
-    /// The thread, as it says.
+    /// The thread id that the record claims.
     pub tid: u32,
     /// The stack pointer at the site.
     pub rsp: u64,
-    /// Its major and minor code, where they may be others than those of its probe.
+    /// Its major and minor code, if they may differ from its probe's.
     pub codes: Option<(u32, u32)>,
-    /// Bytes of its log; none if there is none.
+    /// Bytes of its log; `None` if it has no log.
     pub log: Option<usize>,
     /// Bytes of its stack traces.
     pub traces: usize,
-    /// Where it is in the memory.
+    /// Its offset in the memory.
     place: usize,
-    /// Bytes of the whole.
+    /// Bytes of the whole record.
     size: usize,
 }
 
 impl Head {
-    /// Where its log is in the memory. All of it is inside of the ring.
+    /// The offset of its log in the memory. All of it is inside of the ring.
     pub fn data(&self) -> usize {
         self.place + HEADER
     }
 
-    /// Where its stack traces are in the memory, if it has some. All of them are inside of the ring.
+    /// The offset of its stack traces in the memory, if it has some. All of them are inside of the
+    /// ring.
     pub fn trace_data(&self) -> usize {
         self.place + record_size(self.log.unwrap_or(0), Some(0))
     }
 
-    /// Where its state is in the memory.
+    /// The offset of its state in the memory.
     pub fn place(&self) -> usize {
         self.place
     }
 }
 
-/// How far a ring is read.
+/// How far a ring has been read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
-    /// Bytes that were ever taken out.
+    /// Total bytes ever taken out.
     pub tail: u64,
-    /// Bytes that were ever put in, as the process has said last.
+    /// Total bytes ever put in, as the process last said.
     pub head: u64,
 }
 
 impl Cursor {
-    /// Bytes that are to be read. What the process has said may make this more than there is.
+    /// Bytes that are to be read. Since the process writes `head`, this may exceed the ring's size.
     pub fn filled(&self) -> u64 {
         self.head.wrapping_sub(self.tail)
     }
 
-    /// What is next. `bounds` knows the sites by their numbers. With `all`, what still waits for its instruction waits no longer, and
-    /// counts as dropped. If it is a record, it is `head`: filled where it stays, since a copy would cost more than the rest.
+    /// Returns what comes next. `bounds` finds a site's bounds by its number. With `all`, a record
+    /// whose instruction has not completed counts as dropped. A record is returned in `head`,
+    /// filled in place, since a copy would cost more than the rest.
     #[inline]
     pub fn next<'a>(
         &mut self,
@@ -179,7 +187,7 @@ impl Cursor {
             if filled == 0 {
                 return Next::Nothing;
             }
-            // A head that was no multiple of 8 may have become the tail, by `empty`.
+            // `empty` may have made a head that is no multiple of 8 the tail.
             if filled > ring.size || !self.head.is_multiple_of(8) || !self.tail.is_multiple_of(8) {
                 return Next::Nonsense(Nonsense::Fill);
             }
@@ -190,7 +198,8 @@ impl Cursor {
             let Some(status) = source.state(place) else { return Next::Nonsense(Nonsense::Fill) };
             let dropped = match status & state::BITS {
                 state::SKIP => {
-                    // Behind it is the start of the ring: that comes once at most, since no more is filled than there is.
+                    // The start of the ring comes next. This happens at most once, since `filled`
+                    // is at most the ring's size.
                     self.tail = self.tail.wrapping_add(ring.size - offset);
                     continue;
                 }
@@ -209,7 +218,7 @@ impl Cursor {
         }
     }
 
-    /// Passes over the mark of a loss. There is room for one: all places are multiples of 8.
+    /// Passes the mark of a loss. It fits, since all places are multiples of 8.
     #[cold]
     fn lost(&mut self, source: &(impl Source + ?Sized), place: usize) -> Next<'static> {
         let mut count = [0; 4];
@@ -220,19 +229,19 @@ impl Cursor {
         Next::Lost(u32::from_le_bytes(count))
     }
 
-    /// The record that was next is done with.
+    /// Passes the record that came next.
     pub fn pass(&mut self, record: &Head) {
         self.tail = self.tail.wrapping_add(record.size as u64);
     }
 
-    /// Passes over all that was put in.
+    /// Passes everything that was put in.
     pub fn empty(&mut self) {
         self.tail = self.head;
     }
 }
 
-/// Takes a record apart that has a place and so much room, and holds it against what there is. Its parts are as large as `status` says, which was
-/// read once.
+/// Reads and checks the record at `place`, with `room` bytes up to the end of what was written.
+/// `status` was read once and alone determines the sizes.
 #[inline]
 fn record(
     source: &(impl Source + ?Sized),
@@ -276,7 +285,8 @@ fn record(
     if has_more { more(source, room, bounds, head) } else { Ok(()) }
 }
 
-/// Reads what only some records have, for which there is room, and what follows it.
+/// Reads and checks the part that only some records have, which is known to fit, and the stack
+/// traces' size.
 #[cold]
 fn more(
     source: &(impl Source + ?Sized),
@@ -299,11 +309,11 @@ fn more(
     if head.size > room { Err(Nonsense::Size) } else { Ok(()) }
 }
 
-/// Reads what is in a ring to its end, and holds what comes out against what was promised: for tests and for fuzzing. The ring is all of
-/// `bytes`, as far as that is a power of two.
+/// Reads a ring to its end and asserts that every record is within bounds: for tests and fuzzing.
+/// The ring is the largest power of two of `bytes`.
 ///
 /// # Panics
-/// A record is outside of the ring, or more than its probe can log, or there is no end.
+/// A record is outside of the ring, or larger than its probe can log, or reading does not end.
 pub fn read_to_the_end(bytes: &[u8], mut cursor: Cursor, bounds: Bounds, all: bool) {
     if bytes.is_empty() {
         return;
@@ -346,7 +356,7 @@ mod tests {
 
     #[test]
     fn what_begins_amid_a_word_is_nonsense() {
-        // Marks of losses wherever one could be looked for, the last of them without room.
+        // Loss marks everywhere, the last one cut off.
         let bytes = state::LOST.to_le_bytes().repeat(256);
         for tail in 1..8 {
             let mut cursor = Cursor { tail, head: 24 };
@@ -358,7 +368,7 @@ mod tests {
         }
     }
 
-    /// A record of site 0 whose stack traces are so long, if it has more than its log.
+    /// A record of site 0, with stack traces of this size if it has a `More` part.
     fn record(state: u32, flags: u32, log: usize, traces: Option<u64>) -> Vec<u8> {
         let mut bytes = vec![0; record_size(log, traces.map(|_| 0))];
         bytes[..4].copy_from_slice(&status(state, flags, log).to_le_bytes());
@@ -371,7 +381,7 @@ mod tests {
         bytes
     }
 
-    /// What is next, with what is to be told of it if it is a record.
+    /// What comes next: the head if it is a record.
     fn next(head: u64, tail: u64, at: usize, bytes: &[u8]) -> Result<Head, Option<Nonsense>> {
         let mut memory = vec![0; 8 + 1024];
         memory[8 + at..][..bytes.len()].copy_from_slice(bytes);
@@ -399,13 +409,13 @@ mod tests {
         assert_eq!(of(&record(9, 0, 0, None)), Err(Some(Nonsense::State)));
         assert_eq!(of(&record(state::TENTATIVE, 0, 0, None)), Err(None));
         let mut other = record(state::COMMITTED, 0, 0, None);
-        // As much as a status can say.
+        // The greatest length that a status can have.
         other[2..4].fill(0xff);
         assert_eq!(of(&other), Err(Some(Nonsense::Size)));
         other[2..4].fill(0);
         other[offset_of!(Header, number)] = 1;
         assert_eq!(of(&other), Err(Some(Nonsense::Site)));
-        // More than was put in; more than there is; a part of a word.
+        // Larger than what was put in; larger than the ring; part of a word.
         let whole = record(state::COMMITTED, 0, 16, None);
         let long = record(state::COMMITTED, flag::MORE, 16, Some(8));
         let put = |bytes: &[u8], head: usize| next(head as u64, 0, 0, bytes);
@@ -417,7 +427,7 @@ mod tests {
         assert_eq!(put(&whole, 1032), Err(Some(Nonsense::Fill)));
         assert_eq!(next(u64::MAX, 0, 0, &whole), Err(Some(Nonsense::Fill)));
         assert_eq!(next(77, 0, 0, &whole), Err(Some(Nonsense::Fill)));
-        // A skip that leads past the end; a header that does not end before the ring does.
+        // A skip that leads past the end; a header that does not fit before the end of the ring.
         assert_eq!(next(512, 0, 0, &record(state::SKIP, 0, 0, None)), Err(Some(Nonsense::Fill)));
         let committed = status(state::COMMITTED, 0, 0).to_le_bytes();
         assert_eq!(next(1040, 1016, 1016, &committed), Err(Some(Nonsense::Size)));
@@ -460,7 +470,7 @@ mod tests {
             }
         }
         assert_eq!(read, [Ok(0), Err(7), Ok(8)]);
-        // In the last bytes of the ring.
+        // The mark in the last bytes of the ring.
         let mut memory = vec![0; 8 + 1024];
         memory[8 + 1016..].copy_from_slice(&mark);
         let mut cursor = Cursor { head: 1024, tail: 1016 };

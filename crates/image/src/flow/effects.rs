@@ -1,8 +1,8 @@
-//! What an instruction changes: registers and memory.
+//! Which registers an instruction changes, and whether it stores to memory.
 //!
-//! What is proven of a register between two instructions holds only if none between changes it, in whatever way: by an operand that
-//! it does not name, on a condition, in one of its parts. So no list of opcodes is kept here, where one that is missing would make a
-//! proof of what is not true: the disassembler's own tables tell.
+//! A fact about a register holds between two instructions only if no instruction between them
+//! changes it in any way: by an implicit operand, conditionally, or in part. A missing opcode in a
+//! list of our own would make false proofs, so this uses the disassembler's tables.
 
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, OpAccess, Register};
 
@@ -16,7 +16,7 @@ pub(super) struct Effects {
 }
 
 impl Effects {
-    /// What comes back from elsewhere - a function, the kernel, a transaction - may have changed anything.
+    /// A function, the kernel or an aborted transaction may have changed anything.
     const ANY: Effects = Effects { registers: u16::MAX, stores: true };
 
     pub(super) fn of(factory: &mut InstructionInfoFactory, instruction: &Instruction) -> Effects {
@@ -41,7 +41,8 @@ impl Effects {
         }
     }
 
-    /// Whether it may write a general register, or a part of it. What is no general register, it is taken to write.
+    /// Whether it may write a general register or a part of it. Any other register counts as
+    /// written.
     pub(super) fn writes(self, register: Register) -> bool {
         let register = register.full_register();
         !register.is_gpr64() || self.registers & bit(register) != 0

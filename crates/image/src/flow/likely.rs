@@ -1,9 +1,10 @@
-//! What is no proof, but evidence of instructions: where a function has a jump of which it is not known where it leads, what control is not
-//! proven to come to may be a case of it, or data.
+//! Finds likely instructions: evidence instead of proof. In a function with an unresolved jump,
+//! code that is not proven to be reached may be one of the jump's cases, or data.
 //!
-//! It is taken for instructions if all of it, from one proven instruction to the next, reads as such; if something in it leads to a proven
-//! instruction or to the file's data; and if nothing refers to it as data. Such an instruction may be probed, by its own bytes
-//! alone: nothing of it is moved for another's sake. All else is refused.
+//! A gap between two proven instructions counts as likely instructions if all of it decodes, if
+//! something in it leads to a proven instruction or to the file's data, and if nothing refers to it
+//! as data. A likely instruction may be probed with its own bytes alone: it is not moved for the
+//! sake of another site. Everything else is refused.
 
 use std::ops::Range;
 
@@ -14,22 +15,23 @@ use super::super::region::{branch_target, ends_flow, is_privileged};
 use super::piece::Piece;
 use super::walk::Walk;
 
-/// A place to which an instruction refers, other than by a jump.
+/// A reference of an instruction to an address, other than by a jump.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reference {
     pub(super) to: u64,
     pub(super) from: u64,
-    /// Whether it takes the address alone.
+    /// Whether the instruction only takes the address.
     pub(super) is_address: bool,
 }
 
-/// Instructions that follow one which takes an address, among which it is looked whether the address is read through.
+/// How many instructions after one that takes an address are checked for reading through it.
 const FOLLOWING: usize = 12;
 
 impl Image {
-    /// What stands in data and is the address of code: by relocations, or as it is in a file that is not relocated.
+    /// Addresses of code stored in data: in relocations, or directly in a file that is not
+    /// relocated.
     fn code_pointers(&self) -> Vec<u64> {
-        /// Bytes of data that are looked through.
+        /// The most bytes of a data segment that are searched.
         const DATA: u64 = 16 << 20;
         let mut found: Vec<u64> =
             self.relocations().values().copied().filter(|it| self.headers.is_executable(*it)).collect();
@@ -48,7 +50,7 @@ impl Image {
 }
 
 impl Walk<'_> {
-    /// The addresses, ascending, of what is likely to be instructions.
+    /// The addresses of likely instructions, ascending.
     pub(super) fn likely(&self) -> Vec<u64> {
         let mut found = Vec::new();
         let mut pointers = self.image().code_pointers();
@@ -68,12 +70,12 @@ impl Walk<'_> {
     }
 
     fn read_gap(&self, piece: &Piece, gap: Range<usize>, pointers: &[u64], found: &mut Vec<u64>) {
-        // What nobody vouches for ends where the area does.
+        // A gap ends at the end of its area at the latest.
         let from = piece.start + gap.start as u64;
         let limit = self.image().starts().area(from).map_or(from, |area| area.range.end);
         let end = piece.at(limit).map_or(gap.end, |limit| gap.end.min(limit));
         let address = from..piece.start + end as u64;
-        // Behind a call that may not come back there is anything.
+        // After a call that may not return there can be anything.
         if self.is_lost(from) || !self.is_open(from) || self.has_data(&address) {
             return;
         }
@@ -102,7 +104,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether a direct jump leads to where an instruction may be.
+    /// Whether a direct jump's target may be an instruction.
     fn leads_well(&self, piece: &Piece, instruction: &Instruction) -> bool {
         let Some(target) = branch_target(instruction) else { return true };
         match piece.at(target) {
@@ -136,7 +138,8 @@ impl Walk<'_> {
             })
     }
 
-    /// Whether the register that an instruction puts an address into is the base of an operand in memory soon after.
+    /// Whether the register that gets the address at `from` is the base or index of a memory
+    /// operand soon after.
     fn is_read_through(&self, from: u64) -> bool {
         let Some(taking) = self.decode(from) else { return true };
         if taking.op0_kind() != OpKind::Register {

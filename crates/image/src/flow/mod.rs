@@ -1,9 +1,10 @@
-//! What is proven of where control comes to, in all the code of a file.
+//! Proves which instructions control reaches, in all the code of a file.
 //!
-//! Whoever moves an instruction that nobody has named must know that it is one, and where it begins. Reading on in a straight line
-//! tells neither: tables stand between functions, in old assembly in them. So this goes from what is known to be reached - functions,
-//! by their symbols and unwinding entries; the program's entry - along falling through, direct branches, and those tables of a `switch` that can
-//! be read whole.
+//! To move an instruction that the user did not name, its boundaries must be certain. Linear
+//! disassembly is not: tables stand between functions, and in old assembly inside them. So the
+//! analysis starts from what is known to be reached (functions, by their symbols and unwinding
+//! entries; the program's entry) and follows fallthrough, direct branches, and those `switch`
+//! tables that can be read completely.
 //!
 //! ```text
 //!   function         cmp   $5,%eax           the table has 6 elements
@@ -14,15 +15,16 @@
 //!                    notrack jmp *%rax       its 6 targets are reached
 //! ```
 //!
-//! What is between two proven instructions, and does nothing, is padding. Control does not come to it, if what is before it goes elsewhere and
-//! it is known where all jumps of the function lead.
+//! Instructions between two proven ones that do nothing are padding. Control does not reach it if
+//! the code before it goes elsewhere and the targets of all jumps of the function are known.
 //!
-//! Control goes on behind a call only if the callee is proven to return there (`returns`). Nothing falls over the end of what the function's
-//! symbol or unwinding entry claims. Landing pads of exceptions are reached, as the exception table says.
+//! Control continues after a call only if the callee is proven to return there (`returns`). Nothing
+//! falls through the end that the function's symbol or unwinding entry gives. Landing pads in the
+//! exception tables are reached.
 //!
-//! `proven` is what comes of it, `piece` the code with what is proven of it, `walk` goes along it, `table` reads what is before an indirect jump,
-//! `effects` tells what the instructions there change, `returns` which calls come back,
-//! `likely` reads what is not proven.
+//! Modules: `proven` has the result, `piece` the code and its proven instructions, `walk` follows
+//! the code, `table` reads the code before an indirect jump, `effects` knows what those
+//! instructions change, `returns` which calls return, `likely` reads what is not proven.
 
 mod effects;
 mod likely;
@@ -38,11 +40,11 @@ use walk::Walk;
 
 pub use proven::{ControlFlow, Doubt, Unresolved};
 
-/// Bytes of code of one file; Chromium's is beyond it.
+/// The most bytes of code of one file that are analyzed; Chromium exceeds this.
 const CODE: u64 = 64 << 20;
 
 impl Image {
-    /// What is proven of the control flow. It is found out once.
+    /// What is proven of the control flow. It is computed once.
     pub fn control_flow(&self) -> &ControlFlow {
         self.flow.get_or_init(|| {
             if self.headers.machine.bitness() != Some(64) {

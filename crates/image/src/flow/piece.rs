@@ -1,4 +1,4 @@
-//! Code of a file, and which of its bytes are proven to be instructions.
+//! The code of one segment, and which of its bytes are proven instructions.
 
 use std::ops::Range;
 
@@ -11,19 +11,19 @@ use super::super::region::{LONGEST, ends_flow};
 pub(super) struct Piece {
     pub(super) start: u64,
     pub(super) bytes: Vec<u8>,
-    /// For each byte the length of the proven instruction that begins there; 0 where none does.
+    /// For each byte the length of the proven instruction that begins there, or 0.
     pub(super) lengths: Vec<u8>,
-    /// One bit for each byte: whether a jump is seen to lead there.
+    /// One bit for each byte: whether a jump leads there.
     jumped_to: Vec<u64>,
 }
 
 impl Piece {
-    /// Nothing is proven yet.
+    /// Creates it with nothing proven.
     pub(super) fn new(start: u64, bytes: Vec<u8>) -> Piece {
         Piece { start, lengths: vec![0; bytes.len()], jumped_to: vec![0; bytes.len().div_ceil(64)], bytes }
     }
 
-    /// The same code, nothing of which is proven yet.
+    /// The same code with nothing proven.
     pub(super) fn anew(&self) -> Piece {
         Piece::new(self.start, self.bytes.clone())
     }
@@ -43,22 +43,22 @@ impl Piece {
         self.jumped_to[at / 64] |= 1 << (at % 64);
     }
 
-    /// Whether a jump is seen to lead to a byte.
+    /// Whether a known jump leads to a byte.
     pub(super) fn is_jumped_to(&self, at: usize) -> bool {
         self.jumped_to[at / 64] >> (at % 64) & 1 != 0
     }
 
-    /// Whether a byte is one of a proven instruction other than its first.
+    /// Whether a byte is inside a proven instruction, but not its first byte.
     pub(super) fn is_inside(&self, at: usize) -> bool {
         self.reaching_into(at).is_some()
     }
 
-    /// Where the first proven instruction begins of which a byte is one other than its first.
+    /// The start of the first proven instruction that contains a byte other than as its first.
     pub(super) fn reaching_into(&self, at: usize) -> Option<usize> {
         (at.saturating_sub(LONGEST - 1)..at).find(|&first| first + usize::from(self.lengths[first]) > at)
     }
 
-    /// What lies between proven instructions.
+    /// The gaps between proven instructions.
     pub(super) fn gaps(&self) -> Vec<Range<usize>> {
         let mut gaps = Vec::new();
         let (mut at, mut end) = (0, 0);
@@ -81,7 +81,7 @@ impl Piece {
         before.is_some_and(|before| ends_flow(&before))
     }
 
-    /// Whether bytes are nothing but instructions that do nothing, to none of which control is seen to come.
+    /// Whether bytes are only instructions that do nothing and that no known control reaches.
     pub(super) fn is_padding(&self, range: Range<usize>) -> bool {
         let mut at = range.start;
         while at < range.end {
@@ -96,7 +96,7 @@ impl Piece {
         at == range.end
     }
 
-    /// The proven instruction that ends at `at`, if there is just one.
+    /// The proven instruction that ends at `at`, if there is exactly one.
     pub(super) fn before(&self, at: usize) -> Option<usize> {
         let mut ending = self.all_before(at);
         ending.next().filter(|_| ending.next().is_none())
@@ -108,10 +108,10 @@ impl Piece {
             .filter(move |first| self.lengths[*first] > 0 && first + usize::from(self.lengths[*first]) == at)
     }
 
-    /// Whether the return at `at` goes to what was put there just before, and not to who has called: so code jumps that must not be
-    /// speculated about (`mov %rax, (%rsp); ret`).
+    /// Whether the return at `at` goes to an address that was just stored and not to the caller: a
+    /// jump that the processor must not speculate about (`mov %rax, (%rsp); ret`).
     pub(super) fn is_jump_by_return(&self, at: usize) -> bool {
-        /// Instructions that do nothing, between the two.
+        /// The most instructions that do nothing between the two.
         const MOST: usize = 8;
         let mut open = vec![at];
         for _ in 0..MOST {
@@ -130,7 +130,7 @@ impl Piece {
     }
 }
 
-/// Whether an instruction that is no call writes the word to which a return behind it goes.
+/// Whether an instruction other than a call writes the word that the following return jumps to.
 fn sets_return(instruction: &Instruction) -> bool {
     let is_top = |operand| {
         instruction.op_kind(operand) == OpKind::Memory
@@ -141,7 +141,7 @@ fn sets_return(instruction: &Instruction) -> bool {
     match instruction.mnemonic() {
         Mnemonic::Push => true,
         Mnemonic::Cmp | Mnemonic::Test | Mnemonic::Call => false,
-        // The first operand is the one that is written; of an exchange both are.
+        // The first operand is written; of an exchange both are.
         Mnemonic::Xchg => (0..instruction.op_count()).any(is_top),
         _ => instruction.op_count() > 0 && is_top(0),
     }
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn what_is_jumped_to_is_no_padding() {
-        // nopw 0(%rax,%rax,1), in the middle of which is another instruction that goes on behind it.
+        // nopw 0(%rax,%rax,1): another instruction begins in its middle and continues after it.
         let mut piece = Piece::new(0x1000, vec![0x66, 0x0f, 0x1f, 0x44, 0, 0]);
         assert!(piece.is_padding(0..6));
         piece.jump_to(3);

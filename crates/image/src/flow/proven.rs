@@ -1,41 +1,41 @@
-//! What a walk over the code has proven, and what is in doubt.
+//! The result of the control flow analysis: what is proven, and what is in doubt.
 
 use std::fmt;
 use std::ops::Range;
 
 use super::piece::Piece;
 
-/// Bytes behind a call for which it is the reason that nothing is known of them.
+/// Up to this many unproven bytes after a call count as behind it (`Doubt::BehindCall`).
 const BEHIND: u64 = 4096;
 
 /// What is proven of the control flow of a file.
 #[derive(Debug, Default)]
 pub struct ControlFlow {
     pub(super) code: Vec<Piece>,
-    /// Padding between functions, by address: no control comes there.
+    /// Padding between functions, by address: control does not reach it.
     pub(super) padding: Vec<Range<u64>>,
-    /// The tables that were read: the jump, and the number of its elements.
+    /// The tables that were read: the address of the jump, and the number of elements.
     pub(super) tables: Vec<(u64, u64)>,
-    /// Their targets.
+    /// The tables' targets.
     pub(super) table_targets: Vec<u64>,
-    /// Functions of which it is known where all jumps lead.
+    /// Functions all of whose jumps have known targets.
     pub(super) closed: Vec<Range<u64>>,
-    /// Behind calls that are not proven to come back.
+    /// The addresses after calls that are not proven to return.
     pub(super) lost: Vec<u64>,
-    /// Where instructions are likely to begin that are not proven, ascending.
+    /// Likely instructions that are not proven, ascending.
     pub(super) likely: Vec<u64>,
-    /// The indirect jumps that are not resolved, and why.
+    /// The unresolved indirect jumps, and why.
     pub(super) unresolved: Vec<(u64, Unresolved)>,
-    /// Why nothing is proven, if nothing is.
+    /// Why nothing is proven, if so.
     pub(super) problem: Option<String>,
 }
 
-/// Why an address is not known to be that of an instruction. It may be data.
+/// Why an address is not known to be an instruction's. It may be data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Doubt {
-    /// It is behind a call that is not proven to come back there.
+    /// It is after a call that is not proven to return there.
     BehindCall,
-    /// Nothing is seen to lead there.
+    /// Nothing is known to lead there.
     Unreached,
 }
 
@@ -50,16 +50,17 @@ impl fmt::Display for Doubt {
     }
 }
 
-/// Why it is not known where an indirect jump leads.
+/// Why an indirect jump's targets are unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Unresolved {
-    /// Its target comes from no table whose place can be told: mostly a call through a pointer at a function's end.
+    /// Its target comes from no recognizable table: mostly a call through a pointer at a function's
+    /// end.
     NoTable,
-    /// How many elements the table has cannot be told.
+    /// The number of the table's elements is unknown.
     NoBound,
-    /// An element of the table leads to no code, or into the middle of an instruction.
+    /// An element of the table leads to no code, or into an instruction.
     Strange,
-    /// The tables before it have so many elements together that no more are read.
+    /// The tables read before it have used up the limit of elements.
     TooMany,
 }
 
@@ -75,7 +76,7 @@ impl fmt::Display for Unresolved {
 }
 
 impl ControlFlow {
-    /// The addresses in a range at which an instruction is proven to begin, padding included, ascending.
+    /// The addresses in a range at which a proven instruction begins, padding included, ascending.
     pub fn instructions(&self, range: Range<u64>) -> Vec<u64> {
         let mut found = Vec::new();
         for piece in &self.code {
@@ -86,13 +87,14 @@ impl ControlFlow {
         found
     }
 
-    /// Bytes of the instruction that is proven to begin at an address; 0 if none is.
+    /// Bytes of the proven instruction at an address; 0 if there is none.
     pub fn length(&self, vaddr: u64) -> usize {
         let place = self.code.iter().find_map(|piece| Some((piece, piece.at(vaddr)?)));
         place.map_or(0, |(piece, at)| piece.lengths[at].into())
     }
 
-    /// The instruction that is proven to begin before an address and to end behind it, if there is one: where it begins and ends.
+    /// The start and end of the proven instruction that contains an address other than as its
+    /// start, if there is one.
     pub(crate) fn reaching_into(&self, vaddr: u64) -> Option<(u64, u64)> {
         let (piece, at) = self.code.iter().find_map(|piece| Some((piece, piece.at(vaddr)?)))?;
         let first = piece.reaching_into(at)?;
@@ -100,16 +102,17 @@ impl ControlFlow {
         Some((first_vaddr, first_vaddr + u64::from(piece.lengths[first])))
     }
 
-    /// Padding between functions that overlaps a range, ascending: instructions that do nothing and that control does not come to.
+    /// Padding between functions that overlaps a range, ascending: instructions that do nothing and
+    /// that control does not reach.
     pub fn padding(&self, range: Range<u64>) -> &[Range<u64>] {
         let from = self.padding.partition_point(|padding| padding.end <= range.start);
         let to = self.padding.partition_point(|padding| padding.start < range.end);
         &self.padding[from..to.max(from)]
     }
 
-    /// What is known of functions, with their other parts, that have no jump of which it is not known where it leads, and no landing pads of
-    /// exceptions; as far as it overlaps a range, ascending and disjoint. Whatever jumps to the middle of one does so by a direct jump, or by an
-    /// address that stands somewhere.
+    /// Functions, with their separate parts, that have no unresolved jumps and no landing pads of
+    /// exceptions: those that overlap a range, ascending and disjoint. Jumps into the middle of one
+    /// are direct, or use an address that is stored somewhere.
     pub fn closed(&self, range: Range<u64>) -> &[Range<u64>] {
         let from = self.closed.partition_point(|closed| closed.end <= range.start);
         let to = self.closed.partition_point(|closed| closed.start < range.end);
@@ -121,39 +124,41 @@ impl ControlFlow {
         &self.table_targets
     }
 
-    /// The code, piece by piece: addresses, bytes, and for each byte the length of the proven instruction that begins there, or 0.
+    /// The code, piece by piece: address, bytes, and for each byte the length of the proven
+    /// instruction that begins there, or 0.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = (u64, &[u8], &[u8])> {
         self.code.iter().map(|piece| (piece.start, &piece.bytes[..], &piece.lengths[..]))
     }
 
-    /// How many instructions are proven.
+    /// The number of proven instructions.
     pub fn count(&self) -> usize {
         self.code.iter().map(|piece| piece.lengths.iter().filter(|length| **length > 0).count()).sum()
     }
 
-    /// The tables that were read: of each the address of the jump, and the number of its elements.
+    /// The tables that were read: the address of each jump, and the number of its elements.
     pub fn tables(&self) -> &[(u64, u64)] {
         &self.tables
     }
 
-    /// The indirect jumps of which it is not known where they lead, by address, and why.
+    /// The unresolved indirect jumps, by address, and why.
     pub fn unresolved(&self) -> &[(u64, Unresolved)] {
         &self.unresolved
     }
 
-    /// Whether an instruction is likely to begin at an address to which control is not proven to come: it may be probed, by its own bytes.
+    /// Whether a likely instruction begins at an address that control is not proven to reach. It
+    /// may be probed with its own bytes.
     pub fn is_likely(&self, vaddr: u64) -> bool {
         self.likely.binary_search(&vaddr).is_ok()
     }
 
-    /// Why an instruction is not known to begin at an address, if it is not.
+    /// Why an address is not known to be an instruction's, if it is not.
     pub fn doubt(&self, vaddr: u64) -> Option<Doubt> {
         if self.problem.is_some() || self.length(vaddr) > 0 || self.is_likely(vaddr) {
             return None;
         }
         let before = self.lost.partition_point(|lost| *lost <= vaddr);
         let lost = before.checked_sub(1).map(|before| self.lost[before]);
-        // Nothing proven between.
+        // Nothing proven lies between.
         let is_behind = |lost: &u64| vaddr - lost <= BEHIND && (*lost..vaddr).all(|at| self.length(at) == 0);
         Some(match lost.filter(is_behind) {
             Some(_) => Doubt::BehindCall,
@@ -161,7 +166,7 @@ impl ControlFlow {
         })
     }
 
-    /// Why nothing is proven, if nothing is.
+    /// Why nothing is proven, if so.
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }

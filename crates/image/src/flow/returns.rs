@@ -1,8 +1,9 @@
-//! Whether a call comes back to the byte behind it.
+//! Decides whether a call returns to the address after it.
 //!
-//! What is behind a call is an instruction only if the callee returns there. Assembly puts data behind calls, whose callee takes the return
-//! address for the data's and goes on behind it; and what is behind a call that never returns may be anything. So each function that
-//! is called directly is followed from its entry, with what is known of the stack:
+//! The bytes after a call are an instruction only if the callee returns there. Some assembly puts
+//! data after a call, whose callee uses the return address to find the data and continues after it;
+//! and after a call that never returns there may be anything. So each directly called function is
+//! followed from its entry, with what is known of its stack:
 //!
 //! ```text
 //!   entry      0(%rsp) is the return address, `Ret`; %rsp is 0 from it
@@ -12,9 +13,10 @@
 //!              add  $8,%rcx             moved: this one does not return to where it was called from
 //! ```
 //!
-//! A function *moves* its return address if it stores another value where that is, or jumps to what it has computed from it. One that does not, and
-//! that has a return where the stack is as at its entry, or a jump to what has one, comes back. Functions of other modules are taken to follow the ABI, except those of which it is known
-//! that they never return ([`NEVER_RETURN`]).
+//! A function *moves* its return address if it stores another value over it, or jumps to an address
+//! computed from it. A function that does not, and that has a return where the stack is as at its
+//! entry, or a tail jump to such a function, returns. Functions of other modules are assumed to
+//! follow the ABI, except for those known never to return ([`NEVER_RETURN`]).
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -25,9 +27,9 @@ use super::super::frames::Stack;
 use super::super::region::branch_target;
 use super::walk::Walk;
 
-/// Instructions of one function that are looked at; beyond that nothing is known of it.
+/// The most instructions of one function that are followed; beyond that nothing is known of it.
 const MOST: usize = 1 << 16;
-/// Rounds over the functions until what follows from each other is known.
+/// The most rounds in which results are propagated between functions.
 const ROUNDS: usize = 64;
 
 /// Functions of other modules that never return.
@@ -80,57 +82,58 @@ const NEVER_RETURN: &[&str] = &[
 /// What a function does with its return address.
 #[derive(Clone, Debug, Default)]
 struct Summary {
-    /// It moves it, or it cannot be told that it does not.
+    /// It moves it, or may do so.
     moves: bool,
-    /// It returns by itself, or leaves by a jump that leads to nobody knows whom.
+    /// It returns by itself, or leaves by a jump to an unknown function.
     returns: bool,
     /// It leaves by a jump through a register or memory.
     leaves: bool,
-    /// It cannot be told whether it returns to where it was called from: its stack is not known there.
+    /// Whether it returns to its caller is unknown, since its stack is not known there.
     unknown: bool,
-    /// The functions to which it jumps in the end.
+    /// The functions to which it jumps at its end (tail calls).
     tails: Vec<u64>,
 }
 
-/// What a register holds: a distance from the return address's place, or one of these.
+/// What a register holds: an address, as its distance from the return address's place, or one of
+/// these.
 type Value = i32;
 const UNKNOWN: Value = i32::MIN;
 const RETURN: Value = i32::MIN + 1;
 /// Computed from the return address.
 const DERIVED: Value = i32::MIN + 2;
 
-/// Registers, by their numbers.
+/// The registers' values, by number.
 type State = [Value; 16];
 
-/// Which calls come back.
+/// Which calls return.
 #[derive(Debug, Default)]
 pub(super) struct Returns {
     comes_back: HashMap<u64, bool>,
-    /// The functions of which nothing is known, but that they do not move it.
+    /// The functions that may or may not return, but do not move their return address.
     unknown: HashSet<u64>,
-    /// Whether those are taken to come back.
+    /// Whether those are assumed to return.
     pub(super) is_lenient: bool,
-    /// Whether any function moves its return address: then none knows what an indirect call leads to.
+    /// Whether any function moves its return address: then an indirect call may call it.
     moved: bool,
 }
 
 impl Returns {
-    /// Whether a direct call to an address comes back.
+    /// Whether a direct call to an address returns.
     pub(super) fn comes_back(&self, target: u64) -> bool {
         self.comes_back.get(&target).copied().unwrap_or(false) || self.is_lenient && self.is_unknown(target)
     }
 
-    /// Whether it cannot be told that a function comes back, nor that it does not.
+    /// Whether it is unknown if a function returns.
     pub(super) fn is_unknown(&self, target: u64) -> bool {
         self.unknown.contains(&target)
     }
 
-    /// Whether an indirect call does.
+    /// Whether an indirect call returns.
     pub(super) fn indirect(&self) -> bool {
         !self.moved
     }
 
-    /// Looks at all functions that are called, or may be.
+    /// Analyzes all functions that are or may be called.
     pub(super) fn of(walk: &Walk<'_>, functions: impl Iterator<Item = u64>) -> Returns {
         let mut summaries: HashMap<u64, Summary> = HashMap::new();
         let mut open: Vec<u64> = functions.collect();
@@ -141,7 +144,7 @@ impl Returns {
                 open.extend(&summary.tails);
             }
         }
-        // Who jumps to a function that moves its return address moves its own.
+        // A function that jumps to one that moves its return address moves its own.
         for _ in 0..ROUNDS {
             let moving = |summary: &Summary| {
                 let tail = |tail: &u64| summaries.get(tail).is_some_and(|tail| tail.moves);
@@ -197,24 +200,25 @@ pub(super) fn never_returns(name: &str) -> bool {
     NEVER_RETURN.contains(&name)
 }
 
-/// The way through one function.
+/// Follows the code of one function.
 struct Follow<'a, 'b> {
     walk: &'a Walk<'b>,
     factory: &'a mut InstructionInfoFactory,
     function: u64,
-    /// What is known at places to which something jumps.
+    /// What is known at the targets of jumps.
     states: HashMap<u64, State>,
     open: Vec<u64>,
     summary: Summary,
-    /// Whether what was computed from the return address is in memory: who jumps then to nobody knows where may jump there.
+    /// Whether an address computed from the return address has been stored in memory: then a jump
+    /// to an unknown target may go there.
     spilled: bool,
 }
 
-/// What an instruction is followed by.
+/// What comes after an instruction.
 enum Next {
-    /// The next one.
+    /// The next instruction.
     On,
-    /// None that is its own.
+    /// Nothing of this path.
     End,
 }
 
@@ -254,13 +258,13 @@ impl<'a, 'b> Follow<'a, 'b> {
                     break;
                 }
                 if at != self.function && self.walk.is_function(at) {
-                    // Nothing follows a call there: it is one that never returns.
+                    // A call there never returns, so it does not fall through to the next function.
                     if !is_call(&instruction) {
                         self.jump(at, &state);
                     }
                     break;
                 }
-                // What others jump to is gone on with once for all of them.
+                // A jump target is continued once for all paths that reach it.
                 if self.walk.is_jumped_to(at) {
                     self.arrive(at, &state);
                     break;
@@ -271,13 +275,13 @@ impl<'a, 'b> Follow<'a, 'b> {
             }
         }
         self.summary.moves |= self.spilled && (unresolved || self.summary.leaves);
-        // Where not all of it is seen, its unwinding entry is the word for the rest.
+        // If part of it is not seen, its unwinding entry counts as evidence that it returns.
         self.summary.unknown |= unresolved;
         self.summary.returns |= unresolved && self.walk.image().frames().stack_at(self.function).is_some();
         self.summary
     }
 
-    /// Notes that control comes to a place.
+    /// Notes that control reaches an address with this state.
     fn arrive(&mut self, at: u64, state: &State) {
         match self.states.get_mut(&at) {
             None => {
@@ -299,7 +303,7 @@ impl<'a, 'b> Follow<'a, 'b> {
         }
     }
 
-    /// A jump, taken or not: within the function, or to another one.
+    /// Follows a jump, taken or not, within the function or to another one.
     fn jump(&mut self, target: u64, state: &State) {
         let is_other = target != self.function && self.walk.is_function(target) && state[RSP] == 0;
         match is_other {
@@ -322,9 +326,9 @@ impl<'a, 'b> Follow<'a, 'b> {
                 };
                 match at {
                     0 => self.summary.returns = true,
-                    // A jump to what was pushed.
+                    // A jump to an address that was pushed.
                     _ if before[RSP] != UNKNOWN && before[RSP] < 0 => self.summary.leaves = true,
-                    // Another stack, or what is above: it leads to nobody knows where.
+                    // Another stack, or something above the return address: the target is unknown.
                     _ => self.summary.unknown = true,
                 }
                 return Next::End;
@@ -342,14 +346,14 @@ impl<'a, 'b> Follow<'a, 'b> {
                 return Next::End;
             }
             _ if is_call(it) => {
-                // The return address would be overwritten.
+                // The call overwrites the return address.
                 self.summary.moves |= before[RSP] == 8;
                 if branch_target(it) == Some(it.next_ip()) {
                     push(state);
                     return Next::On;
                 }
                 for register in [0, 1, 2, 6, 7, 8, 9, 10, 11] {
-                    // Whoever gets the place of the return address may store to it.
+                    // A callee that gets the return address's place may store to it.
                     self.summary.moves |= matches!(register, 1 | 2 | 6..=9) && state[register] == 0;
                     state[register] = UNKNOWN;
                 }
@@ -361,7 +365,7 @@ impl<'a, 'b> Follow<'a, 'b> {
             }
             FlowControl::Exception => return Next::End,
             FlowControl::Call => {
-                // The kernel is called.
+                // A system call.
                 for register in [0, 1, 11] {
                     state[register] = UNKNOWN;
                 }
@@ -394,7 +398,7 @@ impl<'a, 'b> Follow<'a, 'b> {
             targets.iter().copied().for_each(|target| self.jump(target, before));
             return;
         }
-        // The target may have been read from behind the call.
+        // The target may have been read from the bytes after the call.
         self.summary.moves |= before[RSP] == 8;
         match before[RSP] {
             0 => self.summary.leaves = true,
@@ -402,7 +406,7 @@ impl<'a, 'b> Follow<'a, 'b> {
         }
     }
 
-    /// What an operand in memory does to the return address.
+    /// Notes what a memory operand does to the return address.
     fn touch_memory(&mut self, it: &Instruction, state: &State) {
         for operand in 0..it.op_count() {
             if it.op_kind(operand) != OpKind::Memory
@@ -435,7 +439,7 @@ impl<'a, 'b> Follow<'a, 'b> {
         }
     }
 
-    /// What an instruction that is no jump does to the registers.
+    /// Notes what an instruction other than a jump does to the registers.
     fn compute(&mut self, it: &Instruction, before: &State, state: &mut State) {
         let (to, from) = (it.op0_register(), it.op1_register());
         let wide = it.op0_kind() == OpKind::Register && to.is_gpr64();
@@ -445,7 +449,8 @@ impl<'a, 'b> Follow<'a, 'b> {
                     OpKind::Register if to.is_gpr64() => before[number(to)],
                     _ => UNKNOWN,
                 };
-                // At 8 it goes to the return address's place: it may go back there.
+                // At 8 the push writes to the return address's place; pushing the return address
+                // itself restores it.
                 self.summary.moves |= before[RSP] == 8 && value != RETURN;
                 self.spilled |= value == DERIVED;
                 push(state);
@@ -504,7 +509,8 @@ impl<'a, 'b> Follow<'a, 'b> {
         let reads = |access| !matches!(access, OpAccess::Write | OpAccess::None | OpAccess::NoMemAccess);
         let derives = general()
             .any(|used| reads(used.access()) && matches!(before[number(used.register())], RETURN | DERIVED))
-            // It was read where it stands, and computed with at once.
+            // The return address is read from its place and used in a computation by one
+            // instruction.
             || it.memory_index() == Register::None
                 && (0..it.op_count()).any(|operand| it.op_kind(operand) == OpKind::Memory)
                 && it.mnemonic() != Mnemonic::Lea
@@ -521,7 +527,7 @@ impl<'a, 'b> Follow<'a, 'b> {
     }
 }
 
-/// Whether the operand in memory of an instruction has any byte of the return address's place.
+/// Whether an instruction's memory operand overlaps the return address's place.
 fn is_place(it: &Instruction, state: &State) -> bool {
     let base = it.memory_base();
     if !base.is_gpr64() || matches!(it.memory_segment(), Register::FS | Register::GS) {
@@ -531,7 +537,7 @@ fn is_place(it: &Instruction, state: &State) -> bool {
     if matches!(value, UNKNOWN | RETURN | DERIVED) {
         return false;
     }
-    // Of a pop the address is that behind it.
+    // For a pop, the address after it.
     let first = i64::from(value).wrapping_add(it.memory_displacement64().cast_signed());
     first < 8 && first.saturating_add((it.memory_size().size() as i64).max(1)) > 0
 }

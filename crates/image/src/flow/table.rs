@@ -1,4 +1,5 @@
-//! The instructions before an indirect jump: the table that its target comes from, and how many elements that has.
+//! Recognizes `switch` tables: from the instructions before an indirect jump, the table of its
+//! targets and the number of elements.
 
 use iced_x86::{Code, Instruction, InstructionInfoFactory, Mnemonic, OpKind, Register};
 
@@ -6,28 +7,29 @@ use super::super::region::ends_flow;
 use super::effects::Effects;
 use super::piece::Piece;
 
-/// Instructions before an indirect jump among which its table is looked for.
+/// How many instructions before an indirect jump are searched for its table.
 const BEFORE: usize = 24;
 
 /// A table of targets.
 pub(super) struct Table {
     pub(super) place: u64,
-    /// What its elements, of four bytes, are distances from; none if they are addresses, of eight bytes.
+    /// The address that its elements, of four bytes, are relative to. `None`: the elements are
+    /// addresses, of eight bytes.
     pub(super) base: Option<u64>,
-    /// The register that says which element.
+    /// The register with the element's index.
     pub(super) index: Register,
-    /// The place among the instructions of the block from which on that register says so.
+    /// The position in the block of the instruction before which that register holds the index.
     pub(super) from: usize,
 }
 
-/// The instructions before an indirect jump, without one between that does not fall through, and the jump.
+/// The instructions before an indirect jump, each of which falls through to the next, and the jump.
 pub(super) struct Block(Vec<Step>);
 
-/// One of them.
+/// One instruction of a block.
 struct Step {
     instruction: Instruction,
     effects: Effects,
-    /// Whether something is seen to jump to it.
+    /// Whether a known jump leads to it.
     is_jumped_to: bool,
 }
 
@@ -61,12 +63,12 @@ impl Block {
         self.0[at].effects.writes(register)
     }
 
-    /// The last instruction before another that writes a register.
+    /// The last instruction before `at` that writes a register.
     fn definition(&self, at: usize, register: Register) -> Option<usize> {
         (0..at).rev().find(|&before| self.writes(before, register))
     }
 
-    /// The table that the jump's target comes from.
+    /// The table of the jump's targets.
     pub(super) fn table(&self) -> Option<Table> {
         let last = self.0.len().checked_sub(1)?;
         let jump = self.at(last);
@@ -84,7 +86,7 @@ impl Block {
         }
     }
 
-    /// A table of addresses, from which the instruction at `at` takes one.
+    /// A table of addresses, one of which the instruction at `at` reads.
     fn addresses(&self, at: usize) -> Option<Table> {
         let instruction = self.at(at);
         let (index, place) = self.element(at, 8)?;
@@ -92,7 +94,7 @@ impl Block {
         takes.then_some(Table { place, base: None, index, from: at })
     }
 
-    /// A table of distances: the addition at `at` is of one of them and what it is a distance from.
+    /// A table of distances: the instruction at `at` adds one of them and the table's base.
     fn distances(&self, at: usize) -> Option<Table> {
         let sum = self.at(at);
         if sum.op0_kind() != OpKind::Register || sum.op1_kind() != OpKind::Register {
@@ -111,8 +113,8 @@ impl Block {
         Some(Table { place, base: Some(base), index, from: loaded })
     }
 
-    /// Of the memory that an instruction takes an element of so many bytes from: the register that says which, and the address of
-    /// the first.
+    /// The index register and the address of the first element, for an instruction that reads an
+    /// element of this many bytes from memory.
     fn element(&self, at: usize, bytes: u32) -> Option<(Register, u64)> {
         let instruction = self.at(at);
         let index = instruction.memory_index();
@@ -128,8 +130,8 @@ impl Block {
 
     /// The constant that a register holds before an instruction.
     ///
-    /// Compilers put the address of a table into a register ahead of a loop, so this looks past what is jumped to: who comes from
-    /// elsewhere to where a table is used is taken to have the same one.
+    /// Compilers load the address of a table before a loop, so this looks past the targets of
+    /// jumps: it assumes that code which jumps in from elsewhere has the same constant.
     fn constant(&self, at: usize, register: Register) -> Option<u64> {
         let definition = self.at(self.definition(at, register)?);
         match definition.code() {
@@ -141,11 +143,12 @@ impl Block {
         }
     }
 
-    /// How many values a register of eight bytes can have before the instruction at `at`, from 0 on: what it was compared with,
-    /// before a branch that leaves if it is greater.
+    /// How many values, from 0 on, an eight-byte register can have before the instruction at `at`:
+    /// from a comparison followed by a branch that leaves if the value is greater.
     ///
-    /// From there it is gone back along where the value comes from, as long as it is the same one: nothing between may change what
-    /// holds it, nor, where that is memory, a register of its address. And nothing may jump past the comparison.
+    /// From `at` it goes back along the value's copies while the value stays the same: no
+    /// instruction between may change what holds it or, for memory, a register of its address.
+    /// Nothing may jump past the comparison.
     pub(super) fn bound(&self, at: usize, register: Register) -> Option<u64> {
         if self.0[at..].iter().any(|step| step.is_jumped_to) {
             return None;
@@ -156,8 +159,8 @@ impl Block {
             if instruction.mnemonic() == Mnemonic::Cmp
                 && let Some(compared) = self.compared(before, value)
             {
-                // With more in the upper half of a register of which the lower was compared, the element would be 16 GiB away: in no
-                // table of the file.
+                // If only the lower half of a register was compared and the upper half is not 0,
+                // the element is at least 16 GiB away: in no table of the file.
                 if compared < value.bytes.min(4) && !self.is_extended(before, value, compared) {
                     return None;
                 }
@@ -187,8 +190,8 @@ impl Block {
         None
     }
 
-    /// How many of its lower bytes the comparison at `at` compares of a value: where it is of what holds it, or of a register into
-    /// which it was copied before. Nothing if it is of something else.
+    /// How many of a value's lower bytes the comparison at `at` compares, either where the value is
+    /// or in a register into which it was copied before. `None` if it compares something else.
     fn compared(&self, at: usize, value: Value) -> Option<u32> {
         let (operand, bytes) = Operand::read(self.at(at), 0)?;
         if operand == value.place {
@@ -204,7 +207,8 @@ impl Block {
         (source == value.place && stays).then_some(bytes.min(kept))
     }
 
-    /// Whether a value, in a register before the instruction at `at`, has nothing but zeros in its bytes from one of them on.
+    /// Whether a value in a register before the instruction at `at` has only zeros in its bytes at
+    /// and above `from`.
     fn is_extended(&self, at: usize, value: Value, from: u32) -> bool {
         let Operand::Register(register) = value.place else { return false };
         self.definition(at, register).is_some_and(|definition| {
@@ -213,51 +217,52 @@ impl Block {
         })
     }
 
-    /// Whether control comes from one instruction to a later one only along those between.
+    /// Whether control reaches a later instruction from an earlier one only through those between.
     fn is_straight(&self, from: usize, to: usize) -> bool {
         !self.0[from + 1..=to].iter().any(|step| step.is_jumped_to)
     }
 }
 
-/// Whether an instruction's memory is relative to the thread's, at an address that nothing tells.
+/// Whether an instruction's memory operand is relative to fs or gs, whose bases are unknown.
 fn in_thread(instruction: &Instruction) -> bool {
     matches!(instruction.memory_segment(), Register::FS | Register::GS)
 }
 
-/// What a move takes its value from, and how many of its lower bytes; the others of the register become zero.
+/// The source of a move and how many of its lower bytes it moves; the register's other bytes become
+/// zero.
 fn moved(instruction: &Instruction) -> Option<(Operand, u32)> {
     let keeps = match instruction.mnemonic() {
         Mnemonic::Mov | Mnemonic::Movzx => instruction.op0_kind() == OpKind::Register,
         _ => false,
     };
     let to = instruction.op0_register();
-    // A destination of one or two bytes keeps the others as they were.
+    // A destination of one or two bytes leaves the other bytes unchanged.
     if !keeps || !(to.is_gpr32() || to.is_gpr64()) {
         return None;
     }
     Operand::read(instruction, 1)
 }
 
-/// What a table's index depends on.
+/// The value that a table's index depends on.
 #[derive(Clone, Copy)]
 struct Value {
     place: Operand,
-    /// How many of its lower bytes.
+    /// How many of its lower bytes matter.
     bytes: u32,
 }
 
 impl Value {
-    /// What it was before an instruction that writes the register that it is in.
+    /// The same value before an instruction that writes its register.
     fn before(self, instruction: &Instruction) -> Option<Value> {
         let Operand::Register(register) = self.place else { return None };
         let (place, kept) = moved(instruction)?;
-        // Of an exchange, it is not the first operand in any case.
+        // In an exchange it need not be the first operand.
         (instruction.op0_register().full_register() == register)
             .then_some(Value { place, bytes: self.bytes.min(kept) })
     }
 }
 
-/// What holds a value.
+/// Where a value is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Operand {
     /// A general register, whole.
@@ -276,7 +281,7 @@ impl Operand {
         match instruction.op_kind(operand) {
             OpKind::Register => {
                 let register = instruction.op_register(operand);
-                // The second byte of a register is no lower one.
+                // ah, bh, ch and dh are not the lowest bytes.
                 let is_second = matches!(register, Register::AH | Register::BH | Register::CH | Register::DH);
                 (register.is_gpr() && !is_second)
                     .then_some((Operand::Register(register.full_register()), register.size() as u32))
@@ -303,7 +308,7 @@ mod tests {
     /// `lea table(%rip),%rdx`, `movslq (%rdx,%rax,4),%rax`, `add %rdx,%rax`, `jmp *%rax`.
     const SWITCH: &[&[u8]] =
         &[&[0x48, 0x8d, 0x15, 0, 1, 0, 0], &[0x48, 0x63, 0x04, 0x82], &[0x48, 0x01, 0xd0], &[0xff, 0xe0]];
-    /// `ja` and `jae`, to far behind.
+    /// `ja` and `jae`, to a target far after it.
     const JA: &[u8] = &[0x77, 0x60];
     const JAE: &[u8] = &[0x73, 0x60];
     /// `cmpl $5,%eax` and `cmpl $5,8(%rsi,%rdi,2)`.
@@ -313,7 +318,7 @@ mod tests {
     const LOAD: &[u8] = &[0x8b, 0x44, 0x7e, 0x08];
     const NOP: &[u8] = &[0x90];
 
-    /// The bound of a `switch` on `%rax` behind some instructions, to one of which something jumps.
+    /// The bound of a `switch` on `%rax` after some instructions, one of which is a jump's target.
     fn bound_with(before: &[&[u8]], jumped_to: Option<usize>) -> Option<u64> {
         let all: Vec<&[u8]> = before.iter().chain(SWITCH).copied().collect();
         let mut piece = Piece::new(0x1000, all.concat());
@@ -374,7 +379,7 @@ mod tests {
         for change in changes {
             assert_eq!(bound(&[CMP, JA, change]), None, "{change:x?}");
         }
-        // A copy was compared, but of what it was before: mov %eax,%ecx; inc %eax; cmp $5,%ecx; ja
+        // A copy is compared, but of the previous value: mov %eax,%ecx; inc %eax; cmp $5,%ecx; ja
         assert_eq!(bound(&[&[0x89, 0xc1], &[0xff, 0xc0], &[0x83, 0xf9, 0x05], JA]), None);
     }
 
@@ -396,7 +401,7 @@ mod tests {
         for change in changes {
             assert_eq!(bound(&[CMP_MEMORY, JA, change, LOAD]), None, "{change:x?}");
         }
-        // Another place, another index, the thread's memory, fewer bytes than are used.
+        // Another displacement, another index, memory relative to fs, fewer bytes than are used.
         assert_eq!(bound(&[CMP_MEMORY, JA, &[0x8b, 0x44, 0x7e, 0x10]]), None);
         assert_eq!(bound(&[CMP_MEMORY, JA, &[0x8b, 0x44, 0x5e, 0x08]]), None);
         assert_eq!(bound(&[CMP_MEMORY, JA, &[0x64, 0x8b, 0x44, 0x7e, 0x08]]), None);
@@ -407,13 +412,13 @@ mod tests {
     fn a_part_that_was_compared_must_be_all_that_is_used() {
         let cmpb: &[u8] = &[0x3c, 0x05];
         assert_eq!(bound(&[cmpb, JA]), None);
-        // movzbl %al,%eax behind it, or before it.
+        // movzbl %al,%eax after or before the comparison.
         assert_eq!(bound(&[cmpb, JA, &[0x0f, 0xb6, 0xc0]]), Some(6));
         assert_eq!(bound(&[&[0x0f, 0xb6, 0xc0], cmpb, JA]), Some(6));
-        // movzwl %ax,%eax; movzbw %al,%ax, which keeps the rest.
+        // movzwl %ax,%eax; movzbw %al,%ax, which leaves the rest unchanged.
         assert_eq!(bound(&[cmpb, JA, &[0x0f, 0xb7, 0xc0]]), None);
         assert_eq!(bound(&[cmpb, JA, &[0x66, 0x0f, 0xb6, 0xc0]]), None);
-        // cmp $5,%ah, with what of it is used in %eax, and in %al.
+        // cmp $5,%ah, with its value in %eax, or in %al, being used.
         assert_eq!(bound(&[&[0x80, 0xfc, 0x05], JA]), None);
         assert_eq!(bound(&[&[0x80, 0xfc, 0x05], JA, &[0x0f, 0xb6, 0xc0]]), None);
     }
@@ -425,7 +430,7 @@ mod tests {
         for number in 1..code.len() + SWITCH.len() {
             assert_eq!(bound_with(code, Some(number)), None, "{number}");
         }
-        // mov %eax,%ecx; cmp $5,%ecx; ja: who jumps to the comparison has another %ecx.
+        // mov %eax,%ecx; cmp $5,%ecx; ja: code that jumps to the comparison has another %ecx.
         assert_eq!(bound_with(&[&[0x89, 0xc1], &[0x83, 0xf9, 0x05], JA], Some(1)), None);
     }
 }

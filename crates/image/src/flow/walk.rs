@@ -1,4 +1,4 @@
-//! The way along the code, from what is known to be reached.
+//! Follows the code of a file from what is known to be reached.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -15,42 +15,42 @@ use super::returns::{Returns, never_returns};
 use super::table::{Block, Table};
 use super::{ControlFlow, Unresolved};
 
-/// Bytes of padding between two functions.
+/// The most bytes of padding between two functions.
 const PADDING: usize = 256;
-/// Elements of one table.
+/// The most elements of one table.
 const ELEMENTS: u64 = 4096;
-/// Elements of all tables of a file that are read; gdb's have some ten thousand.
+/// The most elements of all tables of a file; gdb has some ten thousand.
 const ALL_ELEMENTS: u64 = 1 << 20;
 
-/// Where control comes to, as it is being found.
+/// A walk along the code, with what it has found so far.
 pub(super) struct Walk<'a> {
     image: &'a Image,
     pub(super) flow: ControlFlow,
-    /// Where something known begins, ascending, and up to where it vouches that code follows.
+    /// The known starts, ascending, each with the end of the code that it claims.
     stretches: Vec<(u64, u64)>,
-    /// Addresses that control comes to and that have not been looked at.
+    /// Addresses that control reaches and that are still to be followed.
     open: Vec<u64>,
-    /// Indirect jumps that have not been looked at.
+    /// Indirect jumps that are still to be resolved.
     indirect: Vec<u64>,
-    /// Direct jumps, from where to where, but those within a function.
+    /// Direct jumps (from, to), except those within a function.
     jumps: Vec<(u64, u64)>,
     /// Instructions that return.
     rets: Vec<u64>,
     /// Targets of direct calls.
     calls: HashSet<u64>,
-    /// Elements of tables that are still read.
+    /// How many more elements of tables may be read.
     elements: u64,
-    /// Where the indirect jumps lead whose tables were read.
+    /// The targets of the indirect jumps whose tables were read.
     targets: HashMap<u64, Vec<u64>>,
-    /// Which calls come back; nothing in the first pass, which takes all of them to.
+    /// Which calls return; `None` in the first pass, which assumes that all do.
     returns: Option<Returns>,
-    /// What instructions refer to in the code otherwise than by jumps; ascending in the end.
+    /// References of instructions to code, other than by jumps; ascending in the end.
     references: Vec<Reference>,
-    /// Where the tables are that indirect jumps seem to take their targets from, read or not.
+    /// The addresses of the tables that indirect jumps seem to use, read or not.
     places: Vec<u64>,
-    /// The stretches of which it is not known where all jumps lead.
+    /// The stretches with unresolved jumps.
     open_stretches: HashSet<usize>,
-    /// Whether any call was not followed of which nothing is known.
+    /// Whether any call was not followed because it is unknown if it returns.
     pub(super) is_unknown: bool,
 }
 
@@ -64,7 +64,7 @@ impl<'a> Walk<'a> {
         });
         let stretches = stretches.collect();
         let proven = all.iter().filter(|start| start.proven && starts.data_at(start.vaddr).is_none());
-        // A section's own start is as good as what vouches for it.
+        // A section's own start counts like a function's.
         let open = proven.filter(|start| start.claimed > start.vaddr).map(|start| start.vaddr);
         let open = open.chain(image.called_from_arrays()).chain(image.landing_pads()).collect();
         let flow = ControlFlow { code, ..ControlFlow::default() };
@@ -110,7 +110,8 @@ impl<'a> Walk<'a> {
                 }
             }
         }
-        // What was found since may jump past a comparison: the table has more elements then, or others.
+        // Code found later may jump past a comparison: then the table may have more elements, or
+        // others.
         let tables = std::mem::take(&mut self.flow.tables);
         for (jump, targets) in tables {
             match self.table_of(jump) {
@@ -128,13 +129,14 @@ impl<'a> Walk<'a> {
         self.flow.unresolved.sort_unstable();
     }
 
-    /// Where control does not fall through from an address in any case: the end of what vouches for it.
+    /// The address that nothing before it falls through to: the end of the code that a known start
+    /// claims.
     fn limit(&self, vaddr: u64) -> u64 {
         let next = self.stretches.partition_point(|(start, _)| *start <= vaddr);
         let following = self.stretches.get(next).map_or(u64::MAX, |(start, _)| *start);
         match next.checked_sub(1).map(|last| self.stretches[last].1) {
             Some(claimed) if claimed > vaddr => claimed,
-            // Something jumps to where nobody vouches for anything.
+            // A jump leads to code that no start claims.
             _ => following,
         }
     }
@@ -156,7 +158,7 @@ impl<'a> Walk<'a> {
                 if is_call {
                     self.calls.insert(target);
                 }
-                // Within a stretch they join nothing.
+                // Jumps within a stretch join no stretches.
                 if !is_call && !(vaddr..limit).contains(&target) {
                     self.jumps.push((instruction.ip(), target));
                 }
@@ -183,14 +185,14 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Notes what an instruction refers to in the code.
+    /// Notes which code an instruction refers to.
     fn refer(&mut self, instruction: &Instruction) {
         let is_address = instruction.mnemonic() == Mnemonic::Lea;
         let displacement = match instruction.is_ip_rel_memory_operand() {
             true => Some(instruction.ip_rel_memory_address()),
             false => Some(instruction.memory_displacement64()).filter(|it| *it != 0),
         };
-        // An immediate of four bytes or more can be an address.
+        // An immediate of more than two bytes can be an address.
         let number = match instruction.op_count() {
             0 => None,
             count => instruction.try_immediate(count - 1).ok().filter(|it| *it > 0xffff),
@@ -204,7 +206,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether control goes on behind an instruction if it is a call.
+    /// Whether control continues after an instruction, which may be a call.
     fn comes_back(&self, instruction: &Instruction) -> bool {
         let Some(returns) = &self.returns else { return true };
         match instruction.flow_control() {
@@ -219,10 +221,11 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The second pass, which goes on behind a call only where that is proven to come back. What was found to be called in the first one
-    /// is looked at; that was more, rather than less.
+    /// The second pass, which continues after a call only if it is proven to return. It analyzes
+    /// all functions that the first pass found to be called, which are too many rather than too
+    /// few.
     pub(super) fn again(self, code: Vec<Piece>) -> Walk<'a> {
-        // What begins with the stack in use is a part of a function, and followed with it.
+        // Code that begins with the stack in use is a part of a function, and followed with it.
         let is_function = |start: u64| {
             let stack = self.image.frames().stack_at(start);
             self.is_reached(start) && stack.is_none_or(|stack| stack == Stack::AtEntry)
@@ -251,19 +254,19 @@ impl<'a> Walk<'a> {
         self.stretch_of(vaddr)
     }
 
-    /// Whether a place is behind a call that is not proven to come back.
+    /// Whether an address is after a call that is not proven to return.
     pub(super) fn is_lost(&self, vaddr: u64) -> bool {
         self.flow.lost.binary_search(&vaddr).is_ok()
     }
 
-    /// Whether control may come to a place by a jump of which it is not known where it leads; or nobody says what is there.
+    /// Whether an unresolved jump may reach an address, or no known start claims it.
     pub(super) fn is_open(&self, vaddr: u64) -> bool {
         self.stretch_of(vaddr).is_none_or(|stretch| {
             self.stretches[stretch].1 <= vaddr || self.open_stretches.contains(&stretch)
         })
     }
 
-    /// What is likely beside what is proven: a third pass, which goes on behind calls, too, of which nothing is known.
+    /// Finds likely instructions in a third pass, which also continues after calls that may return.
     pub(super) fn guess(&mut self) {
         if !self.is_unknown {
             return;
@@ -306,17 +309,18 @@ impl<'a> Walk<'a> {
         self.piece_of(vaddr).is_some_and(|piece| piece.at(vaddr).is_some_and(|at| piece.is_jumped_to(at)))
     }
 
-    /// Whether something known begins at an address.
+    /// Whether a known start is at an address.
     pub(super) fn is_function(&self, vaddr: u64) -> bool {
         self.stretches.binary_search_by_key(&vaddr, |(start, _)| *start).is_ok()
     }
 
-    /// Where an indirect jump leads whose table was read.
+    /// The targets of an indirect jump whose table was read.
     pub(super) fn targets_of(&self, jump: u64) -> Option<&[u64]> {
         self.targets.get(&jump).map(Vec::as_slice)
     }
 
-    /// The symbol whose address is in the word through which an instruction calls or jumps, and where it is if the file defines it.
+    /// The symbol whose address is in the slot through which an instruction calls or jumps, and its
+    /// address if the file defines it.
     pub(super) fn slot_of(&self, instruction: &Instruction) -> Option<(&'a str, Option<u64>)> {
         if !instruction.is_ip_rel_memory_operand() {
             return None;
@@ -325,9 +329,10 @@ impl<'a> Walk<'a> {
         Some((slot.0.as_str(), slot.1))
     }
 
-    /// Whether a function never returns, as its name says: one of another module, called by way of the procedure linkage table.
+    /// Whether a function never returns: an entry of the procedure linkage table for a function of
+    /// another module that is known not to.
     pub(super) fn never_returns(&self, target: u64) -> bool {
-        /// Instructions of an entry of that table.
+        /// Instructions of one entry of that table.
         const ENTRY: usize = 3;
         let mut at = target;
         for _ in 0..ENTRY {
@@ -366,7 +371,8 @@ impl<'a> Walk<'a> {
                 if gap.len() > PADDING || !piece.is_padding(gap.clone()) || self.is_referred_to(&range) {
                     continue;
                 }
-                // Where it is not known where a function's jumps lead, a case of a `switch` may begin with alignment.
+                // If a function has unresolved jumps, one of its `switch` cases may begin with
+                // alignment.
                 let is_closed = self.stretch_of(range.start).is_none_or(|stretch| {
                     self.stretches[stretch].1 <= range.start || !open.contains(&stretch)
                 });
@@ -378,7 +384,7 @@ impl<'a> Walk<'a> {
         }
         dead.sort_by_key(|range| range.start);
         self.flow.padding = dead;
-        // They are instructions all the same.
+        // Padding consists of instructions, too.
         for (number, gap) in fillers {
             let piece = &mut self.flow.code[number];
             let mut at = gap.start;
@@ -393,9 +399,11 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The stretches, by number, of functions of which it is not known where all their jumps lead, or that have landing pads of exceptions;
-    /// and those that are connected with one of them by jumps. Then those that are connected with the entry of a function, as its unwinding
-    /// entry tells, and that it is called, or named for others: what is not may be a part of another, which is jumped to nobody sees how.
+    /// Two sets of stretches, by number. The open ones: of functions with unresolved jumps or
+    /// landing pads of exceptions, and those that jumps connect with them. The entered ones:
+    /// connected with the entry of a function, which has the unwinding state of an entry and is
+    /// called or has a non-local symbol. Any other may be a part of another function, which reaches
+    /// it by unknown jumps.
     fn open_stretches(&self) -> (HashSet<usize>, HashSet<usize>) {
         let mut joined: Vec<usize> = (0..self.stretches.len()).collect();
         fn root(joined: &mut [usize], mut at: usize) -> usize {
@@ -415,7 +423,8 @@ impl<'a> Walk<'a> {
         let open = unresolved.chain(self.image.frames().with_landing_pads());
         let open: Vec<usize> = open.filter_map(|vaddr| self.stretch_of(vaddr)).collect();
         let open: HashSet<usize> = open.into_iter().map(|stretch| root(&mut joined, stretch)).collect();
-        // A part of a function that has no frame of its own looks like an entry, too; but nobody calls it.
+        // A part of a function without a frame of its own looks like an entry, too, but nothing
+        // calls it.
         let named = self.image.functions().iter().filter(|function| function.binding != Binding::Local);
         let named: HashSet<u64> = named.map(|function| function.vaddr).collect();
         let entered = (0..self.stretches.len()).filter(|&stretch| {
@@ -430,13 +439,13 @@ impl<'a> Walk<'a> {
         (with(&open), with(&entered))
     }
 
-    /// Whether any instruction refers to some addresses otherwise than by a jump.
+    /// Whether any instruction refers to these addresses other than by a jump.
     fn is_referred_to(&self, range: &Range<u64>) -> bool {
         let from = self.references.partition_point(|reference| reference.to < range.start);
         self.references.get(from).is_some_and(|reference| reference.to < range.end)
     }
 
-    /// Where the table is that an indirect jump seems to take its target from.
+    /// The address of the table that an indirect jump seems to use.
     fn place_of(&self, jump: u64) -> Option<u64> {
         let piece = self.piece_of(jump)?;
         Some(Block::new(piece, piece.at(jump)?).table()?.place)
@@ -446,7 +455,7 @@ impl<'a> Walk<'a> {
         self.stretches.partition_point(|(start, _)| *start <= vaddr).checked_sub(1)
     }
 
-    /// The table that an indirect jump's target comes from, and how many elements it has.
+    /// The table of an indirect jump, and its number of elements.
     fn table_of(&self, jump: u64) -> Result<(Table, u64), Unresolved> {
         let piece = self.piece_of(jump).ok_or(Unresolved::NoTable)?;
         let at = piece.at(jump).ok_or(Unresolved::NoTable)?;
@@ -463,7 +472,7 @@ impl<'a> Walk<'a> {
         self.flow.code.iter().find(|piece| piece.at(vaddr).is_some())
     }
 
-    /// Where an indirect jump leads.
+    /// The targets of an indirect jump.
     fn resolve(&mut self, jump: u64) -> Result<Vec<u64>, Unresolved> {
         let (table, count) = self.table_of(jump)?;
         self.elements = self.elements.checked_sub(count).ok_or(Unresolved::TooMany)?;
@@ -499,9 +508,9 @@ impl<'a> Walk<'a> {
 }
 
 impl Image {
-    /// What is called when the file is loaded and unloaded: the functions in its arrays of them.
+    /// The functions called when the file is loaded and unloaded, from its init and fini arrays.
     fn called_from_arrays(&self) -> Vec<u64> {
-        /// Elements of all of them that are looked at.
+        /// The most elements of all arrays that are read.
         const MOST: usize = 1 << 16;
         let is_array = |name: &str| matches!(name, ".init_array" | ".fini_array" | ".preinit_array");
         let sections = self.headers.sections.iter().filter(|section| is_array(&section.name));

@@ -1,4 +1,4 @@
-//! Compiling small programs while testing, and asking binutils about them.
+//! Compiles small programs for tests, and runs binutils on them.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
 use std::path::{Path, PathBuf};
@@ -20,9 +20,9 @@ pub const FUNCTIONS: &str = "
     .endm
 ";
 
-/// Options of a program that is nothing but its source: without a library, at a fixed address.
+/// Options for a program without a library, at a fixed address.
 pub const BARE: &[&str] = &["-nostdlib", "-static", "-no-pie"];
-/// The same, at any address.
+/// Options for a program without a library, at any address.
 pub const BARE_ANYWHERE: &[&str] = &["-nostdlib", "-static-pie"];
 
 /// A directory for one test's files, with the tools that make them.
@@ -61,12 +61,12 @@ impl Scratch {
         self.compile(&format!("{name}.S"), &[FUNCTIONS, code].concat(), name, options)
     }
 
-    /// The image of what [`compile`](Self::compile) makes.
+    /// The image of a program that [`compile`](Self::compile) makes.
     pub fn image(&self, source: &str, contents: &str, output: &str, options: &[&str]) -> Image {
         Image::open(&self.compile(source, contents, output, options)).expect("it was just compiled")
     }
 
-    /// The image of what [`assemble`](Self::assemble) makes.
+    /// The image of a program that [`assemble`](Self::assemble) makes.
     pub fn assembled(&self, name: &str, code: &str, options: &[&str]) -> Image {
         Image::open(&self.assemble(name, code, options)).expect("it was just assembled")
     }

@@ -1,23 +1,23 @@
-//! Images that several processes share.
+//! A cache of images, shared by processes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use image::{FileId, Image};
 
-/// Images that have been read, to be shared by processes and modules. Keyed by file and state, so a file that was
-/// replaced is read again.
+/// Images that have been read, shared by processes and modules. The key is the file and its state,
+/// so a replaced file is read again.
 #[derive(Debug, Default)]
 pub struct ImageCache {
     images: HashMap<FileId, Arc<Image>>,
-    /// What has no file, by its bytes.
+    /// Images without a file, by their bytes.
     pub(super) in_memory: Vec<(Vec<u8>, Arc<Image>)>,
 }
 
 impl ImageCache {
-    /// Images that are kept though no module uses them.
+    /// How many images may be kept before unused ones are dropped.
     const KEPT: usize = 512;
-    /// Images without a file: the vDSO of each kind of process.
+    /// How many images without a file are kept: the vDSO of each kind of process.
     pub(super) const IN_MEMORY: usize = 4;
 
     /// An empty cache.

@@ -1,14 +1,14 @@
-//! What can go wrong with the modules of a process.
+//! The errors of looking up a process's modules.
 
 use std::path::PathBuf;
 
 use image::ImageError;
 
-/// Why the modules of a process, or one of them, cannot be told.
+/// Why a process's modules, or one of them, cannot be determined.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ModuleError {
-    /// The system refused to tell about the process.
+    /// The system did not give information about the process.
     #[error("process {pid}: cannot {action}: {cause}")]
     Process {
         /// The process.
@@ -33,7 +33,7 @@ pub enum ModuleError {
         /// How that was seen.
         why: String,
     },
-    /// The file is no sound ELF file.
+    /// The file is not a valid ELF file.
     #[error(transparent)]
     Image(#[from] ImageError),
 }

@@ -1,7 +1,7 @@
-//! From mappings to modules.
+//! Finds the modules among a process's mappings.
 //!
-//! A file is a module where one of its mappings is executable. The load bias follows from a mapping's file offset and
-//! address, and the segment that covers the offset:
+//! A file with an executable mapping is a module. The load bias follows from a mapping's file
+//! offset and address, and from the segment that contains the offset:
 //!
 //! ```text
 //! file     | headers, rodata | text      | data |
@@ -9,8 +9,8 @@
 //! mapping                       ^ offset', start      bias = start - (vaddr + offset' - offset)
 //! ```
 //!
-//! so a text that `mprotect` has cut into several mappings gives the same bias for each piece, and a file loaded
-//! twice gives two.
+//! So all pieces of a text that `mprotect` has split give the same bias, and a file loaded twice
+//! gives two.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,7 +21,7 @@ use super::{ImageCache, Module, ModuleError, open};
 use crate::maps::{Mapping, maps};
 use image::{Image, Segment};
 
-/// Bytes of a page; what segments and mappings are rounded to.
+/// Bytes of a page; segments and mappings are rounded to it.
 const PAGE: u64 = 4096;
 
 /// Executable memory that belongs to no module.
@@ -29,18 +29,19 @@ const PAGE: u64 = 4096;
 pub struct Skipped {
     /// The file, or the kernel's name for the mapping.
     pub path: PathBuf,
-    /// Where it is.
+    /// Its addresses.
     pub range: Range<u64>,
     /// Why nothing in it can be probed.
     pub why: String,
 }
 
-/// The modules of a process, and what executable memory is none.
+/// The modules of a process, and its executable memory that belongs to none.
 #[derive(Debug)]
 pub struct Survey {
     /// By address.
     pub modules: Vec<Module>,
-    /// By address. Anonymous executable memory that replaces no file's (a JIT's code) is not listed.
+    /// By address. Anonymous executable memory that does not replace a file's text (such as a JIT's
+    /// code) is not listed.
     pub skipped: Vec<Skipped>,
 }
 
@@ -48,13 +49,13 @@ pub struct Survey {
 ///
 /// # Errors
 ///
-/// The process's mappings cannot be read. A file that cannot be used does not make the others fail: it is left out,
-/// and [`survey`] tells why.
+/// The process's mappings cannot be read. A single file that cannot be used is only left out;
+/// [`survey`] tells why.
 pub fn modules(pid: i32, cache: &mut ImageCache) -> Result<Vec<Module>, ModuleError> {
     Ok(survey(pid, cache)?.modules)
 }
 
-/// The same, if its mappings are known.
+/// Like [`modules`], from given mappings.
 pub fn modules_in(pid: i32, maps: &[Mapping], cache: &mut ImageCache) -> Vec<Module> {
     survey_in(pid, maps, cache).modules
 }
@@ -86,7 +87,8 @@ fn survey_in(pid: i32, maps: &[Mapping], cache: &mut ImageCache) -> Survey {
     survey
 }
 
-/// What the kernel calls the memory files that a tracer maps in a process ([`crate::sealed_memory`]).
+/// The kernel's name of the memory files that a tracer maps in a process
+/// ([`crate::sealed_memory`]).
 const OWN_MEMORY: &str = "/memfd:dprobes";
 
 /// The mappings of each file, by address. A file mapped under two paths counts as two.
@@ -153,8 +155,9 @@ impl Survey {
         }
     }
 
-    /// A file whose text is not mapped from it any more: programs copy their text into huge pages, which are
-    /// anonymous memory. Only a file that anonymous executable memory follows is looked at.
+    /// Adds a file whose text is no longer mapped from it: some programs copy their text into huge
+    /// pages, which are anonymous memory. Only a file that is followed by anonymous executable
+    /// memory is examined.
     fn add_replaced_text(
         &mut self,
         pid: i32,
@@ -197,14 +200,14 @@ impl Survey {
     }
 }
 
-/// The mappings of one file, with one of them in front.
+/// The mappings of one file, with a given one first.
 fn ordered<'a>(mappings: &[&'a Mapping], first: &'a Mapping) -> Vec<&'a Mapping> {
     let others = mappings.iter().copied().filter(|mapping| !std::ptr::eq(*mapping, first));
     std::iter::once(first).chain(others).collect()
 }
 
-/// The load biases a mapping may stand for, the likeliest first: the end of one segment and the start of the next
-/// can share a page of the file, so the segment whose rights agree comes before the others.
+/// The possible load biases of a mapping, the likeliest first. The end of one segment and the start
+/// of the next can share a page of the file, so segments with the mapping's own rights come first.
 fn biases(image: &Image, mapping: &Mapping) -> impl Iterator<Item = u64> {
     let covering = |segment: &&Segment| {
         let first = segment.offset / PAGE * PAGE;
@@ -261,7 +264,8 @@ mod tests {
             deleted,
             ..Mapping::anonymous(0x1000, 0x2000, None)
         };
-        // A file of that name in the root directory is a file; and a program may have memory of another name.
+        // A file of that name in the root directory is an ordinary file, and a program may have
+        // memory files of other names.
         let maps = [of(OWN_MEMORY, true), of(OWN_MEMORY, false), of("/memfd:program", true)];
         let found: Vec<&Path> = files(&maps).into_iter().map(|(path, _)| path).collect();
         assert_eq!(found, [Path::new(OWN_MEMORY), Path::new("/memfd:program")]);

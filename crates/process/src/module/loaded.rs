@@ -1,4 +1,4 @@
-//! An image where a process has loaded it.
+//! A module: an image at the addresses where a process has loaded it.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use image::Image;
 /// One module in one process.
 #[derive(Clone, Debug)]
 pub struct Module {
-    /// The file, as the process's mappings show it; `[vdso]` for the kernel's.
+    /// The file, as the process's mappings show it; `[vdso]` for the vDSO.
     pub path: PathBuf,
     /// Its contents.
     pub image: Arc<Image>,
-    /// What to add (wrapping) to an address of the image to get the address in the process.
+    /// The number to add (wrapping) to an address of the image to get the address in the process.
     pub bias: u64,
-    /// Where it is mapped, by address; without the anonymous memory behind its data.
+    /// Its mappings, by address, without the anonymous memory after its data.
     pub mappings: Vec<Mapping>,
     /// Major and minor number of the file's device, as the mappings show it.
     pub device: (u32, u32),
@@ -26,17 +26,17 @@ pub struct Module {
 }
 
 impl Module {
-    /// The address in the process of an address of the image.
+    /// Converts an address of the image to one of the process.
     pub fn address(&self, vaddr: u64) -> u64 {
         vaddr.wrapping_add(self.bias)
     }
 
-    /// The address in the image of an address in the process.
+    /// Converts an address of the process to one of the image.
     pub fn vaddr(&self, address: u64) -> u64 {
         address.wrapping_sub(self.bias)
     }
 
-    /// Whether one of its mappings holds an address of the process.
+    /// Whether one of its mappings contains an address of the process.
     pub fn contains(&self, address: u64) -> bool {
         self.mappings.iter().any(|mapping| mapping.contains(address))
     }
@@ -48,14 +48,15 @@ impl Module {
         start..end
     }
 
-    /// Whether a name that a person gave means this module. `root` is the process's root directory,
+    /// Whether a user's module name matches this module. `root` is the process's root directory,
     /// `/proc/PID/root`.
     ///
-    /// With a slash, the name is a path: it means the file it leads to, symbolic links followed, seen from the
-    /// process's root and from our own place; or, where that file is gone, the path itself. Without a slash it is
-    /// the file's own name, the name the library gives itself (DT_SONAME), a link in the file's directory, or one of
-    /// these without its version (`libc` for `libc.so.6`); `a.out` is the process's own program, whatever it is
-    /// called; and a pattern ([`image::Pattern`]) means all whose names match.
+    /// A name with a slash is a path. It matches the file that it leads to through symbolic links,
+    /// seen from the process's root and from this process; if that file is gone, it matches the
+    /// path itself. A name without a slash matches the file's own name, its DT_SONAME, a link in
+    /// the file's directory, or one of these without its version (`libc` for `libc.so.6`). `a.out`
+    /// matches the process's own program, whatever its name. A pattern ([`image::Pattern`]) matches
+    /// all modules whose names match.
     pub fn is_named(&self, name: &str, root: &Path) -> bool {
         naming::is_named(self, name, root)
     }

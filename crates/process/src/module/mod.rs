@@ -1,9 +1,10 @@
-//! The modules of a process: which ELF files it runs code of, and where.
+//! The modules of a process: the ELF files it runs code of, and their addresses.
 //!
-//! A module is an [`Image`] at a load bias. One file loaded twice (by `dlmopen`, say) makes two modules; one image
-//! serves all processes that map the same file. The kernel's vDSO is a module too, without a file.
+//! A module is an [`Image`] at a load bias. One file loaded twice (by `dlmopen`, say) makes two
+//! modules; one image serves all processes that map the same file. The kernel's vDSO is a module
+//! too, without a file.
 //!
-//! What is mapped executable and is not a module is listed as [`Skipped`], with the reason.
+//! Executable mappings that are not modules are listed as [`Skipped`], with the reason.
 
 mod cache;
 mod error;

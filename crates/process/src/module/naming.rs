@@ -1,4 +1,4 @@
-//! Whether a name means a module.
+//! Decides whether a user's module name matches a module.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -34,16 +34,17 @@ pub(super) fn is_named(module: &Module, name: &str, root: &Path) -> bool {
         || module.path == path
 }
 
-/// What DTrace's `pid` provider calls the process's own program.
+/// DTrace's name, in its `pid` provider, for the process's own program.
 const PROGRAM: &str = "a.out";
 
-/// The names of a module: its file's, and the one it gives itself.
+/// The names of a module: its file's, and its DT_SONAME.
 fn names(module: &Module) -> impl Iterator<Item = Cow<'_, str>> {
     let own = module.path.file_name().map(|own| own.to_string_lossy());
     own.into_iter().chain(module.image.soname().map(Cow::Borrowed))
 }
 
-/// Whether a name is a library's without `.so` and its version, or without all or some of its version: `libc`, `libc.so`.
+/// Whether a name is a library's without `.so` and its version, or without all or part of its
+/// version: `libc`, `libc.so`.
 fn is_without_version(module: &Module, name: &str) -> bool {
     let has_so = name.ends_with(".so") || name.contains(".so.");
     names(module).any(|own| {
@@ -64,21 +65,22 @@ fn is_program(module: &Module, root: &Path) -> bool {
     })
 }
 
-/// Whether a name is a pattern that a module's name matches. The kernel's module has no file, and no pattern means it.
+/// Whether a name is a pattern that matches a module's name. No pattern matches the vDSO.
 fn matches_pattern(module: &Module, name: &str) -> bool {
     Pattern::is_one(name)
         && module.path.is_absolute()
         && Pattern::new(name).is_ok_and(|pattern| names(module).any(|own| pattern.matches(&own)))
 }
 
-/// A link of that name in the module's directory, as `libc.so.6` is to `libc-2.31.so`.
+/// Whether a link of that name in the module's directory leads to it, as `libc.so.6` does to
+/// `libc-2.31.so`.
 fn is_link_beside(module: &Module, name: &str, root: &Path) -> bool {
     module.path.is_absolute()
         && module.path.parent().is_some_and(|directory| leads_to(module, &directory.join(name), root))
 }
 
-/// Whether a path leads to the module's file, seen from a root. The kernel resolves it: a link to an absolute path
-/// stays under that root, as it does for the process.
+/// Whether a path leads to the module's file, seen from a root. The kernel resolves it, so that a
+/// link to an absolute path stays under that root, as it does for the process.
 fn leads_to(module: &Module, path: &Path, root: &Path) -> bool {
     let found = || -> Option<FileStat> {
         let root = File::open(root).ok()?;
@@ -90,8 +92,8 @@ fn leads_to(module: &Module, path: &Path, root: &Path) -> bool {
     path.is_absolute() && found().is_some_and(|found| is_file(module, found.st_dev, found.st_ino))
 }
 
-/// Whether `stat` of some path shows the file the image was read from. Both numbers are from `stat`, so file systems
-/// that show others in the mappings do not matter.
+/// Whether `stat` of some path shows the file that the image was read from. Both pairs of numbers
+/// come from `stat`, so it does not matter if the file system shows different ones in the mappings.
 fn is_file(module: &Module, device: u64, inode: u64) -> bool {
     module.image.file_id().is_some_and(|id| (id.device, id.inode) == (device, inode))
 }

@@ -1,12 +1,13 @@
-//! Opening the very file a process has mapped, not the one that stands at its path now.
+//! Opens the file that a process has mapped, even if another file is now at its path.
 //!
-//! The mappings show a path, a device and an inode. The path is followed from the process's own root, since it may
-//! live in a container. Where device and inode of what is found there agree with the mappings, that is the file.
-//! They may disagree for two reasons: the file was replaced (every package update does that), or the file system
-//! shows different numbers to `stat` than to the mappings (btrfs and overlayfs do). So then the file is opened through
-//! the mapping itself (`/proc/PID/map_files`, for which the kernel wants CAP_CHECKPOINT_RESTORE), or through
-//! `/proc/PID/exe`; and where that is not allowed, a file at the path is taken for the right one only if its first
-//! page equals what the process has mapped of it.
+//! The mappings show a path, a device and an inode. The path is looked up from the process's own
+//! root, since the process may be in a container. If the device and inode found there equal those
+//! of the mapping, it is the file. They may differ for two reasons: the file was replaced (every
+//! package update does that), or the file system shows different numbers to `stat` than to the
+//! mappings (btrfs and overlayfs do). Then the file is opened through the mapping itself
+//! (`/proc/PID/map_files`, which requires CAP_CHECKPOINT_RESTORE), or through `/proc/PID/exe`. If
+//! that is not allowed, a file at the path is accepted only if its first page equals the process's
+//! mapping of it.
 
 use std::fs::File;
 use std::io;
@@ -24,7 +25,7 @@ use image::{FileId, Image, open_regular};
 /// Bytes of a file that are compared with memory.
 const COMPARED: usize = 4096;
 
-/// The image of the file that `mappings` map, all of one file.
+/// The image of the file that `mappings` map. All of them map the same file.
 pub(super) fn image(
     pid: i32,
     mappings: &[&Mapping],
@@ -43,14 +44,15 @@ pub(super) fn image(
     Ok(image)
 }
 
-/// The image of the file at a mapping's path, if that is the file that is mapped, in the state in which it was read before.
+/// The cached image of the file at a mapping's path, if that is the mapped file and has not changed
+/// since it was read.
 fn known(pid: i32, mapping: &Mapping, cache: &ImageCache) -> Option<Arc<Image>> {
     let metadata = std::fs::metadata(under_root(pid, mapping.path.as_deref()?)).ok()?;
     let id = FileId::of(&metadata);
     if metadata.is_file() && is_mapped(mapping, &id) { cache.get(&id) } else { None }
 }
 
-/// An image of what stands in memory: the vDSO has no file.
+/// An image read from memory: the vDSO has no file.
 pub(super) fn from_memory(
     pid: i32,
     mapping: &Mapping,
@@ -65,7 +67,7 @@ pub(super) fn from_memory(
     let mut bytes = vec![0; size];
     let memory = File::open(format!("/proc/{pid}/mem")).map_err(failed)?;
     memory.read_exact_at(&mut bytes, mapping.start).map_err(failed)?;
-    // All processes of a kind have the same.
+    // All processes of a kind have the same vDSO.
     if let Some((_, image)) = cache.in_memory.iter().find(|(known, _)| *known == bytes) {
         return Ok(Arc::clone(image));
     }
@@ -80,7 +82,7 @@ fn open(pid: i32, mappings: &[&Mapping]) -> Result<(File, FileId), ModuleError> 
     let mapping = mappings[0];
     let path = mapping.path.clone().unwrap_or_default();
     let at_path = open_regular(&under_root(pid, &path)).or_else(|error| match error.kind() {
-        // Its root may be closed to us while the file is open to all.
+        // The process's root may be inaccessible to the tracer although the file is readable.
         io::ErrorKind::PermissionDenied => open_regular(&path),
         _ => Err(error),
     });
@@ -114,21 +116,21 @@ fn open(pid: i32, mappings: &[&Mapping]) -> Result<(File, FileId), ModuleError> 
     }
 }
 
-/// A path of the process, seen from here.
+/// A path of the process, as this process reaches it.
 pub(super) fn under_root(pid: i32, path: &Path) -> PathBuf {
     let relative: Vec<u8> =
         path.as_os_str().as_bytes().iter().copied().skip_while(|byte| *byte == b'/').collect();
     Path::new(&format!("/proc/{pid}/root")).join(std::ffi::OsStr::from_bytes(&relative))
 }
 
-/// Whether `stat` shows the numbers of the mapping.
+/// Whether `stat` shows the device and inode of the mapping.
 pub(super) fn is_mapped(mapping: &Mapping, id: &FileId) -> bool {
     let device = (u32::try_from(major(id.device)), u32::try_from(minor(id.device)));
     mapping.inode == id.inode && device == (Ok(mapping.device.0), Ok(mapping.device.1))
 }
 
-/// Whether the start of the file is what the process has mapped of it. The start holds the headers, which hold the
-/// sizes and addresses of everything, and in most files the build-id.
+/// Whether the start of the file equals the process's mapping of it. The start has the headers,
+/// with the sizes and addresses of everything, and in most files the build-id.
 fn is_in_memory(pid: i32, mappings: &[&Mapping], file: &File) -> bool {
     let Some(first) = mappings.iter().find(|m| m.offset == 0 && m.readable && !m.writable) else {
         return false;

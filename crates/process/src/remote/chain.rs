@@ -1,17 +1,19 @@
-//! Several system calls by one stop: frames that lead from call to call.
+//! Several system calls with one stop: a chain of signal frames, each leading to the next call.
 //!
 //! ```text
 //!     call 1 --frame--> call 2 --frame--> ... --frame--> tkill --frame--> where the thread was
 //!                                                          ^ it stops here
 //! ```
 //!
-//! The return to each frame but the last prepares the next call, so that the thread makes them one behind the other without its tracer;
-//! each leaves its result in the frame behind it. The last one sends the thread a signal that does nothing where nobody traces it, and
-//! stops it where somebody does. If the tracer dies, the thread makes all the calls, and returns.
+//! The return to each frame but the last prepares the next call, so that the thread makes all calls
+//! in sequence without its tracer; each call's result goes into the frame after it. The last call
+//! sends the thread a signal that stops it if it is traced and otherwise does nothing. If the
+//! tracer dies, the thread makes all the calls and returns.
 //!
-//! The signal is SIGURG, which nobody sees: a thread that has a handler for it, blocks it or has one pending makes its calls one by one. So
-//! does one that seccomp filters: without its tracer, which has the filters suspended, it may be killed for a call; and one whose
-//! call the kernel is to go on with by what it has noted of it, since the return to a frame strikes that out.
+//! The signal is SIGURG, and the program must not see it: a thread that has a handler for it,
+//! blocks it or has one pending makes its calls one by one. So does a thread with seccomp filters:
+//! without the tracer, which suspends them, a filter may kill it for a call. So does a thread whose
+//! interrupted call has a restart block in the kernel, which the return to a frame deletes.
 
 use std::io;
 use std::ops::Range;
@@ -22,21 +24,23 @@ use super::Away;
 use crate::thread::{Stop, Stopped};
 use crate::{Error, Registers, frame, memory, ptrace};
 
-/// Ignored by a process that does not handle it.
+/// A process that does not handle it ignores it.
 const SIGNAL: libc::c_int = libc::SIGURG;
 /// Its bit in a mask.
 const SIGNAL_BIT: u64 = 1 << (SIGNAL - 1);
-/// Calls that one chain has at most: as many frames have room below the last one.
+/// The most calls of one chain without `room`: as many frames as fit below the last one.
 const MOST: usize = 8;
-/// What is where a result is to be, as long as there is none.
+/// The value in a result's place before the call has been made.
 const NONE: u64 = -(libc::EFAULT as i64) as u64;
 
 /// A call's number and its arguments.
 pub(crate) type Numbers = (c_long, [u64; 6]);
 
 impl Away {
-    /// Makes several system calls, each whatever has come of the others, with one stop if that can be: what came of each. `room` is memory of
-    /// the process for the frames; without it they are below the last one, where there is room for few. `step` is called after each change of the thread's state.
+    /// Makes several system calls, each one even if an earlier one has failed, with one stop if
+    /// possible, and returns their results. `room` is memory of the process for the frames; without
+    /// it they go below the last one, where few fit. `step` is called after each change of the
+    /// thread's state.
     ///
     /// # Errors
     /// The thread has been killed. An error of a call itself is in its result.
@@ -70,7 +74,7 @@ impl Away {
         Ok((thread, results))
     }
 
-    /// The thread's own number as it knows it, if it can make several calls with one stop.
+    /// The thread's own id in its namespace, if it can make several calls with one stop.
     fn can_chain(&mut self, thread: &Stopped) -> Option<u64> {
         let mask = self.mask;
         let is_noted = self.saved.call_number() >= 0 && self.saved.result() == frame::RESTART_BLOCK;
@@ -83,8 +87,9 @@ impl Away {
         })
     }
 
-    /// Makes them. `own` is the thread's number, `stub` where it makes calls, `last` the stack pointer at the frame that leads back. The
-    /// other frames are at `room`, or below that one.
+    /// Makes the calls. `own` is the thread's id in its namespace, `stub` the stub's address,
+    /// `last` the stack pointer at the frame that leads back. The other frames are at `room`, or
+    /// below that one.
     fn chain(
         &mut self,
         mut thread: Stopped,
@@ -96,11 +101,11 @@ impl Away {
     ) -> Result<(Stopped, Vec<u64>), Error> {
         let tid = thread.tid();
         let size = frame::HEAD as u64;
-        // The frame that leads back has its state behind its head, which all share.
+        // The frame that leads back has the extended state after its head; all frames share it.
         let end = last - 8;
         let state = end + size;
         let start = room.unwrap_or(end - size * calls.len() as u64);
-        // Behind the call with this number: the frame that leads to the next one.
+        // The stack pointer for a call, by its number: at the frame that leads to the next one.
         let rsp = |number: usize| start + size * number as u64 + 8;
         let stop = (libc::SYS_tkill, [own, SIGNAL as u64, 0, 0, 0, 0]);
         let mut frames = Vec::with_capacity(calls.len() * frame::HEAD);
@@ -125,7 +130,8 @@ impl Away {
             match stop {
                 Stop::Signal(SIGNAL) if is_behind(&thread.registers()?, stub, last) => break,
                 Stop::Signal(libc::SIGSTOP) => self.held_stop = true,
-                // It is blocked, so it is a fault: the process has changed or unmapped what the thread was to execute.
+                // SIGSEGV is blocked, so this is a fault: the process has changed or unmapped what
+                // the thread was to execute.
                 Stop::Signal(libc::SIGSEGV) => {
                     self.settled = Stop::Other;
                     break;
@@ -145,7 +151,7 @@ fn is_behind(registers: &Registers, stub: u64, last: u64) -> bool {
     (registers.rip(), registers.rsp()) == (stub + super::SYSCALL.len() as u64, last)
 }
 
-/// What a call's result says.
+/// Splits a call's result into value and error.
 fn value_or_error(value: u64) -> io::Result<u64> {
     match value as i64 {
         error @ -4095..0 => Err(io::Error::from_raw_os_error(-error as i32)),

@@ -1,4 +1,4 @@
-//! A child of a test, in which calls are made.
+//! A child process in which the tests make calls.
 
 use std::fmt::Debug;
 use std::io::{PipeReader, PipeWriter, Write, pipe};
@@ -16,13 +16,13 @@ use crate::{Running, Status};
 /// What a child shares with its test.
 #[derive(Debug)]
 pub(super) struct Flags {
-    /// The child has begun.
+    /// Set when the child has begun.
     pub(super) ready: AtomicU32,
-    /// It is to end.
+    /// Set when the child shall end.
     pub(super) end: AtomicU32,
 }
 
-/// A child that waits until it is to end.
+/// A child that waits until it is told to end.
 #[derive(Debug)]
 pub(super) struct Child {
     pub(super) pid: i32,
@@ -31,7 +31,7 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Forks one. Its life must not allocate, and gives whether all was as it should be.
+    /// Forks a child that runs `live`. That must not allocate, and returns whether all went well.
     pub(super) fn new(live: impl FnOnce(&Flags, &mut PipeReader) -> bool) -> Child {
         let flags = map(4096, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED) as *const Flags;
         // SAFETY: zeros in shared memory, which stays; atomics may be shared.
@@ -48,7 +48,7 @@ impl Child {
         Child { pid, flags, pipe }
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition holds.
     pub(super) fn wait_until(&self, what: &dyn Debug, is: impl Fn(&Flags) -> bool) {
         let end = Instant::now() + Duration::from_secs(60);
         while !is(self.flags) {
@@ -57,7 +57,7 @@ impl Child {
         }
     }
 
-    /// Waits until it has begun, and sleeps in a call if that is what it does.
+    /// Waits until the child has begun and, if it will sleep in a call, sleeps there.
     pub(super) fn wait_until_ready(&self, sleeps: bool) {
         self.wait_until(&"ready", |flags| flags.ready.load(Ordering::Acquire) == 1);
         if sleeps {
@@ -65,7 +65,7 @@ impl Child {
         }
     }
 
-    /// Lets it end; all must have been as it should be.
+    /// Tells the child to end, and asserts that all went well in it.
     pub(super) fn end(mut self, what: &dyn Debug) {
         self.flags.end.store(1, Ordering::Release);
         self.pipe.write_all(&[7]).expect("it has the other end");
@@ -74,7 +74,7 @@ impl Child {
     }
 }
 
-/// Stops a child, and finds where it makes calls.
+/// Stops a child, and finds its entrance to the kernel.
 pub(super) fn stopped(child: i32, refuge: Option<Refuge>) -> (Stopped, Entrance) {
     let thread = Running::seize(child).expect("an own child");
     thread.interrupt().expect("it lives");
@@ -85,7 +85,7 @@ pub(super) fn stopped(child: i32, refuge: Option<Refuge>) -> (Stopped, Entrance)
     (thread, Entrance { refuge, ..entrance })
 }
 
-/// Maps fresh memory: its address.
+/// Maps new memory and returns its address.
 fn map(size: usize, protection: i32, flags: i32) -> u64 {
     // SAFETY: the kernel chooses where it is; nothing else is mapped there.
     let place = unsafe { libc::mmap(null_mut(), size, protection, libc::MAP_ANONYMOUS | flags, -1, 0) };
@@ -93,7 +93,7 @@ fn map(size: usize, protection: i32, flags: i32) -> u64 {
     place as u64
 }
 
-/// Memory of the tracer's in children that are forked later.
+/// The tracer's memory in children that are forked later.
 pub(super) fn refuge() -> Refuge {
     let size = 2 * Refuge::ROOM;
     let place = map(size as usize, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
@@ -105,7 +105,7 @@ pub(super) fn refuge() -> Refuge {
     Refuge { stub: place, end: place + size }
 }
 
-/// Changes which signals the calling thread blocks, by one.
+/// Changes the calling thread's signal mask by one signal.
 pub(super) fn mask(how: SigmaskHow, signal: Signal) {
     let _ = sigprocmask(how, Some(&SigSet::from(signal)), None);
 }

@@ -1,4 +1,5 @@
-//! The tracer dies at each step of a call: a thread that ends lets go what it traces, as a process does that is killed.
+//! The tracer dies at each step of a call. It is a thread here: when it ends, it releases the
+//! threads that it traces, as a killed process does.
 
 use std::collections::HashSet;
 use std::io::{PipeReader, Read};
@@ -11,10 +12,10 @@ use nix::sys::signal::{SigmaskHow, Signal};
 use super::child::{Child, Flags, mask, refuge, stopped};
 use crate::Status;
 
-/// The calls that the child makes for the tracer, one after another.
+/// How many calls the child makes for the tracer, one after another.
 const CALLS: usize = 3;
 
-/// What the child waits for.
+/// What the child does.
 #[derive(Clone, Copy, Debug)]
 enum Life {
     /// It computes until it is told to end.
@@ -23,7 +24,7 @@ enum Life {
     Waits,
 }
 
-/// Some work for the general and the vector registers, always with the same result.
+/// Work in general and vector registers that always has the same result.
 #[inline(never)]
 fn work() -> u64 {
     let (mut sum, mut float) = (1u64, 1.0f64);
@@ -37,7 +38,7 @@ fn work() -> u64 {
 /// The signals that the child blocks.
 const BLOCKED: u64 = 1 << (libc::SIGUSR2 - 1);
 
-/// The life of a child, which must not allocate: whether all was as it should be.
+/// Runs in the child and must not allocate. Returns whether all went well.
 fn live(life: Life, flags: &Flags, pipe: &mut PipeReader) -> bool {
     let expected = work();
     mask(SigmaskHow::SIG_SETMASK, Signal::SIGUSR2);
@@ -57,17 +58,18 @@ fn live(life: Life, flags: &Flags, pipe: &mut PipeReader) -> bool {
     good && work() == expected
 }
 
-/// How the child makes its calls, and where its way back is.
+/// How the child makes its calls, and where stub and frame are.
 #[derive(Clone, Copy, Debug)]
 struct How {
     life: Life,
-    /// The tracer has memory of its own in the child.
+    /// The tracer has its own memory in the child.
     own: bool,
-    /// All calls with one stop.
+    /// All calls are made with one stop.
     together: bool,
 }
 
-/// Whether a call in which the tracer dies at this step does the child no harm; `None`: there are not so many steps.
+/// Checks that the child is unharmed if the tracer dies at this step; `None` if there are fewer
+/// steps.
 fn dies_at(how: How, last: u32) -> Option<()> {
     let How { life, own, together } = how;
     let refuge = own.then(refuge);
@@ -82,7 +84,7 @@ fn dies_at(how: How, last: u32) -> Option<()> {
         let mut step = 0;
         let mut count = || {
             if step == last {
-                // Quietly, in the middle of it: the thread ends, and lets the child go.
+                // The tracer's thread ends without a message, and so releases the child.
                 resume_unwind(Box::new(()));
             }
             step += 1;
@@ -110,7 +112,7 @@ fn dies_at(how: How, last: u32) -> Option<()> {
     let is_free = |status: Status| status.tracer == 0 && status.state != 't';
     forked.wait_until(&(how, last, "free"), |_| Status::read(child).is_ok_and(is_free));
     std::thread::sleep(Duration::from_millis(3));
-    // It makes the call by itself and goes on, or has not begun.
+    // The child makes the calls by itself and continues, or has not begun.
     let more = crate::maps(child).expect("its mappings").len() - before;
     assert!(more <= 1 + CALLS, "{how:?}, step {last}: {more} more mappings");
     let status = Status::read(child).expect("it lives");

@@ -1,4 +1,5 @@
-//! Which threads make several calls with one stop, and that nobody sees the signal by which it comes.
+//! Which threads make several calls with one stop, and that the program never sees the signal that
+//! this uses.
 
 use std::io::{PipeReader, Read};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,20 +10,20 @@ use nix::sys::signal::{SigmaskHow, Signal, raise};
 use super::child::{Child, Flags, mask, refuge, stopped};
 use super::*;
 
-/// What a child does about the signal, and meanwhile.
+/// What a child does with the signal, or meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who {
-    /// Nothing; it computes.
+    /// Nothing; it runs.
     Plain,
     /// It has a handler for it.
     Handles,
     /// It blocks it.
     Blocks,
-    /// It has one that waits, which it blocks.
+    /// It blocks it and has one pending.
     Pending,
     /// It ignores it.
     Ignores,
-    /// It sleeps: the kernel has noted how the call goes on.
+    /// It sleeps: the kernel has a restart block for the call.
     Sleeps,
     /// It waits for a byte in a pipe.
     Waits,
@@ -34,13 +35,13 @@ extern "C" fn count(_: i32) {
     SEEN.fetch_add(1, Ordering::Relaxed);
 }
 
-/// What a child does with the signal.
+/// Sets the child's action for the signal.
 fn handle(action: libc::sighandler_t) {
     // SAFETY: the handler, if it is one, only adds to an atomic.
     unsafe { libc::signal(libc::SIGURG, action) };
 }
 
-/// Whether the signal waits to be taken.
+/// Whether the signal is pending.
 fn is_pending() -> bool {
     // SAFETY: all zeros are an empty set, which the call fills.
     unsafe {
@@ -50,7 +51,7 @@ fn is_pending() -> bool {
     }
 }
 
-/// The life of a child, which must not allocate: whether all was as it should be.
+/// Runs in the child and must not allocate. Returns whether all went well.
 fn live(who: Who, flags: &Flags, pipe: &mut PipeReader) -> bool {
     match who {
         Who::Handles => handle(count as *const () as libc::sighandler_t),
@@ -81,18 +82,18 @@ fn live(who: Who, flags: &Flags, pipe: &mut PipeReader) -> bool {
             true
         }
     };
-    // One that waits is still the only one.
+    // One that was pending is still the only one.
     good && SEEN.load(Ordering::Relaxed) == 0 && is_pending() == (who == Who::Pending)
 }
 
-/// Has a child make calls; gives whether it made them with one stop.
+/// Makes calls in a child; returns whether it made them with one stop.
 fn chains(who: Who, own: bool) -> bool {
     let refuge = own.then(refuge);
     let child = Child::new(|flags, pipe| live(who, flags, pipe));
     child.wait_until_ready(matches!(who, Who::Sleeps | Who::Waits));
     let (thread, entrance) = stopped(child.pid, refuge);
     let (thread, mut away) = thread.set_out(entrance, &mut || ()).expect("it lives");
-    // A call that fails is between two that do not, and more calls than one chain has.
+    // A failing call between two that succeed, and more calls than fit in one chain.
     let fails: Numbers = (libc::SYS_close, [!0, 0, 0, 0, 0, 0]);
     let asks: Numbers = (libc::SYS_getppid, [0; 6]);
     let calls: Vec<Numbers> = (0..11).map(|number| if number % 3 == 1 { fails } else { asks }).collect();
