@@ -26,7 +26,7 @@ pub(crate) struct Sinks {
     /// The positions of targets for a program that is about to be inserted: they stay open even if
     /// the last program that uses them ends.
     expected: Vec<usize>,
-    /// Warnings since the last call of [`Sinks::heard`]: those of an insert in progress.
+    /// Warnings since the last call of `Sinks::heard`: those of an insert in progress.
     heard: Heard,
     log: File,
 }
