@@ -9,7 +9,7 @@ use rpn::Object;
 
 use crate::Failure;
 
-/// Checks that the file of `name =`, if it exists, can be a module: the session would wait in vain
+/// Checks that the file of `name =`, if it exists, can be a module: dprobes would wait in vain
 /// for a file that cannot. A missing file may still appear, and a name without a slash is looked up
 /// in the processes.
 ///
