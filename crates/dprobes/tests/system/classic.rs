@@ -244,7 +244,8 @@ fn no_thread_gets_past_a_probe_before_all_are_in() {
         }
         let rounds = process.ask("stop");
         let (left, right) = (hits(&session, "left"), hits(&session, "right"));
-        // Each call of `left` is followed by one of `right`; the first call seen may be of either.
+        // Each call of `left` is followed by one of `right`; the first call seen may be one of
+        // `right`.
         assert!(right == left || right == left + 1, "{options:?} {left} {right} of {rounds}");
     }
 }

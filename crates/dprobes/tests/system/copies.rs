@@ -124,8 +124,8 @@ fn probes_end_in_copies_too() {
     assert_eq!([state(1), state(2), state(3)], ["disabled", "armed", "removed"]);
 }
 
-/// Starts the program under dprobes, in server mode after some rounds; returns the server and
-/// dprobes' process id.
+/// Starts the program under dprobes, in server mode after some rounds; returns dprobes and the
+/// program's process id.
 fn serving(program: &Path, scratch: &Scratch) -> (Server, u32) {
     let mut words: Vec<String> = ["run", "-o", "/dev/null"].iter().map(|word| (*word).to_owned()).collect();
     words.extend(["--stats".to_owned(), scratch.path().join("stats").display().to_string()]);

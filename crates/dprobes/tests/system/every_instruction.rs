@@ -127,7 +127,7 @@ fn the_program_runs_what_it_holds() {
     runs_what_it_holds(&subject, 600);
 }
 
-/// At least `least` of the instructions before `probed_end` are executed; taken jumps skip the
+/// More than `least` of the instructions before `probed_end` are executed; taken jumps skip the
 /// others.
 pub(crate) fn runs_what_it_holds(subject: &Subject, least: usize) {
     let base = subject.instructions.iter().take_while(|(each, _)| each.address < subject.end_of_base());

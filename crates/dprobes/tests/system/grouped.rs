@@ -98,8 +98,8 @@ fn a_later_program_has_probes_on_what_follows() {
     assert_eq!(server.ask("1000"), "calls 128000 wrong 0 shown 0 signals 0");
     let after = hits(&session);
     assert_eq!((before.len(), after.len()), (3 * FUNCTIONS, 3 * FUNCTIONS));
-    // The first program's probes have every hit of the process; the second's, in all three, those
-    // since they were inserted.
+    // The first program's probes have every hit of the process; in the last round all probes
+    // count every call.
     assert_eq!(before.iter().filter(|&&hits| hits == 1_608_000).count(), FUNCTIONS, "{before:?}");
     assert!(before.iter().zip(&after).all(|(before, after)| after - before == 8000), "{before:?} {after:?}");
     session.done(&["remove", "--name", module.to_str().expect("text")]);

@@ -152,7 +152,7 @@ fn a_linker_whose_mapping_is_not_recognised_is_watched_where_it_tells_debuggers(
     let library = need!("i386", target_32("plugin", &[]), "gcc -m32");
     let mut linker =
         std::fs::read(interpreter(&plain).expect("it is dynamic")).expect("the linker can be read");
-    // cmp $0xfffff000,%eax: with one error number less it still suits the linker, but the tracer
+    // cmp $0xfffff000,%eax: with fewer error numbers it still suits the linker, but the tracer
     // does not recognise it.
     let mut changed = 0;
     for at in 0..linker.len() - 5 {

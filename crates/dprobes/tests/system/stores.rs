@@ -374,7 +374,7 @@ fn programs_that_share_a_store_keep_their_templates() {
     );
 }
 
-/// Compares a store as read by the reader in docs on the record format with `json`, our own
+/// Compares a store as read by the reader written from the documentation with `json`, our own
 /// reading.
 fn read_by_the_page(python: &Path, json: &str, store: &Path) -> String {
     let scratch = Scratch::new();
