@@ -98,6 +98,7 @@ pub(crate) fn split_beside<T>(
             }
             let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
             // Writing to the terminal must not stop a background process.
+            // SAFETY: no handler is set.
             unsafe { libc::signal(libc::SIGTTOU, libc::SIG_IGN) };
             Ok((front, parts))
         }
