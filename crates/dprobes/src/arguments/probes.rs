@@ -25,6 +25,8 @@ pub(crate) struct Probes {
     #[arg(long, value_name = "MODULE:FUNCTION:POINT", value_parser = crate::points::parse, conflicts_with = "file")]
     pub(crate) at: Vec<At>,
     /// What to do at each hit of --at: instructions of the probe language, separated by ;
+    ///
+    /// There are 64 local variables (lv) and 64 global ones (gv).
     #[arg(long = "do", value_name = "STATEMENTS", requires = "at", conflicts_with = "file")]
     pub(crate) handler: Option<String>,
     #[command(flatten)]
