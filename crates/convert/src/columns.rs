@@ -1,4 +1,4 @@
-//! The values of templates as the columns of a table.
+//! Table columns for the fields of templates.
 
 use trace::template::{Field, Kind, Template};
 
@@ -6,7 +6,7 @@ use crate::known::Known;
 use crate::map::Map;
 use crate::sheet::Sheet;
 
-/// Columns, at most. Values for which there is none stand in a column of JSON.
+/// Most columns. Values without a column go to a column of JSON.
 const MOST: usize = 500;
 
 /// What a column holds.
@@ -14,7 +14,7 @@ const MOST: usize = 500;
 pub enum Scalar {
     /// Unsigned numbers.
     Unsigned,
-    /// Unsigned numbers that people read in hexadecimal.
+    /// Unsigned numbers shown in hexadecimal.
     Hexadecimal,
     /// Signed numbers.
     Signed,
@@ -29,7 +29,7 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// What a field of this kind becomes.
+    /// The column type of a field of this kind.
     pub fn of(kind: &Kind) -> Scalar {
         match kind {
             Kind::Unsigned(_) => Scalar::Unsigned,
@@ -46,7 +46,7 @@ impl Scalar {
 /// A column for a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Its name, unlike that of any other.
+    /// Its name, unique in the table.
     pub name: String,
     /// What it holds.
     pub holds: Scalar,
@@ -57,13 +57,14 @@ pub struct Column {
 pub struct Columns {
     /// The columns.
     pub columns: Vec<Column>,
-    /// For a program and the codes of a template, the column of each of its fields.
+    /// The column of each field of a template, by program and codes.
     of: Map<(u32, u32, u32), Vec<usize>>,
 }
 
 impl Columns {
-    /// Plans the columns. Fields of the same name share one where they hold the same; another gets the codes of its template added
-    /// to its name, as often as it takes. `taken` are the names of other columns.
+    /// Plans the columns. Fields with the same name and type share a column; for a different type,
+    /// the codes of the template are appended to the name, as often as needed to make it unique.
+    /// `taken` are the names of other columns.
     pub fn new(known: &Known, sheet: &Sheet, taken: &[&str]) -> Columns {
         let mut columns = Columns::default();
         let mut numbers: Map<String, usize> = Map::default();
@@ -78,7 +79,8 @@ impl Columns {
                 let mut name = name.clone();
                 let number = loop {
                     match numbers.get(&name) {
-                        // No two fields of one template have the same name, so that it is another's.
+                        // No two fields of one template have the same name, so the column is
+                        // another template's.
                         Some(&number) if columns.columns[number].holds == holds && !own.contains(&number) => {
                             break number;
                         }
@@ -98,7 +100,7 @@ impl Columns {
         columns
     }
 
-    /// For a template by which records of a program are shown, the column of each of its fields; none if it has no columns.
+    /// The column of each field of a template for a program; `None` if the template has no columns.
     pub fn of(&self, program: u32, template: &Template) -> Option<&[usize]> {
         self.of.get(&(program, template.major, template.minor)).map(Vec::as_slice)
     }

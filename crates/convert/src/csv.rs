@@ -1,6 +1,7 @@
-//! Comma-separated values, as RFC 4180 has them.
+//! Writes comma-separated values as in RFC 4180.
 //!
-//! The crate csv wants each field whole before it writes it; here most are written to where they stay, and only [`cell`] would go.
+//! The crate csv needs each field whole before it writes it; here most are written in place, and
+//! the crate could replace only [`cell`].
 
 use std::io::{self, Write};
 
@@ -14,10 +15,10 @@ use crate::sheet::Sheet;
 use crate::text::{Clock, decimal, hex, hexadecimal};
 use crate::value::{json_fields, json_value};
 
-/// Bytes that are kept before they are written.
+/// Buffered bytes that trigger a write.
 const FULL: usize = 1 << 16;
 
-/// The columns that every table has.
+/// The columns of every table.
 const COLUMNS: [&str; 17] = [
     "number", "time", "iso", "cpu", "pid", "tid", "uid", "comm", "module", "probe", "symbol", "major",
     "minor", "ip", "sp", "data", "event",
@@ -25,26 +26,28 @@ const COLUMNS: [&str; 17] = [
 
 /// Writes each record as a row.
 ///
-/// The first row has the names of the columns. Rows end in CR LF; a field with a comma, a quote or an end of line stands in quotes, in
-/// which a quote is two. Text is made plain, and never a formula of a spreadsheet. A column is empty where the header item was not asked for, or the record's template has no such field. The last
-/// column, `fields`, has the values as JSON where the table has no columns for them.
+/// The first row has the column names. Rows end in CR LF; a field with a comma, quote or line break
+/// is quoted, with quotes in it doubled. Texts are made plain, and cannot be taken for spreadsheet
+/// formulas. A column is empty if the header item was not asked for, or the record's template has
+/// no such field. The last column, `fields`, has the values as JSON if the table has no columns for
+/// them.
 #[derive(Debug)]
 pub struct Csv<W: Write> {
     out: W,
     rows: Vec<u8>,
     clock: Clock,
     columns: Columns,
-    /// Where the value of each column is in `values`, of one record.
+    /// Range in `values` of each column's value, for one record.
     cells: Vec<(usize, usize)>,
     values: Vec<u8>,
     text: Vec<u8>,
 }
 
 impl<W: Write> Csv<W> {
-    /// Writes to `out`, in pieces that are large; the first row at once.
+    /// Writes to `out`, in large pieces; the header row comes first.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Writing fails.
     pub fn new(out: W, known: &Known, sheet: &Sheet) -> io::Result<Csv<W>> {
         let mut taken = COLUMNS.to_vec();
         taken.push("fields");
@@ -115,13 +118,13 @@ impl<W: Write> Csv<W> {
     }
 }
 
-/// Appends a value as plain text; nothing if it is not there.
+/// Appends a value as plain text; nothing if it is missing.
 fn shown(value: &Value<'_>, holds: Scalar, json: impl FnOnce() -> Vec<u8>, out: &mut Vec<u8>) {
     match value {
         Value::Unsigned(number) if holds == Scalar::Hexadecimal => hexadecimal(*number, out),
         Value::Unsigned(number) => decimal(*number, out),
         Value::Signed(number) => decimal(*number, out),
-        // Unlike JSON, a table has words for what is no number.
+        // Unlike JSON, a table can show infinity and NaN.
         Value::Float(number) if !number.is_finite() => out.extend_from_slice(number.to_string().as_bytes()),
         Value::Float(number) => crate::text::float(*number, out),
         Value::Text(text) => out.extend_from_slice(String::from_utf8_lossy(text).as_bytes()),
@@ -131,8 +134,8 @@ fn shown(value: &Value<'_>, holds: Scalar, json: impl FnOnce() -> Vec<u8>, out: 
     }
 }
 
-/// Appends foreign text as a field. Characters that a terminal would obey, or that cannot be seen, are shown as such; and what a spreadsheet
-/// would take for a formula has an apostrophe before it, which makes it text.
+/// Appends foreign text as a field. Invisible and control characters are escaped; a text that a
+/// spreadsheet would take for a formula gets an apostrophe, which makes it text.
 fn text_cell(text: &str, out: &mut Vec<u8>) {
     let shown = printable::text(text);
     match shown.starts_with(['=', '+', '-', '@']) {
@@ -141,7 +144,7 @@ fn text_cell(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a field, in quotes where it has to be.
+/// Appends a field, quoted if necessary.
 fn cell(text: &[u8], out: &mut Vec<u8>) {
     if !text.iter().any(|byte| matches!(byte, b',' | b'"' | b'\r' | b'\n')) {
         out.extend_from_slice(text);

@@ -1,4 +1,4 @@
-//! The Common Trace Format, which [`trace::ctf`] writes.
+//! Writes the Common Trace Format, with [`trace::ctf`].
 
 use std::io;
 use std::path::Path;
@@ -13,12 +13,12 @@ use crate::sheet::Sheet;
 #[derive(Debug)]
 pub struct Ctf {
     writer: Writer,
-    /// Losses that are not told yet, the latest first: when they were over, and how many.
+    /// Losses not reported yet, the latest first: end time and number of records.
     losses: Vec<(u64, u64)>,
 }
 
 impl Ctf {
-    /// Writes to a directory, a new one or one that is empty.
+    /// Writes to a directory, which must be new or empty.
     ///
     /// # Errors
     /// It cannot be made, or is not empty.
@@ -38,7 +38,7 @@ impl Ctf {
         Ok(Ctf { writer, losses })
     }
 
-    /// Tells what was lost up to a time.
+    /// Reports the losses up to a time.
     fn tell_losses(&mut self, until: u64) {
         while let Some((_, dropped)) = self.losses.pop_if(|(time, _)| *time <= until) {
             self.writer.discarded(dropped);
@@ -50,7 +50,7 @@ impl Form for Ctf {
     fn record(&mut self, event: &Event<'_>) -> io::Result<()> {
         self.tell_losses(event.record.time);
         match self.writer.record(event.place.program, event.record) {
-            // It is the record that cannot be, and the writer has counted it.
+            // Only this record cannot be written, and the writer has counted it.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
             other => other,
         }

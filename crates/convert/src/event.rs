@@ -1,4 +1,4 @@
-//! What a form is given.
+//! The interface between a conversion and its output form.
 
 use std::io;
 
@@ -7,30 +7,30 @@ use trace::template::Template;
 
 use crate::known::Place;
 
-/// A record, with what is known of it.
+/// A record, with what is known about it.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
-    /// Its number in the store.
+    /// The record's number in the store.
     pub number: u64,
     /// The record.
     pub record: &'a Record,
     /// Where its probe is.
     pub place: &'a Place,
-    /// What its bytes mean.
+    /// The template for its bytes.
     pub template: Option<&'a Template>,
 }
 
-/// What records are written as.
+/// An output form for records.
 pub trait Form {
-    /// Takes a record. Records come in the order of time.
+    /// Writes a record. Records come in order of time.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Writing fails.
     fn record(&mut self, event: &Event<'_>) -> io::Result<()>;
 
-    /// Writes what belongs at the end. Gives what the user should know, a sentence each.
+    /// Writes the end. Returns remarks for the user, a sentence each.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Writing fails.
     fn finish(&mut self) -> io::Result<Vec<String>>;
 }

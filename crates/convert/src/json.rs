@@ -9,7 +9,7 @@ use crate::known::Place;
 use crate::text::{Clock, decimal, hex, hexadecimal, string};
 use crate::value::json_fields;
 
-/// Bytes that are kept before they are written.
+/// Buffered bytes that trigger a write.
 const FULL: usize = 1 << 16;
 
 /// Writes each record as a line of JSON.
@@ -18,23 +18,24 @@ const FULL: usize = 1 << 16;
 /// {"number":0,"time":1700000000000000001,"iso":"2023-11-14T22:13:20.000000001Z","cpu":1,"pid":42,"tid":43,"uid":1000,"comm":"ls","module":"libc.so.6","probe":"malloc:entry","symbol":"malloc","major":1,"minor":2,"ip":"0x7f0012345678","sp":"0x7ffc00001000","data":"2a00000000000000","event":"request","fields":{"size":42}}
 /// ```
 ///
-/// Header items that were not asked for are left out, and so are `event` and `fields` where there is no template.
+/// Header items that were not asked for are left out, and so are `event` and `fields` where there
+/// is no template.
 #[derive(Debug)]
 pub struct Json<W: Write> {
     out: W,
     line: Vec<u8>,
     clock: Clock,
-    /// The part that all records of a place have in common, by its number.
+    /// The part that all records of a place share, by the place's number.
     places: Vec<Vec<u8>>,
 }
 
 impl<W: Write> Json<W> {
-    /// Writes to `out`, in pieces that are large.
+    /// Writes to `out`, in large pieces.
     pub fn new(out: W) -> Json<W> {
         Json { out, line: Vec::with_capacity(2 * FULL), clock: Clock::default(), places: Vec::new() }
     }
 
-    /// Appends the part that all records of a place have in common.
+    /// Appends the part that all records of a place share.
     fn place(&mut self, place: &Place) {
         let Some(number) = place.number else { return about(place, &mut self.line) };
         let number = number as usize;
@@ -65,7 +66,7 @@ fn key(name: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"\":");
 }
 
-/// Appends an address.
+/// Appends a member with an address.
 fn address(name: &str, value: u64, out: &mut Vec<u8>) {
     key(name, out);
     out.push(b'"');
@@ -89,7 +90,7 @@ impl<W: Write> Form for Json<W> {
         let numbers = [
             (Items::CPU, "cpu", record.cpu),
             (Items::PID, "pid", record.pid),
-            // Which no header item is for.
+            // No header item selects the thread id; it is always there.
             (Items::NONE, "tid", record.tid),
             (Items::UID, "uid", record.uid),
         ];

@@ -1,49 +1,50 @@
-//! What a trace says of the places that its records are from.
+//! What a trace says about the places that its records come from.
 
 use trace::Items;
 use trace::store::{Gap, Info, Site, Variables, point_name};
 
 use crate::map::Map;
 
-/// Places that are remembered. Those beyond are looked up each time.
+/// Most places remembered. Others are looked up each time.
 const MOST_PLACES: usize = 1 << 16;
 
-/// Whether a probe is where a function begins, where it ends, or elsewhere.
+/// Whether a probe is at a function's entry, at a return, or elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The first instruction of a function.
     Entry,
-    /// An instruction by which a function is left.
+    /// An instruction that leaves a function.
     Return,
-    /// Any other.
+    /// Any other instruction.
     Inside,
 }
 
-/// Where a record is from.
+/// Where a record comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// A number of its own, from 0 on without gaps; none where there are too many.
+    /// The place's number, from 0 without gaps; `None` if there are too many places.
     pub number: Option<u32>,
     /// The program's number.
     pub program: u32,
-    /// The probe's number in it.
+    /// The probe's number in the program.
     pub probe: u32,
-    /// The module as the program names it; empty if that is lost.
+    /// The module as the program names it; empty if lost.
     pub module: String,
-    /// The probepoint as the program writes it; empty if that is lost.
+    /// The probepoint as the program writes it; empty if lost.
     pub point: String,
-    /// The function and the distance from its start; empty if that is not known.
+    /// The function and the offset in it; empty if unknown.
     pub symbol: String,
-    /// The function, by its number among those that have both an entry and a return that are probed (`Known::functions`).
+    /// The number of the function among those that are probed at both an entry and a return
+    /// ([`Known::function_names`]).
     pub function: Option<u32>,
-    /// Which side of the function it is at.
+    /// Whether it is at the function's entry, at a return, or elsewhere.
     pub side: Side,
     /// The header items that the record has.
     pub items: Items,
 }
 
 impl Place {
-    /// The shortest name that says where it is: the symbol, else the probepoint.
+    /// The shortest name of the place: the symbol, else the probepoint.
     pub fn name(&self) -> &str {
         match (self.symbol.is_empty(), self.point.is_empty()) {
             (false, _) => &self.symbol,
@@ -58,10 +59,10 @@ impl Place {
     }
 }
 
-/// A site: its symbol, which side of a function it is at, and the function's number.
+/// A site: its symbol, its side of the function, and the function's number.
 type Where = (String, Side, Option<u32>);
 
-/// A program: its module and its items.
+/// A program of the trace.
 #[derive(Clone, Debug)]
 struct Program {
     major: u32,
@@ -70,7 +71,7 @@ struct Program {
     items: Items,
 }
 
-/// What a trace says beside its records, made ready to be looked up.
+/// The facts of a trace, prepared for lookups.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     programs: Map<u32, Program>,
@@ -80,29 +81,29 @@ pub struct Known {
     /// The only function that a probe has sites in.
     only: Map<(u32, u32), Option<Where>>,
     functions: Vec<String>,
-    /// When the trace began: nanoseconds since 1970.
+    /// The start of the trace: nanoseconds since 1970.
     pub start: u64,
-    /// What has to be added to CLOCK_MONOTONIC to get the times of records.
+    /// Offset from CLOCK_MONOTONIC to the times of records.
     pub monotonic: i64,
     /// The least and the greatest time of a record.
     pub times: Option<(u64, u64)>,
-    /// How far a record may be behind one that stands before it, in nanoseconds.
+    /// How much earlier a record may be than one before it in the store, in nanoseconds.
     pub disorder: u64,
-    /// Between which moments records were lost.
+    /// The time ranges in which records were lost.
     pub gaps: Vec<Gap>,
-    /// The names of processes, those of their first threads: as they were last.
+    /// The last known names of processes, that is, of their first threads.
     pub processes: Map<u32, String>,
     /// The variables at the end.
     pub variables: Vec<Variables>,
     places: Vec<Place>,
     numbers: Map<(u32, u32, u64), u32>,
     last: Option<((u32, u32, u64), u32)>,
-    /// The place of a record that could not be remembered.
+    /// The place of the last record whose place could not be remembered.
     other: Option<Box<Place>>,
 }
 
 impl Known {
-    /// What is known from the facts of a store.
+    /// Prepares the facts of a store.
     pub fn new(info: &Info) -> Known {
         let mut known = Known {
             start: info.about.start,
@@ -136,7 +137,7 @@ impl Known {
         known
     }
 
-    /// Finds the functions that are probed at both ends, and notes the sites.
+    /// Finds the functions that are probed at both ends, and adds the sites.
     fn functions(&mut self, sites: &[Site]) {
         let mut ends: Map<(u32, &str), (bool, bool)> = Map::default();
         let sides: Vec<Side> = sites
@@ -161,7 +162,7 @@ impl Known {
             });
             let found: Where = (site.symbol.clone(), side, number);
             let only = self.only.entry((site.program, site.probe)).or_insert_with(|| Some(found.clone()));
-            // Several sites of one function are as good as one, but for the distance from its start.
+            // Several sites of one function count as one place, without the offset in it.
             if let Some((symbol, own, function)) = only {
                 match (*own, *function) == (side, number) && self::function(symbol).0 == name {
                     true if *symbol != site.symbol => *symbol = name.to_owned(),
@@ -169,32 +170,32 @@ impl Known {
                     false => *only = None,
                 }
             }
-            // What was mapped later is what is there now.
+            // A later mapping replaces an earlier one.
             self.sites.insert((site.program, site.probe, site.address), found);
         }
     }
 
-    /// The functions of which both an entry and a return are probed, by their numbers.
+    /// The names of functions that are probed at both an entry and a return, by number.
     pub fn function_names(&self) -> &[String] {
         &self.functions
     }
 
-    /// The programs, each with the major and minor codes that it gives to its records.
+    /// The programs, each with the major and minor codes of its records.
     pub fn codes(&self) -> &[(u32, u32, u32)] {
         &self.codes
     }
 
-    /// The name of a program, by its number.
+    /// The name of a program.
     pub fn program(&self, number: u32) -> Option<&str> {
         self.programs.get(&number).map(|program| program.name.as_str())
     }
 
-    /// The places that were met so far, by their numbers.
+    /// The places met so far, by number.
     pub fn places(&self) -> &[Place] {
         &self.places
     }
 
-    /// Where a record is from.
+    /// The place of a record.
     pub fn place(&mut self, program: u32, probe: u32, address: u64) -> &Place {
         let key = (program, probe, address);
         if let Some((_, number)) = self.last.filter(|(last, _)| *last == key) {
@@ -230,7 +231,7 @@ impl Known {
             symbol,
             function,
             side,
-            // Of a program that is lost, all are believed.
+            // For a lost program, all items are taken as present.
             items: about.map_or(Items::ALL, |about| about.items),
         }
     }
@@ -244,12 +245,13 @@ fn function(symbol: &str) -> (&str, bool) {
     }
 }
 
-/// Which side of its function a site is at. A return is what was asked for as one; an entry is where the function begins.
+/// Which side of its function a site is at. It is a return if the probepoint asks for returns, an
+/// entry if it is the function's start.
 fn side(point: &str, site: &Site) -> Side {
     let kind = point.rsplit_once(':').map_or("", |(_, kind)| kind.trim());
     match (kind, function(&site.symbol)) {
         (kind, _) if kind.eq_ignore_ascii_case("return") => Side::Return,
-        // Every instruction, of which one is the first.
+        // Such a probepoint covers every instruction, of which one is the first.
         ("*", _) | (_, ("", _)) => Side::Inside,
         (_, (_, true)) => Side::Entry,
         _ => Side::Inside,

@@ -1,4 +1,4 @@
-//! Traces in other forms: for the tools in which people look at traces, and for the eye.
+//! Converts traces to other forms: for other tools, and for people to read.
 //!
 //! ```text
 //! store::Reader -> Order -> Event -> Form: Json, Csv, Ctf, Perfetto, Report (and Parquet, in a crate of its own)
@@ -6,17 +6,20 @@
 //!                 Known, Sheet: where the probe is, what its bytes mean
 //! ```
 //!
-//! [`pour`] reads a trace once, from its start to its end. It puts the records in the order of time, looks up what is known of each,
-//! and hands it to a [`Form`]. Nothing here opens a file: forms write to anything that takes bytes.
+//! [`pour`] reads a trace once, from start to end. It sorts the records by time, looks up what is
+//! known about each, and passes it to a [`Form`]. This crate opens no files: forms write to
+//! anything that takes bytes.
 //!
-//! # What is promised
+//! # Guarantees
 //!
-//! * Memory does not grow with the trace: every table has a limit, and what is beyond it is counted and told, never an error.
-//! * Nothing of a trace is trusted: names may hold any text, times may be any number, returns may come without entries. Each form has its
-//!   own way of quoting, and what it writes is well-formed whatever the trace holds.
-//! * A header item that was not asked for when the trace was made is left out, and not shown as 0.
+//! * Memory does not grow with the trace: every table has a limit; what exceeds it is counted and
+//!   reported, and is never an error.
+//! * The contents of a trace are not trusted: names may hold any text, times may be any number,
+//!   returns may come without entries. Each form quotes in its own way, and its output is
+//!   well-formed whatever the trace holds.
+//! * A header item that was not asked for when the trace was made is left out, not shown as 0.
 //!
-//! docs/convert.md says what each form looks like.
+//! docs/convert.md describes each form.
 
 #![forbid(unsafe_code)]
 

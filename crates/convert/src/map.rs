@@ -1,6 +1,7 @@
-//! Tables that are looked into for every record.
+//! Hash tables for lookups at every record.
 
-/// A table whose hash is quick, and seeded anew in each process: no trace can be made so that its keys collide.
+/// A table with a fast hash, seeded anew in each process: no trace can be made so that its keys
+/// collide.
 pub(crate) type Map<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
 
 /// A set of the same kind.

@@ -1,16 +1,17 @@
-//! Records in the order of time.
+//! Sorts records by time.
 //!
-//! A store has its records as they were handed out, and says how far one may be behind another that stands before it. Those that come in
-//! that time are kept.
+//! A store has its records in the order in which they were handed out, and says how much earlier
+//! one may be than another before it. The records within this window are kept in memory.
 //!
 //! ```text
 //! 5 7 9 | 6 8 | 1 2      runs: each ascends, and ends later than the next one
 //! heads: 1 5 6           the least of them is given next
 //! ```
 //!
-//! Records come as a few sequences that ascend, one from each buffer that was emptied. So a record goes behind the first run that ends no later than
-//! it; there are no more runs than there were sequences. What is kept is written and read from one end to the other, in few and large pieces: a
-//! heap of records would be all over the memory.
+//! Records come as a few ascending sequences, one from each buffer that was emptied. So a record is
+//! appended to the first run that ends no later than it; there are at most as many runs as
+//! sequences. Kept records are written and read sequentially, in few large pieces: a heap of
+//! records would access memory at random.
 
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
@@ -19,16 +20,16 @@ use std::collections::{BinaryHeap, VecDeque};
 use trace::Record;
 use trace::store::Entry;
 
-/// Bytes of records that are kept, about and at most.
+/// Most bytes of records kept, approximately.
 const MOST: usize = 48 << 20;
-/// Records of a piece of a run, at most.
+/// Most records of a piece of a run.
 const PIECE: usize = 256;
-/// Bytes of names and data that a piece has when no more is put into it.
+/// A piece with so many bytes of names and data is full.
 const PIECE_BYTES: usize = 1 << 15;
-/// Pieces of which the memory is used again, at most.
+/// Most pieces kept for reuse.
 const MOST_SPARE: usize = 64;
 
-/// A record that is given.
+/// A record that is returned.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     pub(crate) number: u64,
@@ -36,7 +37,7 @@ pub(crate) struct Kept {
     pub(crate) record: Record,
 }
 
-/// A record without its name and data, which stand elsewhere.
+/// A record without its name and data, which are in the piece's bytes.
 #[derive(Debug)]
 struct Slot {
     number: u64,
@@ -50,7 +51,7 @@ struct Slot {
 #[derive(Debug, Default)]
 struct Piece {
     slots: VecDeque<Slot>,
-    /// The name and the data of each, one after the other.
+    /// The name and the data of each record, in order.
     bytes: Vec<u8>,
     /// Where those of the first slot begin.
     at: usize,
@@ -61,7 +62,7 @@ impl Piece {
         self.slots.len() >= PIECE || self.bytes.len() >= PIECE_BYTES
     }
 
-    /// Bytes of memory.
+    /// Bytes of memory used.
     fn memory(&self) -> usize {
         size_of::<Piece>() + self.slots.capacity() * size_of::<Slot>() + self.bytes.capacity()
     }
@@ -87,7 +88,7 @@ impl Piece {
         self.at = middle + slot.data;
         if name.as_bytes() != &self.bytes[start..middle] {
             name.clear();
-            // It was a text when it came.
+            // It was valid UTF-8 when it was added.
             name.push_str(&String::from_utf8_lossy(&self.bytes[start..middle]));
         }
         data.clear();
@@ -96,7 +97,7 @@ impl Piece {
             Kept { number: slot.number, program: slot.program, record: Record { name, data, ..slot.record } };
     }
 
-    /// Forgets what is in it, but for memory that was hardly more than usual.
+    /// Empties it; keeps its memory unless that is unusually much.
     fn clear(&mut self) {
         self.slots.clear();
         self.bytes.clear();
@@ -105,30 +106,30 @@ impl Piece {
     }
 }
 
-/// Puts records in the order of time; among those of the same time, that of the store.
+/// Sorts records by time; records with the same time stay in the order of the store.
 #[derive(Debug)]
 pub(crate) struct Order {
     window: u64,
     greatest: u64,
-    /// The runs. None is empty, none of their pieces is.
+    /// The runs. No run is empty, and no piece of one.
     runs: Vec<VecDeque<Piece>>,
-    /// The time of the last record of each. They descend.
+    /// The time of each run's last record; descending.
     ends: Vec<u64>,
-    /// Time and number of the first record of each, and which it is.
+    /// Time and number of each run's first record, and the run's index.
     heads: BinaryHeap<Reverse<(u64, u64, usize)>>,
     spare: Vec<Piece>,
-    /// Memory of the runs.
+    /// Memory of the runs, in bytes.
     bytes: usize,
-    /// The record that is given.
+    /// The record that was returned last.
     kept: Kept,
-    /// The time of the last one that was given.
+    /// The greatest time returned so far.
     given: u64,
-    /// Records that came after later ones were given.
+    /// Records that came after later ones had been returned.
     pub(crate) late: u64,
 }
 
 impl Order {
-    /// For records that are no more than so many nanoseconds behind others that come before them.
+    /// For records at most `window` nanoseconds earlier than others before them.
     pub(crate) fn new(window: u64) -> Order {
         Order {
             window,
@@ -149,11 +150,11 @@ impl Order {
         self.window == 0
     }
 
-    /// Takes a record.
+    /// Adds a record.
     pub(crate) fn push(&mut self, entry: &Entry<'_>) {
         let time = entry.record.time;
         self.greatest = self.greatest.max(time);
-        // All before it end later, so that the ends still descend.
+        // All runs before it end later, so the ends still descend.
         let place = self.ends.partition_point(|end| *end > time);
         if let Some(end) = self.ends.get_mut(place) {
             *end = time;
@@ -176,7 +177,8 @@ impl Order {
         }
     }
 
-    /// The next record, if none that comes can be before it; with `all`, in any case. It stays until the next one is taken.
+    /// The next record, if no later one can precede it; with `all`, in any case. It is valid until
+    /// the next call.
     pub(crate) fn pop(&mut self, all: bool) -> Option<&Kept> {
         let mut head = self.heads.peek_mut()?;
         let Reverse((time, _, place)) = *head;
@@ -202,7 +204,7 @@ impl Order {
             Some(next) => *head = Reverse((next.record.time, next.number, place)),
             None => {
                 PeekMut::pop(head);
-                // Its end was the least of all that is kept: that of the last run.
+                // Its end was the least of all kept records, so it was the last run.
                 self.runs.pop();
                 self.ends.pop();
                 self.bytes -= size_of::<VecDeque<Piece>>();
@@ -216,7 +218,7 @@ impl Order {
 mod tests {
     use super::*;
 
-    /// The times as they come out, and how many were late.
+    /// The times in the order returned, and how many were late.
     fn sorted(times: &[u64], window: u64) -> (Vec<u64>, u64) {
         let mut order = Order::new(window);
         let mut out = Vec::new();
@@ -249,7 +251,7 @@ mod tests {
             let mut order = Order::new(window);
             let mut records = Vec::new();
             for number in 0..20_000_u64 {
-                // A generator of numbers as Knuth has it; its upper half is used.
+                // Knuth's linear congruential generator; its upper half is used.
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 let time = (number * u64::from(kinds < u64::MAX)).wrapping_add((state >> 32) % kinds);
                 let name = ["", "a", "name"][(state >> 40) as usize % 3].to_owned();
@@ -274,7 +276,7 @@ mod tests {
     #[test]
     fn memory_has_its_limit() {
         let mut order = Order::new(u64::MAX);
-        // Each is a run of its own, and then each has much data.
+        // First each record is a run of its own; then each has much data.
         for (count, data) in [(300_000, 1), (3000, 100_000)] {
             let (mut given, mut record) = (0, Record { data: vec![7; data], ..Record::default() });
             for number in 0..count {

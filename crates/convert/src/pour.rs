@@ -1,4 +1,4 @@
-//! From a store to a form.
+//! Converts a store to a form.
 
 use std::io::{self, Read, Seek};
 
@@ -10,35 +10,36 @@ use crate::map::Map;
 use crate::order::{Kept, Order};
 use crate::sheet::Sheet;
 
-/// Programs and codes whose templates are remembered. Those beyond are looked up each time.
+/// Most programs and codes whose templates are remembered. Others are looked up each time.
 const MOST_CODES: usize = 1 << 12;
 
-/// Why a trace was not converted to its end.
+/// Why a conversion ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The trace cannot be read.
     #[error("{0}")]
     Read(#[from] Error),
-    /// The other form cannot be written.
+    /// The output form cannot be written.
     #[error("{0}")]
     Write(io::Error),
 }
 
-/// What was converted.
+/// The result of a conversion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Poured {
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// Parts of the trace that could not be read.
+    /// Number of parts of the trace that could not be read.
     pub damages: u64,
-    /// What the user should know, a sentence each.
+    /// Remarks for the user, a sentence each.
     pub remarks: Vec<String>,
 }
 
-/// Hands all records that the reader's filter lets pass to a form, in the order of time. `damaged` is told what cannot be read.
+/// Passes all records that the reader's filter selects to a form, in order of time. Calls `damaged`
+/// for each part that cannot be read.
 ///
 /// # Errors
-/// Those of reading and writing.
+/// Reading or writing fails.
 pub fn pour<S: Read + Seek>(
     reader: &mut Reader<S>,
     known: &mut Known,

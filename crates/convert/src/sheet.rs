@@ -1,9 +1,9 @@
-//! The templates of a conversion: those of a directory, or those that the trace itself has kept.
+//! The templates of a conversion: those of a directory, or those stored in the trace.
 
 use trace::store::Info;
 use trace::template::{Kept, Template, Templates};
 
-/// What the bytes of records mean, by their programs and codes.
+/// The templates for records, by program and codes.
 #[derive(Clone, Debug)]
 pub struct Sheet {
     directory: Option<Templates>,
@@ -11,7 +11,8 @@ pub struct Sheet {
 }
 
 impl Sheet {
-    /// The templates of a directory, and for the rest those of the trace. One of the trace that makes no sense is as good as none.
+    /// The templates of a directory, supplemented by those of the trace. Templates of the trace
+    /// that do not compile are ignored.
     pub fn new(directory: Option<Templates>, info: &Info) -> Sheet {
         let own = info.templates.iter().filter_map(|stored| {
             let format = stored.format.as_deref();
@@ -21,13 +22,13 @@ impl Sheet {
         Sheet { directory, own: Kept::of(own) }
     }
 
-    /// The templates that are for all programs, those of the directory last: they count before all others.
+    /// The templates for all programs; those of the directory come last, and take precedence.
     pub fn common(&self) -> impl Iterator<Item = &Template> {
         let directory = self.directory.iter().flat_map(Templates::templates);
         self.own.common().templates().chain(directory).map(|(_, template)| template)
     }
 
-    /// The templates that only one program has, and that the directory has no others for, by program.
+    /// The templates of single programs, by program, without those that the directory replaces.
     pub fn of_programs(&self) -> impl Iterator<Item = (u32, impl Iterator<Item = &Template>)> {
         self.own.of_programs().map(|(program, own)| {
             let own = own.templates().map(|(_, template)| template);
@@ -40,7 +41,7 @@ impl Sheet {
         self.given(major, minor).or_else(|| self.own.get(program, major, minor))
     }
 
-    /// That of the directory.
+    /// The template of the directory.
     fn given(&self, major: u32, minor: u32) -> Option<&Template> {
         self.directory.as_ref()?.get(major, minor)
     }

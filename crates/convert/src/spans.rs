@@ -1,31 +1,34 @@
-//! Entries and returns of functions, put together.
+//! Matches the returns of functions to their entries.
 //!
-//! Each thread has a stack of the functions that it is in. A return belongs to the innermost entry of the same function whose stack pointer
-//! was the same: at `ret`, the stack pointer is what it was at the function's first instruction. Where stack pointers were not asked for, or
-//! no frame has that one (a Go routine whose stack has moved), it belongs to the innermost entry of the function. Entries that are
-//! further in were left without a return: by an exception, by longjmp, or because the record of the return was dropped. So was an
-//! entry whose place on the stack another entry has taken.
+//! Each thread has a stack of the functions that it is in. A return belongs to the innermost entry
+//! of the same function with the same stack pointer: at `ret`, the stack pointer is what it was at
+//! the function's first instruction. If stack pointers were not asked for, or no frame has that one
+//! (a Go routine whose stack has moved), the return belongs to the innermost entry of the function.
+//! Entries further in were left without a return: by an exception, by longjmp, or because the
+//! record of the return was dropped. So was an entry whose place on the stack a later entry has
+//! taken.
 //!
-//! Where records were lost meanwhile, a return may be another call's, even with the same stack pointer: its own entry, and the return of the entry that
-//! is there, may be among those. So nothing is put together across a loss: whatever thread it was of, since the trace does not say.
+//! Across a loss of records, a return may belong to another call, even with the same stack pointer:
+//! its own entry, and the return of the entry found, may be among the lost records. So no pair is
+//! formed across a loss, in any thread, since the trace does not say which threads lost records.
 
 use trace::store::Gap;
 
 use crate::map::Map;
 
-/// Threads that are followed at a time.
+/// Most threads followed at a time.
 const MOST_THREADS: usize = 1 << 16;
-/// Functions that a thread is in, at most.
+/// Most functions that a thread is in.
 const MOST_FRAMES: usize = 1 << 12;
 /// The same for all threads together.
 const MOST_ALL: usize = 1 << 20;
 
-/// The times in which records may have been lost: apart from each other, in their order.
+/// The time ranges in which records may have been lost: disjoint and in ascending order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Losses(Vec<(u64, u64)>);
 
 impl Losses {
-    /// Of those that a trace tells.
+    /// From the gaps that a trace reports.
     pub(crate) fn of(gaps: &[Gap]) -> Losses {
         let mut times: Vec<(u64, u64)> = gaps.iter().map(|gap| (gap.from, gap.to.max(gap.from))).collect();
         times.sort_unstable();
@@ -39,23 +42,23 @@ impl Losses {
         Losses(all)
     }
 
-    /// Whether something may have been lost between two moments.
+    /// Whether something may have been lost between two times.
     pub(crate) fn any(&self, from: u64, to: u64) -> bool {
         let next = self.0.partition_point(|&(_, end)| end < from);
         self.0.get(next).is_some_and(|&(start, _)| start <= to)
     }
 }
 
-/// A function that was entered and left.
+/// A call of a function, with its entry and return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     /// When it was entered.
     pub(crate) start: u64,
-    /// How long it took, in nanoseconds.
+    /// Its duration, in nanoseconds.
     pub(crate) length: u64,
 }
 
-/// A function that was entered, and of which no return is known.
+/// An entry without a known return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Left {
     /// The process.
@@ -68,14 +71,14 @@ pub(crate) struct Left {
     pub(crate) start: u64,
 }
 
-/// What one entry or return is.
+/// What an entry or return means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// The function begins.
     Begin,
     /// The function ends.
     End(Span),
-    /// A return without an entry; or an entry that is one too many, and not followed.
+    /// A return without an entry; or an entry that is not followed, since there are too many.
     Lone,
 }
 
@@ -90,8 +93,8 @@ struct Frame {
 #[derive(Debug, Default)]
 struct Stack {
     frames: Vec<Frame>,
-    /// So many, from the outermost on, have stack pointers that descend, as they do on one stack. Among them none is looked for one by one, however deep
-    /// the calls are.
+    /// The number of outermost frames whose stack pointers descend, as they do on one stack. These
+    /// are searched by bisection, so deep calls are not slow.
     descending: usize,
 }
 
@@ -104,7 +107,7 @@ impl Stack {
         self.frames.push(frame);
     }
 
-    /// The innermost frame with a stack pointer that is right.
+    /// The innermost matching frame with this stack pointer.
     fn find(&self, sp: u64, is_right: impl Fn(&Frame) -> bool) -> Option<usize> {
         let (outer, inner) = self.frames.split_at(self.descending);
         let is_it = |frame: &Frame| frame.sp == sp && is_right(frame);
@@ -117,7 +120,7 @@ impl Stack {
         }
     }
 
-    /// Takes the frames from a place on, innermost first.
+    /// Removes the frames from `place` on, innermost first.
     fn cut(&mut self, place: usize) -> impl Iterator<Item = Frame> {
         self.descending = self.descending.min(place);
         self.frames.drain(place..).rev()
@@ -129,27 +132,27 @@ impl Stack {
 pub(crate) struct Spans {
     threads: Map<(u32, u32), Stack>,
     frames: usize,
-    /// Functions that were left without a return, by the last step: innermost first.
+    /// Functions that the last step showed to be left without a return, innermost first.
     left: Vec<Left>,
-    /// Entries without a return, so far.
+    /// Number of entries without a return so far.
     pub(crate) entries: u64,
-    /// Returns without an entry, so far.
+    /// Number of returns without an entry so far.
     pub(crate) returns: u64,
-    /// Entries that were not followed: too many at a time.
+    /// Number of entries not followed: too many at a time.
     pub(crate) beyond: u64,
-    /// Returns that are not put together with an entry, since records may have been lost between them.
+    /// Number of returns not matched to an entry, since records may have been lost between them.
     pub(crate) unsure: u64,
-    /// When that was.
+    /// The time ranges of losses.
     pub(crate) losses: Losses,
 }
 
 impl Spans {
-    /// Of a trace with such losses.
+    /// For a trace with these losses.
     pub(crate) fn with(losses: Losses) -> Spans {
         Spans { losses, ..Spans::default() }
     }
 
-    /// A thread enters a function; its stack pointer is 0 if it is not known.
+    /// A thread enters a function; its stack pointer is 0 if unknown.
     pub(crate) fn enter(&mut self, (pid, tid): (u32, u32), function: u32, time: u64, sp: u64) -> Step {
         self.left.clear();
         if self.threads.len() >= MOST_THREADS && !self.threads.contains_key(&(pid, tid)) {
@@ -206,12 +209,13 @@ impl Spans {
         }
     }
 
-    /// The functions that the last step has shown to be left without a return, innermost first.
+    /// The functions that the last step showed to be left without a return, innermost first.
     pub(crate) fn left(&self) -> &[Left] {
         &self.left
     }
 
-    /// The end of the trace: the functions that threads are still in, innermost first in each.
+    /// Ends the trace; returns the functions that threads are still in, innermost first for each
+    /// thread.
     pub(crate) fn end(&mut self) -> Vec<Left> {
         let mut left = Vec::new();
         let mut threads: Vec<_> = self.threads.drain().collect();
@@ -224,7 +228,7 @@ impl Spans {
     }
 }
 
-/// Takes the frames from a place on.
+/// Removes the frames from `from` on and adds them to `left`.
 fn leave((pid, tid): (u32, u32), stack: &mut Stack, from: usize, left: &mut Vec<Left>) {
     let gone = stack.cut(from);
     left.extend(gone.map(|Frame { function, start, .. }| Left { pid, tid, function, start }));
@@ -263,7 +267,7 @@ mod tests {
         assert_eq!(spans.leave(A, 0, 20, 1000), end(10, 10));
         let left: Vec<u32> = spans.left().iter().map(|left| left.function).collect();
         assert_eq!((left, spans.entries), (vec![2, 1], 2));
-        // The record of a return was dropped; the stack pointer tells.
+        // The record of a return was dropped; the stack pointer shows it.
         spans.enter(A, 0, 30, 1000);
         assert_eq!(spans.enter(A, 0, 40, 1000), Step::Begin);
         assert_eq!(spans.left(), [Left { pid: 1, tid: 1, function: 0, start: 30 }]);
@@ -285,7 +289,7 @@ mod tests {
     #[test]
     fn another_stack_within_is_followed() {
         let mut spans = Spans::default();
-        // A signal's handler on a stack of its own, which is above; in it, calls descend again.
+        // A signal handler on a stack of its own, at higher addresses; calls in it descend again.
         for (function, sp) in [(0, 1000), (1, 900), (2, 5000), (3, 4900), (4, 4800)] {
             assert_eq!(spans.enter(A, function, sp, sp), Step::Begin);
         }
@@ -314,8 +318,8 @@ mod tests {
             }
             start.elapsed()
         };
-        // The shortest of several turns: other work on the machine makes some longer. To look at all frames for each takes
-        // hundreds of times as long.
+        // The shortest of several runs: other work on the machine makes some longer. Searching all
+        // frames each time takes hundreds of times as long.
         let (mut few, mut many) = (below(4), below(4000));
         let turns: Vec<_> = (0..20).map(|_| (took(&mut few), took(&mut many))).collect();
         let least =

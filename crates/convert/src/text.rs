@@ -1,16 +1,17 @@
-//! Numbers, times and strings as text, quickly.
+//! Fast conversion of numbers, times and strings to text.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 pub(crate) use trace::digits::{bytes as hex, decimal};
 
-/// Appends a number as C writes it in hexadecimal: `0x7f001234`.
+/// Appends a number in C's hexadecimal form: `0x7f001234`.
 pub(crate) fn hexadecimal(number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(b"0x");
     trace::digits::short(number, out);
 }
 
-/// Appends a floating point number, the shortest that is read as the same; `null` for what JSON has no number for.
+/// Appends the shortest text that reads back as the same floating point number; `null` if JSON has
+/// no number for it.
 pub(crate) fn float(number: f64, out: &mut Vec<u8>) {
     match number.is_finite() {
         true => out.extend_from_slice(ryu::Buffer::new().format_finite(number).as_bytes()),
@@ -18,7 +19,7 @@ pub(crate) fn float(number: f64, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a string of JSON. Bytes that are no UTF-8 become U+FFFD.
+/// Appends a JSON string. Bytes that are not UTF-8 become U+FFFD.
 pub(crate) fn string(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     let is_plain = |byte: &u8| (0x20..0x7f).contains(byte) && *byte != b'"' && *byte != b'\\';
@@ -44,7 +45,8 @@ fn letter_of_string(letter: char, out: &mut Vec<u8>) {
         '\n' => out.extend_from_slice(b"\\n"),
         '\t' => out.extend_from_slice(b"\\t"),
         '\r' => out.extend_from_slice(b"\\r"),
-        // What ends lines for some readers of lines, what a terminal would obey, and what nobody would see.
+        // Characters that some readers take for line ends, that a terminal interprets, or that are
+        // invisible.
         letter if !printable::is_plain(letter) => {
             for code in letter.encode_utf16(&mut [0; 2]) {
                 out.extend_from_slice(b"\\u");
@@ -55,10 +57,10 @@ fn letter_of_string(letter: char, out: &mut Vec<u8>) {
     }
 }
 
-/// Times as dates in UTC, with nanoseconds: `2026-01-31T12:00:00.123456789Z`.
+/// Formats times as dates in UTC, with nanoseconds: `2026-01-31T12:00:00.123456789Z`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock {
-    /// The second that was shown last, as text up to the period.
+    /// The second formatted last, and its text up to the period.
     second: Option<u64>,
     text: Vec<u8>,
 }
@@ -68,7 +70,7 @@ impl Clock {
     pub(crate) fn show(&mut self, time: u64, out: &mut Vec<u8>) {
         let (second, mut rest) = (time / 1_000_000_000, time % 1_000_000_000);
         if self.second != Some(second) {
-            // As far as 64 bits of nanoseconds reach, years have four digits.
+            // In the range of 64 bits of nanoseconds, years have four digits.
             let date = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(second));
             self.text = date.to_string().trim_end_matches('Z').as_bytes().to_vec();
             self.second = Some(second);

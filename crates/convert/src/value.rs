@@ -5,10 +5,11 @@ use trace::template::{Field, Kind, Template, Value};
 
 use crate::text::{decimal, float, hex, hexadecimal, string};
 
-/// Appends the values that a template finds in a record, as an object by the names of its fields.
+/// Appends the values of a record, decoded by a template, as a JSON object keyed by field names.
 ///
-/// Numbers are numbers, those that are shown in hexadecimal are strings (`"0x7f001234"`), as are texts and, in hexadecimal digits,
-/// bytes. What could not be logged is `{"fault":"0x10"}`, what is not there is `null`.
+/// Numbers are numbers; those shown in hexadecimal are strings (`"0x7f001234"`), as are texts and,
+/// in hexadecimal digits, bytes. Memory that could not be logged is `{"fault":"0x10"}`; a missing
+/// value is `null`.
 pub fn json_fields(template: &Template, record: &Record, out: &mut Vec<u8>) {
     object(template.fields(), template.values(record), out);
 }
@@ -26,7 +27,7 @@ fn object<'a>(fields: &[Field], values: impl Iterator<Item = Value<'a>>, out: &m
     out.push(b'}');
 }
 
-/// Appends one value as JSON, as [`json_fields`] does it.
+/// Appends one value as JSON, like [`json_fields`].
 pub fn json_value(value: &Value<'_>, kind: &Kind, out: &mut Vec<u8>) {
     match value {
         Value::Unsigned(number) if matches!(kind, Kind::Hexadecimal(_)) => {

@@ -1,4 +1,4 @@
-//! `dprobes check`.
+//! `dprobes check`: compiles a program, or reads a PPDF, and prints what is in it.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use crate::arguments::{Check, Emit};
 use crate::stdout;
 use crate::{Failure, ppdf, program};
 
-/// Compiles a program and says what it is.
+/// Compiles a program and describes it.
 pub(crate) fn check(arguments: &Check) -> Result<ExitCode, Failure> {
     let path = printable::path(&arguments.program.file);
     let found = ppdf::load(&arguments.program)?;

@@ -1,9 +1,9 @@
-//! Signals and time, for the tracer.
+//! Signals and time limits of the tracer.
 //!
-//! The tracer sleeps in waitpid. SIGINT, SIGTERM and SIGHUP end the session, and so does the end of its time. A
-//! second thread watches for these and for the tracer's wish to be woken regularly, and interrupts the sleep by a
-//! signal. It does so again and again until the tracer has noticed, so that it does not matter at which moment the
-//! signal comes.
+//! The tracer sleeps in waitpid. SIGINT, SIGTERM, SIGHUP and the end of the time limit end the
+//! session. A second thread watches for these, and for the tracer's request for regular wake-ups,
+//! and interrupts the sleep with a signal. It repeats the signal until the tracer has noticed, so a
+//! signal that comes just before the sleep is not lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
@@ -16,41 +16,42 @@ use nix::sys::signal::{SigSet, Signal};
 
 use crate::Failure;
 
-/// The value that a forwarded signal carries if it came from the terminal, whose whole process group has had it.
+/// The value of a forwarded signal that came from the terminal, which has sent it to its whole
+/// process group.
 pub(crate) const FROM_TERMINAL: usize = 1;
 
-/// The time between two looks.
+/// Time between two checks of the watching thread.
 const TICK: Duration = Duration::from_millis(20);
-/// The same while nothing but a signal is to be noticed.
+/// The same while only signals matter.
 const SLOW_TICK: Duration = Duration::from_millis(60);
-/// The time between two interruptions of a tracer that wants rare ones.
+/// Time between two interruptions while the tracer wants rare ones.
 const RARE_TICK: Duration = Duration::from_secs(1);
-/// The same while the tracer wants to be interrupted often.
+/// Time between two checks while the tracer wants frequent interruptions.
 const QUICK_TICK: Duration = Duration::from_millis(3);
 
-/// How long probes are waited for, at most, before the time of a session begins.
+/// The time limit of a session starts after at most this long, even if the probes are not in yet.
 const ARMING: Duration = Duration::from_secs(30);
 
 /// The last signal that asked for the end, or 0.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// How many have asked.
+/// How many such signals have come.
 static COUNT: AtomicU32 = AtomicU32::new(0);
-/// Whether it was sent by a process, and not by the terminal.
+/// Whether the last one was sent by a process, not by the terminal.
 static SENT: AtomicBool = AtomicBool::new(false);
 
-/// Watches signals and time while it lives.
+/// Watches signals and time until dropped.
 pub(crate) struct Watch {
     pub(crate) control: Arc<Control>,
     ended: Arc<AtomicBool>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
-/// The signal mask that started commands get: the one this process was started with.
+/// The signal mask for started commands: the one this process was started with.
 pub(crate) fn inherited_mask() -> SigSet {
     SigSet::thread_get_mask().unwrap_or_else(|_| SigSet::empty())
 }
 
-/// The signal that has asked for the end, if one has, and whether a process sent it.
+/// The signal that asked for the end, if any, and whether a process sent it.
 pub(crate) fn signal() -> Option<(i32, bool)> {
     match SIGNAL.load(Ordering::Relaxed) {
         0 => None,
@@ -73,8 +74,8 @@ extern "C" fn remember(signal: i32, info: *mut libc::siginfo_t, _context: *mut l
     COUNT.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Signals that end a process unless it does something about them, and that mean the same to the tracer: SIGTERM's end. Those that the
-/// terminal sends are the front's.
+/// Other signals that would kill the process by default; the tracer handles them like SIGTERM. The
+/// signals that the terminal sends go to the front.
 const OTHERS: [i32; 10] = [
     libc::SIGQUIT,
     libc::SIGUSR1,
@@ -85,20 +86,22 @@ const OTHERS: [i32; 10] = [
     libc::SIGIO,
     libc::SIGPWR,
     libc::SIGSTKFLT,
-    // The limit of processor time: there is a second left at least.
+    // The limit of processor time; at least a second is left.
     libc::SIGXCPU,
 ];
 
-/// Does nothing: its signal is there to interrupt a system call.
+/// Does nothing: its signal only interrupts a system call.
 extern "C" fn wake(_signal: i32, _info: *mut libc::siginfo_t, _context: *mut libc::c_void) {}
 
-/// Installs a handler that does not restart system calls. A signal that is ignored (nohup) stays so.
+/// Installs a handler that does not restart system calls. With `unless_ignored`, an ignored signal
+/// (nohup) stays ignored.
 pub(crate) fn handle(
     signal: i32,
     handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void),
     unless_ignored: bool,
 ) {
-    // SAFETY: the handlers are async-signal-safe, and the structures are valid for the calls. (nix has no real-time signals.)
+    // SAFETY: the handlers are async-signal-safe, and the structures are valid for the calls. (nix
+    // has no real-time signals.)
     unsafe {
         let mut old: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, std::ptr::null(), &mut old);
@@ -113,11 +116,12 @@ pub(crate) fn handle(
 }
 
 impl Watch {
-    /// Begins to watch on behalf of the calling thread, for `limit` from when the probes are in, if one is given; and to show by `pulse` that records are
-    /// read, whatever that thread is waiting for.
+    /// Starts to watch on behalf of the calling thread. `limit` is counted from when the probes are
+    /// in. `pulse` shows that the reader of records lives, whatever the calling thread is waiting
+    /// for.
     ///
     /// # Errors
-    /// There can be no second thread: the limit of processes is reached.
+    /// No second thread can be started: the limit of processes is reached.
     pub(crate) fn start(limit: Option<Duration>, pulse: Option<Pulse>) -> Result<Watch, Failure> {
         let ends = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().chain(OTHERS);
         for signal in ends.chain(libc::SIGRTMIN()..=libc::SIGRTMAX()) {
@@ -149,7 +153,7 @@ impl Drop for Watch {
 struct Watcher {
     control: Arc<Control>,
     ended: Arc<AtomicBool>,
-    /// It joins this thread before it ends (`Watch::drop`).
+    /// This thread joins the watcher before it ends (`Watch::drop`).
     tracer: Pthread,
     limit: Option<Duration>,
     pulse: Option<Pulse>,

@@ -1,4 +1,4 @@
-//! `dprobes convert`: a trace store in the forms that other tools read.
+//! `dprobes convert`: writes a trace store in the forms that other tools read.
 
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -47,14 +47,14 @@ pub(crate) fn convert(arguments: &Convert) -> Result<ExitCode, Failure> {
             }
             Ok(if poured.damages > 0 || is_cut { ExitCode::FAILURE } else { ExitCode::SUCCESS })
         }
-        // A reader that has seen enough is no error.
+        // A reader that closes the pipe early is no error.
         Err(convert::Failure::Write(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
         Err(convert::Failure::Write(error)) => Err(unwritten(&error)),
         Err(convert::Failure::Read(error)) => Err(failed(error)),
     }
 }
 
-/// Where it is written; none for standard output.
+/// The path to write; `None` for standard output.
 fn target(arguments: &Convert) -> Result<Option<PathBuf>, Failure> {
     let beside = arguments.to.extension().map(|extension| arguments.file.with_extension(extension));
     let Some(path) = arguments.output.clone().or(beside).filter(|path| path != Path::new("-")) else {
@@ -96,7 +96,7 @@ fn form(
         To::Perfetto => Box::new(Perfetto::new(out, known, Counters { names: arguments.counter.clone() })),
         #[cfg(feature = "parquet")]
         To::Parquet => Box::new(dprobes_parquet::Parquet::new(out, known, sheet)?),
-        // Both were refused: a build without Parquet, and a directory as standard output.
+        // Both were refused before: a build without Parquet, and a directory as standard output.
         #[cfg(not(feature = "parquet"))]
         To::Parquet => return Err(ErrorKind::Unsupported.into()),
         To::Ctf => return Err(ErrorKind::Unsupported.into()),

@@ -1,6 +1,6 @@
-//! Why the command ends before it has done what it was to do.
+//! Errors that end the command early.
 
-/// What ended the command: a message, and the status to exit with.
+/// An error that ends the command: a message, and the exit status.
 #[derive(Debug)]
 pub(crate) struct Failure {
     message: String,
@@ -20,7 +20,7 @@ impl Failure {
         Failure { message: format!("dprobes: error: {}", printable::lines(&message)), status: 1 }
     }
 
-    /// A failure whose message is complete, and printable (with colours, say).
+    /// A failure whose message is complete and printable (it may have colours).
     pub(crate) fn complete(message: String) -> Failure {
         Failure { message, status: 1 }
     }
@@ -30,17 +30,17 @@ impl Failure {
         Failure { status, ..self }
     }
 
-    /// What went wrong, without who says so.
+    /// The message without the `dprobes: error: ` prefix.
     pub(crate) fn message(&self) -> &str {
         self.message.strip_prefix("dprobes: error: ").unwrap_or(&self.message)
     }
 
-    /// The whole message, without white space behind it.
+    /// The whole message, without trailing white space.
     pub(crate) fn text(&self) -> &str {
         self.message.trim_end()
     }
 
-    /// The status to exit with.
+    /// The exit status.
     pub(crate) fn status(&self) -> u8 {
         self.status
     }

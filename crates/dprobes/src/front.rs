@@ -1,10 +1,11 @@
 //! Two processes: the front, which the user started and sees, and the tracer.
 //!
-//! A traced program depends on its tracer at every hit: one that is stopped or killed would hang or kill the program.
-//! So the tracer is a child in a process group of its own, out of reach of the terminal's signals. Ctrl-Z stops the
-//! front only; and if the front dies, by SIGKILL too, the kernel tells the tracer, which takes the probes out. If it
-//! is the tracer that is killed, the front puts the bytes back, from the ledger that both share: before the kernel lets the traced threads go, as
-//! a rule ([`Life`]).
+//! A traced program depends on its tracer at every hit: a tracer that is stopped or killed would
+//! hang or kill the program. So the tracer is a child in its own process group, which the
+//! terminal's signals do not reach. Ctrl-Z stops only the front. If the front dies, even by
+//! SIGKILL, the kernel signals the tracer, which removes the probes. If the tracer is killed, the
+//! front restores the bytes from the ledger that both share, as a rule before the kernel releases
+//! the traced threads ([`Life`]).
 
 use std::io::{self, Read, Write};
 use std::os::unix::process::parent_id;
@@ -21,7 +22,8 @@ use crate::Failure;
 use crate::control;
 use crate::life::{self, Life};
 
-/// What the tracer writes into the pipe when the front can wait for its end by its life.
+/// The tracer writes this into the pipe once it holds the [`Life`] mutex, so the front can wait for
+/// its death on that.
 const BEGUN: u8 = b'b';
 
 /// The signals that end a session.
@@ -30,15 +32,15 @@ const ENDS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 /// The tracer's process id, in the front.
 static TRACER: AtomicI32 = AtomicI32::new(0);
 
-/// What the tracer knows of the front.
+/// What the tracer knows about the front.
 #[derive(Debug)]
 pub(crate) struct Front {
     pid: u32,
     /// The front's process group, which a started command joins.
     pub(crate) group: i32,
-    /// What the tracer changes, for the front to know.
+    /// The changes that the tracer makes, shared with the front.
     pub(crate) ledger: Rc<Ledger>,
-    /// Closed by the kernel when the tracer dies, with all its threads.
+    /// The kernel closes it when the tracer's process has died with all its threads.
     _alive: io::PipeWriter,
 }
 
@@ -49,14 +51,15 @@ impl Front {
     }
 }
 
-/// Splits this process, which must have one thread. Returns in the tracer; the front lives until the tracer has
-/// ended, and ends as it did.
+/// Splits this process, which must have one thread. Returns in the tracer; the front lives until
+/// the tracer ends, and exits with the tracer's status.
 pub(crate) fn split() -> Result<Front, Failure> {
     Ok(split_beside((), |(), _| Box::new(|| {}))?.0)
 }
 
-/// The same, with something that the front does beside waiting: `beside` is called in it, with the tracer's process id, and what it gives when
-/// the tracer has ended. `parts` are for both: each process has its own.
+/// Like [`split`], but the front does something besides waiting: it calls `beside` with the
+/// tracer's process id, and calls the returned function when the tracer has ended. Both processes
+/// get their own copy of `parts`.
 pub(crate) fn split_beside<T>(
     parts: T,
     beside: impl FnOnce(T, i32) -> Box<dyn FnOnce()>,
@@ -65,9 +68,9 @@ pub(crate) fn split_beside<T>(
     process::check_proc().map_err(Failure::new)?;
     let ledger = Rc::new(Ledger::new().map_err(|error| failed("memory for the ledger", error))?);
     let (death, mut alive) = io::pipe().map_err(|error| failed("pipe", error))?;
-    // Without it the front learns of the tracer's death by the pipe.
+    // Without it the front learns of the tracer's death from the pipe.
     let life = Life::new().ok();
-    // One that comes before the front can pass it on waits until it can.
+    // Signals that come before the front can forward them stay blocked until it can.
     let held: SigSet = ENDS.into_iter().collect();
     let mask =
         held.thread_swap_mask(SigmaskHow::SIG_BLOCK).map_err(|error| failed("signals", error.into()))?;
@@ -75,7 +78,7 @@ pub(crate) fn split_beside<T>(
         let _ = mask.thread_set_mask();
     };
     let (pid, group) = (std::process::id(), getpgrp().as_raw());
-    // SAFETY: the process has one thread, so that the child may do anything.
+    // SAFETY: the process has one thread, so the child may do anything.
     match unsafe { fork() } {
         Err(error) => {
             let_through();
@@ -94,7 +97,7 @@ pub(crate) fn split_beside<T>(
                 unsafe { libc::_exit(1) };
             }
             let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
-            // A background process that writes to the terminal is not to be stopped for it.
+            // Writing to the terminal must not stop a background process.
             // SAFETY: no handler is set.
             unsafe { libc::signal(libc::SIGTTOU, libc::SIG_IGN) };
             Ok((front, parts))
@@ -116,7 +119,7 @@ pub(crate) fn split_beside<T>(
     }
 }
 
-/// Whether this user may trace descendants only, by the rules of the Yama security module.
+/// Whether the Yama security module lets this user trace only descendants.
 fn only_descendants_are_traced() -> bool {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
     is_restricted(scope.ok().as_deref(), geteuid().as_raw())
@@ -126,19 +129,20 @@ fn is_restricted(scope: Option<&str>, user: u32) -> bool {
     user != 0 && scope.and_then(|scope| scope.trim().parse::<u32>().ok()).is_some_and(|scope| scope > 0)
 }
 
-/// What the tracer has started becomes this process's when the tracer dies: so its bytes may be put back. Orphans of the started command
-/// have this process for a parent then, not the system's first; those that end are waited for.
+/// When the tracer dies, the processes that it started become children of the front, so the front
+/// may restore their bytes. The started command's orphans then become the front's children, not
+/// init's; the front reaps those that end.
 fn adopt_orphans() {
-    // Where it fails, programs that were started cannot be helped.
+    // If it fails, the started programs cannot be restored.
     let _ = prctl::set_child_subreaper(true);
     control::handle(libc::SIGCHLD, reap_orphans, false);
 }
 
-/// Waits for all children that have ended, but for the tracer.
+/// Reaps all children that have ended, except the tracer.
 extern "C" fn reap_orphans(_signal: i32, _info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
     let tracer = TRACER.load(Ordering::Relaxed);
-    // SAFETY: system calls on local variables, which are async-signal-safe; the error number is put back. (nix takes an end by a real-time
-    // signal for an error.)
+    // SAFETY: system calls on local variables, which are async-signal-safe; `errno` is restored.
+    // (nix reports an end by a real-time signal as an error.)
     unsafe {
         let before = *libc::__errno_location();
         loop {
@@ -156,9 +160,10 @@ extern "C" fn reap_orphans(_signal: i32, _info: *mut libc::siginfo_t, _context: 
     }
 }
 
-/// Passes a signal on to the tracer.
+/// Forwards a signal to the tracer.
 extern "C" fn forward(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
-    // SAFETY: the kernel passes a valid siginfo to a handler with SA_SIGINFO; sigqueue is a plain system call.
+    // SAFETY: the kernel passes a valid siginfo to a handler with SA_SIGINFO; sigqueue is a plain
+    // system call.
     unsafe {
         let value = if (*info).si_code > 0 { control::FROM_TERMINAL } else { 0 };
         let value = libc::sigval { sival_ptr: std::ptr::without_provenance_mut(value) };
@@ -166,7 +171,7 @@ extern "C" fn forward(signal: i32, info: *mut libc::siginfo_t, _context: *mut li
     }
 }
 
-/// Waits for the tracer and ends as it does.
+/// Waits for the tracer's end, restores what it left if it was killed, and exits as it did.
 fn wait_for(
     tracer: i32,
     mut death: io::PipeReader,
@@ -175,17 +180,18 @@ fn wait_for(
     ending: Box<dyn FnOnce()>,
 ) -> ! {
     let hurry = life::Hurry::new();
-    // They go on after a signal.
+    // The waits go on after a signal.
     match life {
         Some(life) if death.read_exact(&mut [0]).is_ok() => life.wait(),
-        // Nothing more is written: this returns when the tracer is dead or dying.
+        // Nothing more is written to the pipe: this returns when the tracer is dead or dying.
         _ => drop(death.read_to_end(&mut Vec::new())),
     }
     let mut restored = ledger.restore();
     drop(hurry);
     let mut status = 0;
     loop {
-        // SAFETY: `status` is valid for the call. (nix takes an end by a real-time signal for an error.)
+        // SAFETY: `status` is valid for the call. (nix reports an end by a real-time signal as an
+        // error.)
         let ended = unsafe { libc::waitpid(tracer, &mut status, 0) };
         if ended == tracer {
             break;
@@ -231,17 +237,18 @@ fn wait_for(
     end_as(status)
 }
 
-/// Ends this process as another has ended: with its status, or by the signal that killed it.
+/// Ends this process as another has ended: with its exit status, or by the signal that killed it.
 pub(crate) fn end_as(status: i32) -> ! {
     if libc::WIFSIGNALED(status) {
         let signal = libc::WTERMSIG(status);
         let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
-        // SAFETY: no handler is set; the process has nothing left to do. (nix has no real-time signals.)
+        // SAFETY: no handler is set; the process has nothing left to do. (nix has no real-time
+        // signals.)
         unsafe {
             libc::signal(signal, libc::SIG_DFL);
             libc::raise(signal);
         }
-        // A signal that does not kill after all.
+        // The signal did not kill this process after all.
         std::process::exit(128 + signal);
     }
     std::process::exit(libc::WEXITSTATUS(status))

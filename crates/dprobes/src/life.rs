@@ -1,8 +1,9 @@
-//! How the front learns that the tracer's thread has died, as early as can be.
+//! How the front learns of the death of the tracer's thread as early as possible.
 //!
-//! The thread that traces holds a robust mutex in memory that both share. When it dies, by whatever, the kernel passes the mutex on
-//! before it closes the thread's files and lets the threads go that it traces (`do_exit`: `exit_mm`, `exit_files`, `exit_notify`). A pipe is
-//! closed only with the last thread of the tracer's process.
+//! The tracing thread holds a robust mutex in memory that both processes share. When it dies, for
+//! whatever reason, the kernel passes the mutex on before it closes the thread's files and releases
+//! the threads that it traces (`do_exit`: `exit_mm`, `exit_files`, `exit_notify`). A pipe is closed
+//! only with the last thread of the tracer's process.
 
 use std::io;
 use std::ptr::NonNull;
@@ -11,10 +12,10 @@ use std::ptr::NonNull;
 pub(crate) struct Life(NonNull<libc::pthread_mutex_t>);
 
 impl Life {
-    /// One that nobody holds, in memory that processes forked later share.
+    /// A free mutex, in memory shared with processes forked later.
     ///
     /// # Errors
-    /// There is no memory, or the libc has no such mutexes.
+    /// There is no memory, or the libc has no robust shared mutexes.
     pub(crate) fn new() -> io::Result<Life> {
         let size = size_of::<libc::pthread_mutex_t>();
         let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
@@ -25,7 +26,7 @@ impl Life {
             return Err(io::Error::last_os_error());
         };
         let life = Life(mutex);
-        // SAFETY: both are valid for the calls, and nobody else knows the mutex yet.
+        // SAFETY: both are valid for the calls, and no other thread knows the mutex yet.
         let failed = unsafe {
             let mut attributes: libc::pthread_mutexattr_t = std::mem::zeroed();
             libc::pthread_mutexattr_init(&mut attributes);
@@ -40,22 +41,23 @@ impl Life {
         failed.map_or(Ok(life), |error| Err(io::Error::from_raw_os_error(error)))
     }
 
-    /// The calling thread holds it from now on.
+    /// Locks the mutex: the calling thread holds it until it dies.
     pub(crate) fn begin(&self) -> bool {
         // SAFETY: the mutex was made by `new`, and its memory lives as long as this.
         unsafe { libc::pthread_mutex_lock(self.0.as_ptr()) == 0 }
     }
 
-    /// Waits until the thread has died that holds it, which has begun.
+    /// Waits until the thread that has called [`Life::begin`] dies.
     pub(crate) fn wait(&self) {
-        // SAFETY: as in `begin`. Whatever is the result, there is nothing more to wait for.
+        // SAFETY: as in `begin`. Whatever the result, there is nothing more to wait for.
         unsafe { libc::pthread_mutex_lock(self.0.as_ptr()) };
     }
 }
 
 impl Drop for Life {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new`. A mutex that is held stays: the kernel looks there when its holder dies.
+        // SAFETY: the mapping was made by `new`. A held mutex stays mapped: the kernel accesses it
+        // when its holder dies.
         unsafe {
             if libc::pthread_mutex_trylock(self.0.as_ptr()) != libc::EBUSY {
                 libc::munmap(self.0.as_ptr().cast(), size_of::<libc::pthread_mutex_t>());
@@ -64,7 +66,7 @@ impl Drop for Life {
     }
 }
 
-/// As long as this lives, the process is served before others once it is woken, if it may ask for that.
+/// Gives this process real-time priority until dropped, if it is permitted.
 pub(crate) struct Hurry(bool);
 
 impl Hurry {
@@ -94,7 +96,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
-    /// For a thread of a test.
+    /// Lets a test's thread use it.
     struct Shared(Life);
     // SAFETY: a mutex is for many threads.
     unsafe impl Send for Shared {}

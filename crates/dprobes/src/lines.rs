@@ -1,4 +1,4 @@
-//! The lines of sources that probed instructions are of, as the debug information of their modules has it.
+//! Source lines of probed instructions, from the debug information of their modules.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -13,20 +13,20 @@ use object::{Object, ObjectSection};
 use process::Module;
 use trace::store::Source;
 
-/// Bytes that a file with debug information may have.
+/// Largest file that debug information is read from, in bytes.
 const LARGEST: u64 = 1 << 30;
-/// Instructions whose lines are looked for, at most.
+/// At most so many instructions are resolved.
 const MOST: usize = 100_000;
 /// Where distributions keep the debug information of their files, by build-id.
 const SEPARATE: &str = "/usr/lib/debug/.build-id";
 
-/// The instructions that were probed, by module.
+/// The probed instructions, by module.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     /// The modules, and their numbers by path and build-id.
     modules: Vec<Arc<Image>>,
     numbers: HashMap<(PathBuf, Vec<u8>), u32>,
-    /// By module and offset in its file, the address there.
+    /// The virtual address of each instruction, by module number and file offset.
     places: BTreeMap<(u32, u64), u64>,
 }
 
@@ -42,14 +42,14 @@ impl Places {
         (number, number == next)
     }
 
-    /// Notes an instruction.
+    /// Adds an instruction.
     pub(crate) fn note(&mut self, module: u32, vaddr: u64, offset: u64) {
         if self.places.len() < MOST {
             self.places.insert((module, offset), vaddr);
         }
     }
 
-    /// The lines of all that were noted, as far as they are known.
+    /// The source lines of all added instructions, where they are known.
     pub(crate) fn sources(self) -> Vec<Source> {
         let mut sources = Vec::new();
         for (number, image) in self.modules.iter().enumerate() {
@@ -79,7 +79,7 @@ fn sections(image: &Image) -> Option<DwarfSections<Vec<u8>>> {
 
 /// The debug information of a file, if it has any and is of the same build.
 fn read(path: &Path, build_id: Option<&[u8]>) -> Option<DwarfSections<Vec<u8>>> {
-    // Checks that it is a regular file.
+    // Checks also that it is a regular file.
     if Image::open(path).ok()?.build_id() != build_id {
         return None;
     }
@@ -97,7 +97,7 @@ fn read(path: &Path, build_id: Option<&[u8]>) -> Option<DwarfSections<Vec<u8>>> 
     DwarfSections::load(section).ok()
 }
 
-/// The bytes of a section, which a hostile file may say to be as many as it likes.
+/// The bytes of a section. A hostile file may claim any size for it.
 fn uncompressed<'a>(section: &impl ObjectSection<'a>) -> Option<Cow<'a, [u8]>> {
     let data = section.compressed_data().ok()?;
     if data.uncompressed_size > LARGEST {

@@ -1,4 +1,4 @@
-//! `dprobes list`.
+//! `dprobes list`: shows modules, functions and points of functions that can be probed.
 
 mod tactics;
 
@@ -54,7 +54,7 @@ pub(crate) fn list(arguments: &List) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lists what a process has: how many lines that were.
+/// Lists what a process has; returns the number of lines.
 fn process(
     pid: i32,
     pattern: Option<&str>,
@@ -84,7 +84,7 @@ fn process(
         return Ok(survey.modules.iter().map(|it| functions(&it.image, &it.path, &wanted, out)).sum());
     };
     let named: Vec<_> = survey.modules.iter().filter(|it| wanted.matches_module(&it.path)).collect();
-    // What one of many modules does not have is no failure.
+    // A failure in one of many modules is no error.
     let found = named.iter().map(|it| points(&it.image, &it.path, &wanted, point, out));
     let mut found: Vec<_> = found.collect();
     match found.iter().any(Result::is_ok) {
@@ -93,10 +93,10 @@ fn process(
     }
 }
 
-/// Which functions of which modules are wanted.
+/// The functions and modules that a pattern selects.
 struct Wanted {
     module: Option<Pattern>,
-    /// The function's pattern as it was written.
+    /// The function's pattern as written.
     name: String,
     function: Pattern,
 }
@@ -122,7 +122,7 @@ impl Wanted {
         })
     }
 
-    /// The functions' pattern.
+    /// The functions' pattern; `*` if empty.
     fn name(&self) -> &str {
         if self.name.is_empty() { "*" } else { &self.name }
     }
@@ -139,7 +139,7 @@ impl Wanted {
     }
 }
 
-/// Lists the functions of one module that can be probed: how many.
+/// Lists the functions of one module that can be probed; returns their number.
 fn functions(image: &Image, path: &Path, wanted: &Wanted, out: &mut dyn Write) -> usize {
     if !wanted.matches_module(path) {
         return 0;
@@ -156,7 +156,7 @@ fn functions(image: &Image, path: &Path, wanted: &Wanted, out: &mut dyn Write) -
         {
             continue;
         }
-        // The number is what `offset =` takes.
+        // This number can be used for `offset =`.
         let Some(offset) = image.offset_of_address(function.vaddr) else { continue };
         let name = function.demangled().unwrap_or_else(|| function.name.clone());
         let name = printable::text(&name);
@@ -169,7 +169,8 @@ fn functions(image: &Image, path: &Path, wanted: &Wanted, out: &mut dyn Write) -
     found
 }
 
-/// Lists points of functions of one module, as a probe would be placed there: how many. What is left out is told.
+/// Lists points of functions of one module as a probe would be placed there, and reports those left
+/// out; returns the number of points.
 fn points(
     image: &Image,
     path: &Path,
@@ -182,7 +183,7 @@ fn points(
     let survey = engine::survey(name, point, None, image, image, true)
         .map_err(|reason| Failure::new(format!("{file}:{name}:{point}: {reason}")))?;
     for site in &survey.sites {
-        // The same number as for functions.
+        // A file offset, as for functions.
         let Some(offset) = image.offset_of_address(site.vaddr) else { continue };
         let text = image.instruction_text(site.vaddr).unwrap_or_default();
         if writeln!(out, "{offset:#010x}  {file}:{}  {text}", printable::text(&site.function)).is_err() {

@@ -1,8 +1,8 @@
-//! Lists of several words, as the manual writes them.
+//! Joins option values of several words, as the manual writes them, into one.
 //!
-//! dprobes.lang, example 6, has `--group process memory`, `--group = filesys` and `--type = leave`; dprobes(8) has
-//! `--log` with any of its items. A command line parser would take the second word for something else, so such lists are
-//! joined before it sees them: `--group=process,memory`.
+//! dprobes.lang, example 6, has `--group process memory`, `--group = filesys` and `--type = leave`;
+//! dprobes(8) has `--log` with any of its items. A command line parser would take the second word
+//! for something else, so such lists are joined before parsing: `--group=process,memory`.
 
 use std::ffi::{OsStr, OsString};
 
@@ -22,9 +22,9 @@ const LISTS: [List; 3] = [
     List { long: "--log", short: "-l", has: is_item },
 ];
 
-/// Joins the words of each list. A list goes on as long as its words look like names, so that the program may come
-/// after it (`--group process ./app.ppdf`); what was joined with `=` already is whole, unless a comma ends it.
-/// After `--` comes another command's line.
+/// Joins the words of each list. A list continues while words look like names, so the program may
+/// follow it (`--group process ./app.ppdf`). A list already joined with `=` is complete, unless it
+/// ends in a comma. Words after `--` belong to the probed command and stay as they are.
 pub(crate) fn join(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut words = words.into_iter().peekable();
     let mut joined = Vec::new();
@@ -47,7 +47,7 @@ pub(crate) fn join(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
         }
         let names: Vec<&str> = list.split([',', '=']).filter(|name| !name.is_empty()).collect();
         joined.push(match names.is_empty() {
-            // The parser says that a value is missing, or what is wrong with the next word.
+            // The parser reports the missing value, or what is wrong with the next word.
             true => spelled.into(),
             false => format!("{spelled}={}", names.join(",")).into(),
         });
@@ -55,7 +55,7 @@ pub(crate) fn join(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     joined
 }
 
-/// The option that a word is, how it is spelled, and what it has after a `=`.
+/// The list option that a word is, how it is spelled, and its value after `=`.
 fn option(word: &OsStr) -> Option<(&'static List, &'static str, &str)> {
     let word = word.to_str()?;
     LISTS.iter().find_map(|list| {
@@ -67,22 +67,23 @@ fn option(word: &OsStr) -> Option<(&'static List, &'static str, &str)> {
 }
 
 impl List {
-    /// Whether a word may belong to the list: names, commas, a `=`.
+    /// Whether a word may belong to the list: names, commas, `=`.
     fn goes_on(&self, word: &OsStr) -> bool {
         let names = |word: &str| word.split([',', '=']).filter(|name| !name.is_empty()).all(self.has);
         word.to_str().is_some_and(|word| !word.is_empty() && names(word))
     }
 }
 
-/// Whether a word looks like the name of a group or type. These may have a `.` too, but then it is more likely a file's.
+/// Whether a word looks like the name of a group or type. These may contain `.` too, but then the
+/// word is more likely a file name.
 fn is_name(word: &str) -> bool {
     word.chars().all(|character| character.is_ascii_alphanumeric() || "_$@".contains(character))
 }
 
-/// Whether a word is a header item, or is meant for one: in capital letters alone.
+/// Whether a word is a header item, or is meant as one: it is all capitals.
 fn is_item(word: &str) -> bool {
     let capitals = word.len() > 1 && word.chars().all(|letter| letter.is_ascii_uppercase());
-    // Those of another machine are refused by their names.
+    // Items of other machines; the parser of `--log` rejects them by name.
     let foreign = ["PSW", "UPSW"].iter().any(|item| word.eq_ignore_ascii_case(item));
     capitals || foreign || Items::parse(word).is_ok()
 }

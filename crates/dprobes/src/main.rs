@@ -1,24 +1,24 @@
-//! The `dprobes` command.
+//! The `dprobes` command: reads the command line, compiles the probe program, has the engine insert
+//! it, and shows the results: records as they are made, messages, a summary.
 //!
-//! It reads the command line, compiles the program, lets the engine place it, and shows what comes back: records
-//! as they are made, messages, a summary. It knows all crates and none knows it. Whatever goes wrong is told in one
-//! message that says what to do, and ends in a non-zero status; no process is touched before everything that can
-//! be checked has been.
+//! This crate depends on all other crates; none depends on it. Every error is reported in one
+//! message that says what to do, and gives a non-zero exit status. No process is touched until
+//! everything that can be checked in advance has been checked.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `arguments`, `lists`, `usage` | the command line; its lists of words; what is said of one that is not understood |
-//! | `session`, `top`, `front`, `control` | `run`, `attach` and `top`: two processes, signals and time |
+//! | `arguments`, `lists`, `usage` | the command line; options that take lists of words; messages for a wrong command line |
+//! | `session`, `top`, `front`, `control` | `run`, `attach` and `top`: the front and tracer processes, signals and time limits |
 //! | `service` | the background session: `insert`, `remove`, `query`, `getvars`, `session` |
 //! | `program`, `points`, `ppdf`, `symbols` | what is probed: a program's text, `--at`, a PPDF; files with symbols |
 //! | `check`, `list` | `check` and `list`, which change nothing |
-//! | `output`, `targets`, `lines` | where records go, and what is told of them |
-//! | `outfile` | files, which replace others only when there is something to keep |
+//! | `output`, `targets`, `lines` | targets, which take records; source lines of sites |
+//! | `outfile` | output files that replace an old file only once there is something to keep |
 //! | `hooks` | plugins, and the hooks that they register at |
-//! | `show`, `convert`, `report`, `templates`, `selection` | what is done with trace stores and templates |
-//! | `summary`, `stats` | what was counted, as text and as JSON |
+//! | `show`, `convert`, `report`, `templates`, `selection` | commands that read trace stores and templates |
+//! | `summary`, `stats` | counts and variables, as text and as JSON |
 //! | `man` | the manual pages |
-//! | `failure`, `messages` | why the command ends early; what is said on standard error |
+//! | `failure`, `messages` | errors that end the command; messages on standard error |
 
 mod arguments;
 mod check;

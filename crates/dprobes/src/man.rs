@@ -1,5 +1,5 @@
-//! The manual pages, as roff: dprobes(8) from the command line's own description, dprobes.lang(8) from the reference
-//! of the language.
+//! The manual pages, as roff: dprobes(8) from the command line's own description, dprobes.lang(8)
+//! from the reference of the language.
 
 mod roff;
 
@@ -11,7 +11,7 @@ use clap_mangen::Man;
 use crate::Failure;
 use crate::stdout;
 
-/// The reference of the language, which the tests of the `rpn` crate hold against what is implemented.
+/// The reference of the language; tests of the `rpn` crate compare it with the implementation.
 const LANGUAGE: &str = include_str!("../../../docs/language.md");
 
 /// A manual page.
@@ -33,13 +33,13 @@ pub(crate) fn man(page: Page, command: Command) -> Result<(), Failure> {
     stdout::show(&text)
 }
 
-/// What `man` shows at the bottom of a page.
+/// Shown at the bottom of a page.
 const VERSION: &str = concat!("dprobes ", env!("CARGO_PKG_VERSION"));
 
 fn language_page() -> String {
     let title = format!(".TH DPROBES.LANG 8 \"\" \"{VERSION}\" \"System Administration\"\n");
     let name = ".SH NAME\ndprobes.lang \\- the language of probe programs\n";
-    // The page's own heading is its name; what follows is the description.
+    // The document's heading is the page's name; the rest is the description.
     let text = LANGUAGE.split_once('\n').map_or(LANGUAGE, |(_, rest)| rest);
     let see = ".SH SEE ALSO\n.BR dprobes (8)\n";
     format!("'\\\" t\n{title}{name}.SH DESCRIPTION\n{}{see}", roff::from_markdown(text))
@@ -47,7 +47,7 @@ fn language_page() -> String {
 
 /// One page for the command and all its subcommands.
 fn command_page(mut command: Command) -> io::Result<String> {
-    // Subcommands are to call themselves `dprobes run`, and to have their `--help`.
+    // So that subcommands are named `dprobes run` and have `--help`.
     command.build();
     let mut page = Vec::new();
     let whole = Man::new(command.clone().disable_help_subcommand(true))
@@ -68,7 +68,8 @@ fn command_page(mut command: Command) -> io::Result<String> {
     Ok(text)
 }
 
-/// A section for a subcommand, which is a page of its own to the generator: its headings become those of parts.
+/// A section for a subcommand. The generator makes a page of it, whose headings are turned into
+/// subheadings.
 fn subcommand(command: &Command) -> io::Result<String> {
     let man = Man::new(command.clone());
     let usage = command.clone().render_usage().to_string();
@@ -92,7 +93,7 @@ fn subcommand(command: &Command) -> io::Result<String> {
     Ok(text)
 }
 
-/// What follows the help of a command: examples, line by line as they stand.
+/// The examples after a command's help, line by line as written.
 fn examples(man: &Man) -> io::Result<String> {
     let mut page = Vec::new();
     man.render_extra_section(&mut page)?;

@@ -1,20 +1,21 @@
-//! What is said on standard error, and how.
+//! Messages on standard error.
 
 use std::io::{self, Write};
 
-/// What a note begins with that somebody should look at.
+/// Prefix of messages that the user should look at.
 pub(crate) const WARNING: &str = "warning: ";
 
-/// What is said of a trace without an end.
+/// The message for a trace without an end.
 pub(crate) const CUT_SHORT: &str =
     "the trace was cut short, or is still being written: the last second, counts and variables are not there";
 
-/// Tells a message.
+/// Prints a message.
 pub(crate) fn tell(text: &str) {
     say(format_args!("dprobes: {}", printable::lines(text)));
 }
 
-/// Writes a line to standard error. One that nobody reads any more is no reason to stop.
+/// Writes a line to standard error. Errors are ignored: a closed standard error is no reason to
+/// stop.
 pub(crate) fn say(line: impl std::fmt::Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }

@@ -1,4 +1,4 @@
-//! Files that a command writes: what stands in one stays until there is something to put in its place.
+//! Output files that replace an old file only once there is something to put in its place.
 //!
 //! ```text
 //! begin    DIR/.NAME.PID.part   is written
@@ -6,10 +6,11 @@
 //! dropped  unlink               DIR/NAME is what it was
 //! ```
 //!
-//! A pipe, a device or a socket is written as it is; so is an open descriptor that is named as a file (`/dev/stdout`), from where it stands.
-//! A symbolic link stays one: the file that it leads to is replaced. Where the new file cannot be beside the old one, or cannot take its
-//! name (a directory that may not be written, a file that is mounted by itself), it is written nowhere at first; the old file is emptied and
-//! filled when it is settled.
+//! A pipe, device or socket is written directly; so is an open descriptor named as a file
+//! (`/dev/stdout`), from its current position. A symbolic link is kept: the file it leads to is
+//! replaced. If the new file cannot be created beside the old one, or cannot take its name (a
+//! directory without write permission, a mounted file), it is first written to memory; settling
+//! empties the old file and fills it.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Seek, Write};
@@ -19,29 +20,29 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-/// Symbolic links that lead to a file, at most.
+/// Most symbolic links followed to a file.
 const MOST_LINKS: usize = 40;
-/// Bytes of a file's name that its part's name has.
+/// Most bytes of the file's name used in the name of its `.part` file.
 const MOST_NAME: usize = 200;
 
-/// What is still to be done for a file that was begun.
-/// Dropped before, it undoes what was begun.
+/// What is still to be done for a file that was begun. Dropping it without settling undoes what was
+/// begun.
 #[derive(Debug)]
 pub(crate) struct Unsettled(Way);
 
 #[derive(Debug)]
 enum Way {
-    /// Nothing: it is where it belongs.
+    /// Nothing: the file is in its place.
     Settled,
-    /// It is written beside its place.
+    /// It is written to `part`, beside its place.
     Beside { part: PathBuf, place: PathBuf, written: RawFd },
-    /// It is written to memory, and will be copied.
+    /// It is written to memory, and copied when settled.
     Apart { place: PathBuf, written: RawFd },
-    /// A trace of several files is made in a directory that has none, or that there was not.
+    /// A trace of several files is made in an empty or new directory.
     Directory { directory: PathBuf, is_new: bool },
 }
 
-/// Begins a file. It is in its place only when it is settled.
+/// Begins a file. It gets to its place only when it is settled.
 ///
 /// # Errors
 /// It cannot be written.
@@ -55,7 +56,7 @@ pub(crate) fn begin(path: &Path) -> io::Result<(File, Unsettled)> {
             (file, Way::Beside { part, place, written })
         }
         Place::Regular(place) => {
-            // What may not be written is not replaced.
+            // A file that may not be written is not replaced either.
             let old = File::options().write(true).open(&place)?.metadata()?;
             match create_part(&place, Some(&old)) {
                 Ok((part, file)) => {
@@ -74,8 +75,8 @@ pub(crate) fn begin(path: &Path) -> io::Result<(File, Unsettled)> {
     Ok((file, Unsettled(way)))
 }
 
-/// To be called before a trace of the Common Trace Format is made in a directory. One that has files in it is left alone: the trace
-/// is refused.
+/// Call this before a trace in the Common Trace Format is made in a directory. A directory with
+/// files in it is left alone: the trace is refused there.
 pub(crate) fn begin_directory(directory: &Path) -> Unsettled {
     let files = fs::read_dir(directory);
     let is_new = files.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound);
@@ -85,38 +86,39 @@ pub(crate) fn begin_directory(directory: &Path) -> Unsettled {
     }
 }
 
-/// Writes a file that is either the old one or the whole new one.
+/// Writes a file as a whole: it has either the old or the new contents.
 ///
 /// # Errors
-/// Those of writing.
+/// Writing fails.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (mut file, mut unsettled) = begin(path)?;
     file.write_all(bytes)?;
     unsettled.settle()
 }
 
-/// Finds out whether a file can be written, and leaves it as it is.
+/// Tests whether a file can be written, and leaves it as it is.
 ///
 /// # Errors
-/// It cannot.
+/// It cannot be written.
 pub(crate) fn probe(path: &Path) -> io::Result<()> {
     match place(path)? {
-        // A pipe would be seen as closed by its reader.
+        // Opening and closing a pipe would end its reader's input.
         Place::Open(_) | Place::AsItIs => Ok(()),
         Place::Absent(_) | Place::Regular(_) => begin(path).map(|_| ()),
     }
 }
 
 impl Unsettled {
-    /// Of what needs no more than to be written.
+    /// For output that only needs to be written.
     pub(crate) fn nothing() -> Unsettled {
         Unsettled(Way::Settled)
     }
 
-    /// Puts the file in its place. To be called while what has been given by [`begin`] is open.
+    /// Puts the file in its place. Call it while the file returned by [`begin`] is open.
     ///
     /// # Errors
-    /// It cannot be done. What was written goes on beside its place, whose name is told, or is lost.
+    /// The file cannot be put there. What was written stays in the `.part` file, named in the
+    /// error, or is lost.
     pub(crate) fn settle(&mut self) -> io::Result<()> {
         match std::mem::replace(&mut self.0, Way::Settled) {
             Way::Settled | Way::Directory { .. } => Ok(()),
@@ -159,15 +161,15 @@ impl Drop for Unsettled {
     }
 }
 
-/// Where a path leads.
+/// What a path leads to.
 enum Place {
-    /// To no file yet: this is where it will be.
+    /// No file yet; it will be created here.
     Absent(PathBuf),
-    /// To a regular file.
+    /// A regular file.
     Regular(PathBuf),
-    /// To an open descriptor of this process.
+    /// An open descriptor of this process.
     Open(RawFd),
-    /// To a pipe, a device, a socket, a directory; or to another process's descriptor.
+    /// A pipe, device, socket or directory, or another process's descriptor.
     AsItIs,
 }
 
@@ -193,7 +195,7 @@ fn place(path: &Path) -> io::Result<Place> {
             Ok(metadata) if metadata.is_file() => return Ok(Place::Regular(here)),
             Ok(_) => return Ok(Place::AsItIs),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                // With a slash at its end it names a directory, which there is not.
+                // A trailing slash names a directory, which does not exist.
                 return match path.as_os_str().as_encoded_bytes().ends_with(b"/") {
                     true => Err(ErrorKind::IsADirectory.into()),
                     false => Ok(Place::Absent(here)),
@@ -205,7 +207,8 @@ fn place(path: &Path) -> io::Result<Place> {
     Err(io::Error::from_raw_os_error(libc::ELOOP))
 }
 
-/// Whether a link in a directory that is free of links is a descriptor of a process: the file behind it may have any name, or none.
+/// The descriptor of a process that a link in a canonical directory stands for, if it does: the
+/// file behind it may have any name, or none.
 fn descriptor(link: &Path) -> Option<Place> {
     let words: Vec<&str> = link.strip_prefix("/proc").ok()?.iter().filter_map(|word| word.to_str()).collect();
     let (process, number) = match words.as_slice() {
@@ -216,10 +219,10 @@ fn descriptor(link: &Path) -> Option<Place> {
     Some(number.parse().ok().filter(|_| is_own).map_or(Place::AsItIs, Place::Open))
 }
 
-/// A descriptor's other self: they share where they stand.
+/// Duplicates a descriptor; both share the file position.
 fn duplicate(descriptor: RawFd) -> io::Result<File> {
-    // SAFETY: a plain call; what it gives belongs to nobody else. (nix and the standard library want a descriptor that is open; this number is
-    // the user's.)
+    // SAFETY: a plain call; the new descriptor has no other owner. (nix and the standard library
+    // require an open descriptor, but this number comes from the user.)
     unsafe {
         match libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 3) {
             -1 => Err(io::Error::last_os_error()),
@@ -228,17 +231,17 @@ fn duplicate(descriptor: RawFd) -> io::Result<File> {
     }
 }
 
-/// A new file beside its place, with the owner and the rights of the old one.
+/// Creates a new file beside its place, with the owner and permissions of the old one.
 fn create_part(place: &Path, old: Option<&fs::Metadata>) -> io::Result<(PathBuf, File)> {
     let name = place.file_name().unwrap_or_default().as_encoded_bytes();
     let name = String::from_utf8_lossy(&name[..name.len().min(MOST_NAME)]).into_owned();
     let part = place.with_file_name(format!(".{name}.{}.part", std::process::id()));
-    // One of a process that had this number before is in nobody's way.
+    // A leftover of an earlier process with this process id must not be in the way.
     let _ = fs::remove_file(&part);
     let mode = if old.is_some() { 0o600 } else { 0o666 };
     let file = File::options().read(true).write(true).create_new(true).mode(mode).open(&part)?;
     if let Some(old) = old {
-        // Who may not give a file away keeps it.
+        // Without the right to change the owner, the file stays this user's.
         let _ = std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()));
         file.set_permissions(fs::Permissions::from_mode(old.mode() & 0o777)).inspect_err(|_| {
             let _ = fs::remove_file(&part);
@@ -247,18 +250,20 @@ fn create_part(place: &Path, old: Option<&fs::Metadata>) -> io::Result<(PathBuf,
     Ok((part, file))
 }
 
-/// A file without a name.
+/// A file without a name, in memory.
 fn in_memory() -> io::Result<File> {
     Ok(File::from(memfd_create(c"dprobes", MFdFlags::MFD_CLOEXEC)?))
 }
 
-/// Replaces what a file has by what was written to a descriptor, and lets the descriptor be that file.
+/// Replaces a file's contents by what was written to a descriptor, and makes the descriptor refer
+/// to that file.
 fn fill(place: &Path, written: RawFd) -> io::Result<()> {
     let mut from = duplicate(written)?;
     let mut to = File::options().write(true).truncate(true).open(place)?;
     from.rewind()?;
     io::copy(&mut from, &mut to)?;
-    // SAFETY: a plain call on two open descriptors. What holds `written` goes on with the file that is in the right place, at its end.
+    // SAFETY: a plain call on two open descriptors. The owner of `written` then goes on writing at
+    // the end of the file in its place.
     match unsafe { libc::dup3(to.as_raw_fd(), written, libc::O_CLOEXEC) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
@@ -399,7 +404,8 @@ mod tests {
         assert_eq!(names(&new), ["cpu_0", "metadata", "other"]);
     }
 
-    /// A place that a file cannot be renamed to, though one may stand beside it: as a file that is mounted by itself.
+    /// A place that no file can be renamed to, although one may be created beside it, like a
+    /// mounted file.
     #[test]
     fn what_cannot_be_renamed_is_copied() {
         let home = tempfile::tempdir().expect("a directory");

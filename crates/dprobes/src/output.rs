@@ -1,4 +1,4 @@
-//! Where records and messages of `run` and `attach` go.
+//! The observer of `run` and `attach`: passes records to targets and messages to standard error.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,14 +12,15 @@ use crate::Failure;
 use crate::messages::{WARNING, count, tell};
 use crate::targets::{How, Open, Taken, Targets};
 
-/// Gives records to all targets, and writes messages to standard error.
+/// Passes records to all targets, and writes messages to standard error.
 pub(crate) struct Output {
     targets: Targets,
     view: View,
     lossless: bool,
-    /// Whether the armed probes are announced.
+    /// Whether armed probes are announced.
     tells_armed: bool,
-    /// The process in which each module was announced last: a library that comes and goes is announced once.
+    /// The process in which each module was last announced: a library that is unloaded and loaded
+    /// again is announced once.
     announced: HashMap<PathBuf, i32>,
 }
 
@@ -42,14 +43,14 @@ impl Output {
         Ok(Output { targets: all, view, lossless, tells_armed, announced: HashMap::new() })
     }
 
-    /// Takes what is known of a program that is about to be inserted.
+    /// Registers a program that is about to be inserted.
     pub(crate) fn program(&mut self, number: usize, name: &str, object: &rpn::Object, items: Items) {
         let places = 0..self.targets.all().count();
         self.targets.direct(number, places.collect(), self.lossless);
         self.targets.all().for_each(|target| target.program(number, name, object, items, &self.view));
     }
 
-    /// Whether a message is for standard error.
+    /// Whether a message goes to standard error.
     fn is_told(&mut self, note: &Note) -> bool {
         match note {
             Note::Armed { pid, module, .. } => {
@@ -59,7 +60,8 @@ impl Output {
         }
     }
 
-    /// Writes out what is kept, and what was counted. Gives what each target has made of its records.
+    /// Flushes the targets, tells them the counts, and returns what became of each target's
+    /// records.
     pub(crate) fn end(&mut self, report: &Report) -> Vec<Taken> {
         let end = |target: &mut Open| {
             target.report(report);

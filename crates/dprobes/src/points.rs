@@ -1,6 +1,6 @@
-//! `--at MODULE:FUNCTION:POINT` and `--do 'STATEMENTS'`: probes without a program's file.
+//! `--at MODULE:FUNCTION:POINT` and `--do 'STATEMENTS'`: probes without a program file.
 //!
-//! They are written as a program's text, one for each module, and go the way of all programs from there:
+//! They are converted to a program's text, one per module, and then handled like all programs:
 //!
 //! ```text
 //! --at libc.so.6:malloc:entry --at libc.so.6:free:entry --do 'push arg, 0; log 1'
@@ -24,13 +24,13 @@ use serde::{Deserialize, Serialize};
 use crate::Failure;
 use crate::arguments::{Probes, Program};
 
-/// What the generated program is called in messages.
+/// The name of the generated program in messages.
 const AT: &str = "--at";
-/// What its handler is called.
+/// The name of its handler.
 const DO: &str = "--do";
-/// The local and the global variables that a handler may use.
+/// Number of local, and of global, variables that a handler may use.
 const VARIABLES: u32 = 64;
-/// Without a handler, hits are counted and nothing is recorded.
+/// The default handler: counts hits and records nothing.
 const COUNT: &str = "abort\n";
 
 /// A probepoint of the command line.
@@ -40,13 +40,13 @@ pub(crate) struct At {
     pub(crate) module: String,
     /// The function's name, or a pattern.
     pub(crate) function: String,
-    /// One, or those that a pattern means.
+    /// One point, or those that a pattern matches.
     pub(crate) points: Vec<Point>,
-    /// The process that the provider names, as `pid4711` does.
+    /// The process named by a provider such as `pid4711`.
     pub(crate) pid: Option<i32>,
 }
 
-/// A program's text that is in no file.
+/// The text of a program that is not in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Text {
     program: String,
@@ -54,12 +54,12 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    /// The path that the program has.
+    /// The program's path in messages.
     pub(crate) fn path() -> PathBuf {
         AT.into()
     }
 
-    /// The same with the first of its probepoints only.
+    /// The same text with its first probepoint only.
     pub(crate) fn first(&self) -> Text {
         let end = self.program.match_indices('\n').map(|(at, _)| at + 1);
         let mut lines = end.map(|end| &self.program[..end]);
@@ -67,7 +67,7 @@ impl Text {
         Text { program: first.to_owned(), handler: self.handler.clone() }
     }
 
-    /// The text at a path, if it is one of this program's.
+    /// The text at a path, if the path is the program's or its handler's.
     pub(crate) fn at(&self, path: &Path) -> Option<&str> {
         [(AT, &self.program), (DO, &self.handler)]
             .into_iter()
@@ -75,10 +75,11 @@ impl Text {
     }
 }
 
-/// Reads a probepoint as DTrace's `pid` provider has it.
+/// Parses a probepoint in the form of DTrace's `pid` provider.
 ///
-/// What is left out or empty means any; fields count from the right. A provider before them may name the process (`pid123`). `::` within a
-/// function's name is C++'s and Rust's.
+/// A field that is missing or empty matches everything; fields count from the right. A provider
+/// before them may name the process (`pid123`). `::` within a function's name belongs to the name,
+/// as in C++ and Rust.
 pub(crate) fn parse(text: &str) -> Result<At, String> {
     const HOW: &str = "MODULE:FUNCTION:POINT expected, as in libc.so.6:malloc:entry";
     let all = without_provider(text);
@@ -92,7 +93,7 @@ pub(crate) fn parse(text: &str) -> Result<At, String> {
     let (rest, point) = all.rsplit_once(':').ok_or_else(|| HOW.to_owned())?;
     let points = self::points(point).map_err(|reason| format!("{reason}; {HOW}"))?;
     let rest = rest.trim_start_matches(':');
-    // `libc.so.6::entry`: the function is empty.
+    // In `libc.so.6::entry` the function is empty.
     let (module, function) = match rest.strip_suffix(':') {
         Some(module) => (module, ""),
         None => single_colon(rest).map_or(("", rest), |at| (&rest[..at], &rest[at + 1..])),
@@ -115,8 +116,9 @@ pub(crate) fn parse(text: &str) -> Result<At, String> {
     Ok(At { module: any(module), function: any(function), points, pid })
 }
 
-/// The points that a text means: one, or those among `entry` and `return` that a pattern matches. Nothing, and what matches everything,
-/// means each instruction, those of entry and return among them.
+/// The points that a text means: one, or those among `entry` and `return` that a pattern matches.
+/// Empty text, and a pattern that matches everything, mean every instruction, including entry and
+/// return.
 fn points(text: &str) -> Result<Vec<Point>, String> {
     if text.bytes().all(|byte| byte == b'*') {
         return Ok(vec![Point::Each]);
@@ -143,10 +145,10 @@ fn points(text: &str) -> Result<Vec<Point>, String> {
     }
 }
 
-/// Makes sure that probepoints which name a process are for those that are probed.
+/// Checks that probepoints which name a process name a probed one.
 ///
 /// # Errors
-/// One names another.
+/// One names another process.
 pub(crate) fn are_for(ats: &[At], pids: &[i32]) -> Result<(), Failure> {
     let Some(pid) = ats.iter().filter_map(|at| at.pid).find(|pid| !pids.contains(pid)) else { return Ok(()) };
     Err(Failure::new(match pids {
@@ -158,7 +160,7 @@ pub(crate) fn are_for(ats: &[At], pids: &[i32]) -> Result<(), Failure> {
     }))
 }
 
-/// The fields after DTrace's provider, if one is there.
+/// The fields after DTrace's provider, if there is one.
 fn without_provider(text: &str) -> &str {
     let provider = text.strip_prefix("pid").and_then(|rest| {
         let rest = rest
@@ -166,7 +168,7 @@ fn without_provider(text: &str) -> &str {
             .unwrap_or_else(|| rest.trim_start_matches(|c: char| c.is_ascii_digit()));
         rest.strip_prefix(':')
     });
-    // Two fields must follow at least; `pid:main:entry` is a module.
+    // At least two fields must follow; in `pid:main:entry`, `pid` is a module.
     match provider {
         Some(rest)
             if rest.starts_with(':')
@@ -178,13 +180,13 @@ fn without_provider(text: &str) -> &str {
     }
 }
 
-/// Where the first colon is that has none beside it.
+/// The position of the first colon that has no colon beside it.
 fn single_colon(text: &str) -> Option<usize> {
     let double = |at: usize| text[at + 1..].starts_with(':') || text[..at].ends_with(':');
     text.match_indices(':').map(|(at, _)| at).find(|at| !double(*at))
 }
 
-/// The programs of a command line: the one of its file, or one for each module of its `--at`s.
+/// The programs of a command line: that of its file, or one per module of its `--at`s.
 pub(crate) fn programs(probes: &Probes) -> Vec<Program> {
     if let Some(file) = &probes.file {
         return vec![Program { file: file.clone(), preprocessor: probes.preprocessor.clone(), text: None }];
@@ -223,7 +225,7 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// The statements of a handler, a line each: `;` separates them, but not within quotes.
+/// Splits a handler's statements into lines, at each `;` outside quotes.
 fn lines(statements: &str) -> String {
     let mut quoted = false;
     let mut lines: String = statements
@@ -237,11 +239,11 @@ fn lines(statements: &str) -> String {
     lines
 }
 
-/// Makes sure that something in a process is meant by those probepoints whose module is a pattern: others name theirs, and
-/// are waited for or refused when it is mapped.
+/// Checks that probepoints whose module is a pattern match something in a process. Those that name
+/// a module wait for it, or are refused when it is mapped.
 ///
 /// # Errors
-/// A probepoint that nothing matches, with names that are near.
+/// A probepoint matches nothing; the error names similar functions.
 pub(crate) fn check(ats: &[At], pid: i32) -> Result<(), Failure> {
     if ats.iter().all(|at| !Pattern::is_one(&at.module)) {
         return Ok(());
@@ -269,7 +271,7 @@ fn check_one(at: &At, point: Point, pid: i32, modules: &[Module]) -> Result<(), 
             Err(reason) => reasons.push(reason),
         }
     }
-    // The one that has a hint, if one has.
+    // Prefer a reason with a hint.
     reasons.sort_by_key(|reason| !reason.contains("did you mean"));
     Err(format!("in no module that matches: {}", reasons.swap_remove(0)))
 }

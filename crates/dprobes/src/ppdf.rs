@@ -1,4 +1,4 @@
-//! `dprobes build-ppdf`, and PPDFs where other commands take a probe program.
+//! `dprobes build-ppdf`, and reading PPDFs that other commands get instead of a probe program.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -37,7 +37,7 @@ pub(crate) fn build(arguments: &BuildPpdf) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Compiles the program for the machine that was asked for, else for that of its module's file.
+/// Compiles the program for the machine asked for, else for that of its module's file.
 fn compile(arguments: &BuildPpdf) -> Result<Compiled, Failure> {
     if let Some(arch) = arguments.arch {
         return program::compile(&arguments.program, arch);
@@ -48,14 +48,15 @@ fn compile(arguments: &BuildPpdf) -> Result<Compiled, Failure> {
     })
 }
 
-/// The PPDF that is given as a probe program; nothing where the file is none.
+/// Reads the PPDF given as a probe program; `None` if the file is not a PPDF.
 ///
 /// # Errors
-/// It cannot be read, or is damaged; or options are given that have no meaning for it.
+/// The file cannot be read or is damaged, or options are given that do not apply to a PPDF.
 pub(crate) fn load(program: &Program) -> Result<Option<Ppdf>, Failure> {
     let path = &program.file;
     let failed = |cause: &dyn std::fmt::Display| Failure::new(format!("{}: {cause}", printable::path(path)));
-    // A pipe is read once only, by the compiler. What cannot be opened is the compiler's to tell, too.
+    // A pipe can be read only once, by the compiler. The compiler also reports files that cannot be
+    // opened.
     let Ok(file) = File::open(path).and_then(|file| match file.metadata()?.is_file() {
         true => Ok(file),
         false => Err(io::ErrorKind::InvalidInput.into()),
@@ -66,7 +67,7 @@ pub(crate) fn load(program: &Program) -> Result<Option<Ppdf>, Failure> {
     let mut file = file.take(LARGEST as u64 + 1);
     let magic = rpn::ppdf::MAGIC;
     (&mut file).take(magic.len() as u64).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
-    // No text begins with this byte; a damaged PPDF is told as such.
+    // No program text begins with this byte; so a damaged PPDF is reported as such.
     let is_meant =
         path.extension().is_some_and(|extension| extension == "ppdf") || bytes.first() == magic.first();
     if !is_ppdf(&bytes) && !is_meant {
@@ -81,8 +82,8 @@ pub(crate) fn load(program: &Program) -> Result<Option<Ppdf>, Failure> {
     Ok(Some(ppdf))
 }
 
-/// Makes sure that a PPDF can be applied by this version: that this machine runs its programs, and that its sites
-/// are resolved. Gives its object.
+/// Checks that this version can apply a PPDF: this machine runs its programs, and its sites are
+/// resolved. Returns its object.
 pub(crate) fn applicable(ppdf: Ppdf, path: &Path) -> Result<Object, Failure> {
     let failed = |cause: &str| Failure::new(format!("{}: {cause}", printable::path(path)));
     if machine_of(ppdf.object.arch).is_none() {
@@ -100,7 +101,7 @@ pub(crate) fn applicable(ppdf: Ppdf, path: &Path) -> Result<Object, Failure> {
     Ok(object)
 }
 
-/// What a PPDF is, in one line.
+/// A description of a PPDF in one line.
 pub(crate) fn described(object: &Object) -> String {
     let probes = crate::messages::count(object.probes.len() as u64, "probe");
     match &object.file {
@@ -109,7 +110,7 @@ pub(crate) fn described(object: &Object) -> String {
     }
 }
 
-/// The probes of a PPDF, a line each: where it is in the file, its instruction, group and type.
+/// The probes of a PPDF, a line each: position in the file, instruction, group and type.
 pub(crate) fn sites(object: &Object) -> String {
     let line = |probe: &rpn::Probe| {
         let mut line = format!("  {}", probe.point);
@@ -192,7 +193,7 @@ fn resolve(compiled: Compiled, sym: Option<&Path>, verify: bool) -> Result<Ppdf,
     Ok(Ppdf { object, places })
 }
 
-/// The module's file and, where it is another one, the file that has its symbols.
+/// The module's file and, if it is a different one, the file that has its symbols.
 fn files(object: &Object, sym: Option<&Path>) -> Result<(Image, Option<Image>), Failure> {
     let open = |path: &Path| {
         let image = Image::open(path).map_err(Failure::new)?;
@@ -224,7 +225,7 @@ fn files(object: &Object, sym: Option<&Path>) -> Result<(Image, Option<Image>), 
             object.module,
             printable::path(symbols.path())
         ))),
-        // Built where the module is not: the file with the symbols has the code too.
+        // Built on a machine without the module: the file with the symbols has the code too.
         (None, Some(symbols)) => Ok((symbols, None)),
         (None, None) => Err(Failure::new(format!(
             "`{}` is not found {}; give the module's path in `name =`, or the file with --sym",
@@ -237,8 +238,8 @@ fn files(object: &Object, sym: Option<&Path>) -> Result<(Image, Option<Image>), 
     }
 }
 
-/// The file of a module, by its name in a program: a path, or the name of a library, of this machine's own code if
-/// there is one.
+/// Finds the file of a module by its name in a program: a path, or a library's name; a 64-bit
+/// library is preferred.
 fn find_module(name: &str) -> Option<PathBuf> {
     match name.contains('/') {
         true => Some(PathBuf::from(name)).filter(|path| path.exists()),
@@ -248,7 +249,7 @@ fn find_module(name: &str) -> Option<PathBuf> {
     }
 }
 
-/// The machine that runs a program's processes, if that is this one.
+/// The machine of a program, if this machine runs it.
 fn machine_of(arch: Arch) -> Option<Machine> {
     match arch {
         Arch::X86_64 => Some(Machine::X86_64),

@@ -1,4 +1,5 @@
-//! Reading the probe program: compiling a text, for one machine or for both that this one runs, or taking a PPDF.
+//! Reads the probe program: compiles a text for one machine, or for both that this one runs, or
+//! takes a PPDF.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,7 +20,7 @@ pub(crate) fn compile(program: &Program, arch: Arch) -> Result<Compiled, Failure
     Ok(compiled)
 }
 
-/// Compiles a program for the machine that `choose` finds from its module's name, or for this machine's own.
+/// Compiles a program for the machine that `choose` returns for its module's name, or for x86-64.
 pub(crate) fn compile_for_module(
     program: &Program,
     choose: impl FnOnce(&str) -> Option<Machine>,
@@ -36,11 +37,11 @@ pub(crate) fn compile_for_module(
     Ok(compiled)
 }
 
-/// The selected probes of a program or PPDF, if this version can insert it, for the processes of each machine that it
-/// is for.
+/// The selected probes of a program or PPDF, in a version for each machine it can be inserted on.
 ///
-/// What reports show, and what must compile, is the version for the module's machine, where the text names the module
-/// by its path; else for the machine given, which the process's own program is for; else for any.
+/// The main version must compile and is what reports show. It is for the module's machine if the
+/// text names the module by an absolute path; else for `machine`, that of the process's own
+/// program; else for any machine that it compiles for.
 pub(crate) fn load_to_insert(
     program: &Program,
     select: &Select,
@@ -49,7 +50,7 @@ pub(crate) fn load_to_insert(
     load(program, select, machine, true)
 }
 
-/// As [`load_to_insert`], without notes and warnings: they have been told.
+/// Like [`load_to_insert`], but does not repeat its notes and warnings.
 pub(crate) fn load_again(program: &Program, select: &Select) -> Result<Versions, Failure> {
     load(program, select, None, false)
 }
@@ -87,7 +88,7 @@ fn load(
     Ok(Versions::of_text(main.object, other))
 }
 
-/// Which machine's version must be there.
+/// The machine of the main version.
 fn main_machine(machine: Option<Machine>, own: &Attempt, other: &Attempt) -> Machine {
     let named = own.as_ref().or(other.as_ref()).ok().map(|compiled| Path::new(&compiled.object.module));
     let module = named.filter(|path| path.is_absolute()).and_then(|path| Image::open(path).ok());
@@ -98,7 +99,7 @@ fn main_machine(machine: Option<Machine>, own: &Attempt, other: &Attempt) -> Mac
     }
 }
 
-/// Makes sure that an object can be inserted, and leaves the selected probes in it.
+/// Checks that an object can be inserted, and removes all but the selected probes from it.
 fn suitable(object: &mut Object, program: &Program, select: &Select) -> Result<(), Failure> {
     let failed =
         |cause: &dyn std::fmt::Display| Failure::new(format!("{}: {cause}", printable::path(&program.file)));
@@ -116,11 +117,11 @@ fn suitable(object: &mut Object, program: &Program, select: &Select) -> Result<(
     selection.apply(object).map(drop).map_err(|error| failed(&error))
 }
 
-/// What compiling came to.
+/// The result of compiling.
 type Attempt = Result<Compiled, rpn::Failure>;
 
-/// The text of a program, which is read once however often it is compiled: it may come from a pipe, and it may be
-/// changed meanwhile.
+/// The text of a program. It is read once, however often it is compiled: it may come from a pipe,
+/// or change in the meantime.
 struct Text<'a> {
     program: &'a Program,
     files: Once,
@@ -141,7 +142,7 @@ impl<'a> Text<'a> {
 /// The files of this machine, each read at most once.
 #[derive(Default)]
 struct Once {
-    /// Files that are in no directory.
+    /// A program that is not in a file.
     text: Option<points::Text>,
     read: RefCell<HashMap<PathBuf, Vec<u8>>>,
 }
@@ -174,14 +175,15 @@ fn tell_notes(compiled: &Compiled) {
     }
 }
 
-/// All that is wrong with a text.
+/// All errors of a text.
 fn told(failure: &rpn::Failure) -> Failure {
     let colour = io::stderr().is_terminal();
     let texts = failure.diagnostics.iter().map(|diagnostic| diagnostic.render(&failure.sources, colour));
     Failure::complete(texts.collect::<Vec<_>>().join("\n"))
 }
 
-/// What is wrong with a program of the command line, whose handler stands there once for each probepoint: said once.
+/// The errors of a program of the command line, reported once although its handler occurs at each
+/// probepoint.
 fn once(program: &Program, failure: rpn::Failure) -> rpn::Failure {
     let Some(text) = &program.text else { return failure };
     let first = Program { text: Some(text.first()), ..program.clone() };
@@ -191,7 +193,7 @@ fn once(program: &Program, failure: rpn::Failure) -> rpn::Failure {
         .unwrap_or(failure)
 }
 
-/// What is wrong with a text first, in one line.
+/// The first error of a text, in one line.
 fn reason(failure: &rpn::Failure) -> String {
     let error = failure.diagnostics.iter().find(|message| message.severity == rpn::Severity::Error);
     error.map_or_else(String::new, |error| {

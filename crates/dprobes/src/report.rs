@@ -1,4 +1,4 @@
-//! `dprobes report`: what a trace store shows, as text and as a page.
+//! `dprobes report`: evaluates a trace store and writes the result as text or HTML.
 
 use std::process::ExitCode;
 
@@ -38,7 +38,7 @@ pub(crate) fn report(arguments: &Report) -> Result<ExitCode, Failure> {
     Ok(if poured.damages > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// The points that times are asked for.
+/// Parses the pairs of points of `--between`.
 fn between(names: &[String], info: &Info) -> Result<Vec<Between>, Failure> {
     let pair = |pair: &[String]| {
         let [from, to] = pair else { return Err(Failure::new("--between takes two points")) };

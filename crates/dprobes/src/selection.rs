@@ -1,4 +1,4 @@
-//! Which records of a trace are asked for.
+//! Options that select the records of a trace.
 
 use clap::Args;
 use image::Pattern;
@@ -7,10 +7,11 @@ use trace::store::{Filter, Info, Lookup};
 use crate::Failure;
 use crate::arguments::{Moment, moment};
 
-/// Which records are read.
+/// Selects the records that are read.
 #[derive(Debug, Args)]
 pub(crate) struct Selection {
-    /// Only records from this time on: from the start of the trace (1.5s, 500ms, 2m), a date and time in UTC, or @SECONDS since 1970
+    /// Only records from this time on: from the start of the trace (1.5s, 500ms, 2m), a date and
+    /// time in UTC, or @SECONDS since 1970
     #[arg(long, value_name = "TIME", value_parser = moment)]
     from: Option<Moment>,
     /// Only records up to this time
@@ -22,17 +23,17 @@ pub(crate) struct Selection {
     /// Only records of these threads
     #[arg(long, value_name = "TID", value_delimiter = ',')]
     tid: Vec<u32>,
-    /// Only records of these probes: a probepoint as `dprobes show --info` shows it, with or without its module (patterns with * ? [ ]), or
-    /// MAJOR,MINOR; may be given several times
+    /// Only records of these probes: a probepoint as `dprobes show --info` shows it, with or
+    /// without its module (patterns with * ? [ ]), or MAJOR,MINOR; may be given several times
     #[arg(long, value_name = "PROBE")]
     probe: Vec<String>,
 }
 
 impl Selection {
-    /// As a filter for the records of a trace.
+    /// Converts the selection to a filter for the records of a trace.
     ///
     /// # Errors
-    /// No probe of the trace is called so, or probes are named in two ways.
+    /// A name matches no probe of the trace, or probes are given both by name and by codes.
     pub(crate) fn filter(&self, info: &Info) -> Result<Filter, Failure> {
         let start = info.about.start;
         let mut filter = Filter {
@@ -57,16 +58,16 @@ impl Selection {
     }
 }
 
-/// Reads `MAJOR,MINOR`.
+/// Parses `MAJOR,MINOR`.
 fn codes(text: &str) -> Option<(u32, u32)> {
     let (major, minor) = text.split_once(',')?;
     Some((major.trim().parse().ok()?, minor.trim().parse().ok()?))
 }
 
-/// The probes that a name or a pattern means: that of a probepoint, or of a module and a probepoint.
+/// The probes that a name or pattern means: a probepoint, or a module and a probepoint.
 ///
 /// # Errors
-/// None is called so.
+/// No probe has this name.
 pub(crate) fn named(text: &str, info: &Info) -> Result<Vec<(u32, u32)>, Failure> {
     let pattern = Pattern::new(text).ok().filter(|_| Pattern::is_one(text));
     let is_it = |name: &str| name == text || pattern.as_ref().is_some_and(|pattern| pattern.matches(name));

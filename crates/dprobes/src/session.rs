@@ -13,7 +13,7 @@ use crate::messages::tell;
 use crate::output::Output;
 use crate::{Failure, front, outfile, points, program, stats, summary, symbols, targets, templates};
 
-/// Exit status of `run` when dprobes itself fails, as of `env` and `timeout`.
+/// Exit status of `run` when dprobes itself fails, as for `env` and `timeout`.
 const FAILED: u8 = 125;
 /// Exit status of `run` when the command cannot be executed.
 const NOT_EXECUTABLE: u8 = 126;
@@ -53,7 +53,7 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
             Failure::new(error).with_status(status)
         })?;
     if let Err(error) = tracer.run(&watch.control) {
-        // The command has not begun: it must not run without its probes.
+        // The command has not begun, and must not run without its probes.
         kill(pid, libc::SIGKILL);
         tracer.finish(&watch.control);
         reap(pid);
@@ -109,7 +109,7 @@ pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses this process as one to be probed. The tracer cannot tell: it is another process.
+/// Refuses to probe dprobes itself. The tracer cannot check this: it is another process.
 pub(crate) fn is_not_itself(pid: i32) -> Result<(), Failure> {
     match pid as u32 == std::process::id() {
         true => Err(Failure::new(format!("process {pid} cannot be traced: it is dprobes itself"))),
@@ -122,11 +122,11 @@ pub(crate) struct Loaded {
     /// The name of its file.
     name: String,
     pub(crate) program: Versions,
-    /// How it is used.
+    /// How it is inserted.
     pub(crate) options: Options,
 }
 
-/// The programs of a command line, and how they are used.
+/// Loads the programs of a command line, with their options.
 pub(crate) fn load(
     probes: &Probes,
     select: &Select,
@@ -142,7 +142,7 @@ pub(crate) fn load(
     points::programs(probes).iter().map(load).collect()
 }
 
-/// The output, and the check that the statistics' file can be written before anything is done.
+/// Opens the output, and checks first that the statistics file can be written.
 pub(crate) fn open(tracing: &Tracing, programs: &[Loaded], tells_armed: bool) -> Result<Output, Failure> {
     if let Some(path) = &tracing.stats {
         outfile::probe(path).map_err(|error| Failure::new(format!("{}: {error}", printable::path(path))))?;
@@ -151,14 +151,14 @@ pub(crate) fn open(tracing: &Tracing, programs: &[Loaded], tells_armed: bool) ->
     targets::suit(&targets, &tracing.shown)?;
     let view = targets::view(&tracing.shown, templates::open(&tracing.shown)?);
     let mut output = Output::open(&targets, view, tracing.buffering.lossless, tells_armed)?;
-    // Programs get their numbers in the order in which they are inserted.
+    // Programs are numbered in the order in which they are inserted.
     for (number, Loaded { name, program, options }) in programs.iter().enumerate() {
         output.program(number, name, program.main(), options.items);
     }
     Ok(output)
 }
 
-/// The output behind the hooks, which are told of the programs.
+/// Puts the hooks before the output, and announces the programs to them.
 pub(crate) fn behind_hooks<O: Observer>(output: O, programs: &[Loaded]) -> Hooked<O> {
     let output = Hooked::new(output);
     for (number, Loaded { name, program, options }) in programs.iter().enumerate() {
@@ -167,7 +167,7 @@ pub(crate) fn behind_hooks<O: Observer>(output: O, programs: &[Loaded]) -> Hooke
     output
 }
 
-/// Where records go.
+/// The targets of records.
 fn targets_of(tracing: &Tracing) -> Vec<Target> {
     targets::named(&tracing.log_target, tracing.output.as_deref(), tracing.format, Some(Target::Terminal))
 }
@@ -182,10 +182,10 @@ fn options(tracing: &Tracing, program: &Versions) -> Result<Options, Failure> {
     })
 }
 
-/// Shows the summary and writes the statistics.
+/// Prints the summary and writes the statistics.
 ///
 /// # Errors
-/// They cannot be written; or something was lost, where that is asked for.
+/// They cannot be written, or something was lost and `--strict` is given.
 pub(crate) fn end(report: &Report, output: Option<&mut Output>, tracing: &Tracing) -> Result<(), Failure> {
     let targets = output.map(|output| output.end(report)).unwrap_or_default();
     for probe in &report.probes {
@@ -218,8 +218,8 @@ pub(crate) fn kill(pid: i32, signal: i32) {
     unsafe { libc::kill(pid, signal) };
 }
 
-/// Waits for the started command, which is not traced any more: its wait status. A second signal that asks for
-/// the end does not wait.
+/// Waits for the started command, which is no longer traced, and returns its wait status. A second
+/// signal that asks for the end stops the wait.
 pub(crate) fn reap(pid: i32) -> i32 {
     let before = control::signals();
     loop {

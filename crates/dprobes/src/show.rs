@@ -1,4 +1,4 @@
-//! `dprobes show`: the records of a trace store as text, and what is known of it.
+//! `dprobes show`: prints the records of a trace store as text, or information about the store.
 
 mod info;
 
@@ -27,7 +27,7 @@ pub(crate) fn show(arguments: &Show) -> Result<ExitCode, Failure> {
     }
     let filter = arguments.selection.filter(reader.info())?;
     let wanted = arguments.shown.items();
-    // What a program's records do not have would be shown as zeros.
+    // Items that a program's records lack would be shown as zeros.
     let programs = reader.info().programs.iter();
     let items: HashMap<u32, Items> =
         programs.map(|program| (program.number, wanted.and(program.items))).collect();
@@ -56,7 +56,7 @@ pub(crate) fn show(arguments: &Show) -> Result<ExitCode, Failure> {
             }
             Item::Damage(damage) => {
                 damaged = true;
-                // After the records that stand before it.
+                // The warning must follow the records before the damage.
                 if let Err(error) = out.flush() {
                     return ended(error);
                 }
@@ -82,19 +82,19 @@ pub(crate) fn show(arguments: &Show) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Losses that are told, at most, each where it was.
+/// Most losses reported individually, each at its position among the records.
 const MOST_LOSSES: usize = 100;
 
-/// What was lost, to be told where it was.
+/// Losses of a store, reported between the records where they happened.
 struct Lost {
-    /// When each was over, and what is said of it: the latest first.
+    /// The end time of each loss and its message, the latest first.
     left: Vec<(u64, String)>,
-    /// More, of which nothing is said but how many they are.
+    /// Number of losses beyond [`MOST_LOSSES`].
     more: usize,
 }
 
 impl Lost {
-    /// Those of a store in the times that are wanted.
+    /// The losses of a store within the wanted time range.
     fn new(path: &impl std::fmt::Display, info: &Info, wanted: &Filter) -> Lost {
         let mut gaps = info.gaps();
         gaps.retain(|gap| {
@@ -112,7 +112,7 @@ impl Lost {
         Lost { left: gaps.iter().rev().map(|gap| (gap.to, text(gap))).collect(), more }
     }
 
-    /// Tells those that were over at a time, behind the records that were written.
+    /// Reports the losses that ended by this time, after the records written so far.
     fn tell(&mut self, until: u64, out: &mut impl Write) -> io::Result<()> {
         while let Some((_, text)) = self.left.pop_if(|(time, _)| *time <= until) {
             out.flush()?;
@@ -126,7 +126,8 @@ impl Lost {
     }
 }
 
-/// What writes the records: by the templates that are asked for, else by those that the store has, unless the bytes are asked for.
+/// The writer of records: with the templates that the user gives, else with those of the store,
+/// unless bytes are asked for.
 fn text(shown: &Shown, info: &Info) -> Result<(Text, Option<Kept>), Failure> {
     let text = Text::new(shown.items(), shown.form());
     if let Some(templates) = templates::open(shown)? {
@@ -153,12 +154,12 @@ fn text(shown: &Shown, info: &Info) -> Result<(Text, Option<Kept>), Failure> {
     Ok((text, Some(Kept::of(right.into_iter().flatten()))))
 }
 
-/// A text of the store without what a terminal might obey.
+/// A text of the store without characters that a terminal would interpret.
 fn plain(text: &str) -> String {
     text.replace(|each: char| !printable::is_plain(each) && !matches!(each, '\n' | '\t'), ".")
 }
 
-/// What ends the command where its output cannot be written. A reader that has seen enough is no error.
+/// The result if the output cannot be written. A reader that closes the pipe early is no error.
 fn ended(error: io::Error) -> Result<ExitCode, Failure> {
     match error.kind() {
         ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),

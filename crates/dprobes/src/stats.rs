@@ -1,4 +1,4 @@
-//! The counts and variables as JSON (docs/stats.md).
+//! Writes counts and variables as JSON (docs/stats.md).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,18 +14,18 @@ struct Stats<'a> {
     probes: Vec<Probe<'a>>,
     locals: &'a [u64],
     globals: &'a [u64],
-    /// Absent where all processes are of one user.
+    /// Absent if all processes are of one user.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     users: Vec<User<'a>>,
     holds: Holds,
-    /// How often a buffer was emptied since its process had written there what no handler writes.
+    /// How often a buffer was cleared because its process had written invalid data into it.
     nonsense: u64,
-    /// How often a module was armed as it had been in another process.
+    /// How often a module was armed by copying the arming of another process.
     copied: u64,
     targets: Vec<Target<'a>>,
 }
 
-/// What a target has made of the records that it was given.
+/// What became of the records of a target.
 #[derive(Serialize)]
 struct Target<'a> {
     target: &'a str,
@@ -33,7 +33,7 @@ struct Target<'a> {
     lost: u64,
 }
 
-/// How long processes were held while jumps were put in and taken out, in microseconds.
+/// How long processes were held while jumps were inserted and removed, in microseconds.
 #[derive(Serialize)]
 struct Holds {
     count: usize,
@@ -46,15 +46,15 @@ struct Holds {
 struct Probe<'a> {
     module: &'a str,
     point: &'a str,
-    /// Hexadecimal; null where it was placed nowhere.
+    /// Hexadecimal; null if the probe was placed nowhere.
     address: Option<String>,
     major: u32,
     minor: u32,
     engine: &'a str,
-    /// How its jump was made to fit; absent where it has none.
+    /// How the jump was made to fit; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     tactic: Option<&'a str>,
-    /// Why a site of it traps; absent where none does, or nobody asked for a jump.
+    /// Why one of its sites traps; absent if none does, or if no jump was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     why_trapped: Option<&'a str>,
     #[serde(skip_serializing_if = "Sites::is_empty")]
@@ -66,12 +66,12 @@ struct Probe<'a> {
     logged: u64,
     dropped: u64,
     state: &'a str,
-    /// For points of functions.
+    /// Hits by function, for points of functions.
     #[serde(skip_serializing_if = "Option::is_none")]
     places: Option<Vec<Place<'a>>>,
 }
 
-/// What the processes of one of several users have counted by jumps.
+/// What the processes of one user have counted by jumps, if there are several users.
 #[derive(Serialize)]
 struct User<'a> {
     name: &'a str,
@@ -84,7 +84,7 @@ fn user(user: &OfUser) -> User<'_> {
     User { name: &user.name, hits: &user.hits, locals: &user.locals, globals: &user.globals }
 }
 
-/// How many of its sites fire how: jumps by tactic, traps by reason.
+/// Numbers of sites: jumps by tactic, traps by reason.
 #[derive(Serialize)]
 struct Sites<'a> {
     jump: &'a BTreeMap<&'static str, usize>,
@@ -155,8 +155,8 @@ pub(crate) fn write(report: &Report, targets: &[Taken], path: &Path) -> Result<(
     outfile::write_whole(path, text.as_bytes()).map_err(|error| failed(&error))
 }
 
-/// JSON in which nothing stands but what can be seen: the rest is escaped, which is only ever in its strings. (Line breaks stand between its
-/// members.)
+/// Escapes everything in JSON that is not visible; such characters occur only in its strings, apart
+/// from line breaks between members, which stay.
 pub(crate) fn plain(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for character in json.chars() {

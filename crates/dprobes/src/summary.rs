@@ -1,4 +1,4 @@
-//! The summary at the end of a session.
+//! The summary at the end of a session, as text.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -9,10 +9,11 @@ use engine::{OfUser, PlaceReport, Report, SiteCounts};
 use crate::messages::count;
 use crate::targets::Taken;
 
-/// Probepoints from which on only those with hits are shown.
+/// With more probepoints than this, only those with hits are shown.
 const LONG: usize = 50;
 
-/// What was lost, if anything was: hits without a run, records that no target took, and those that a target took and lost.
+/// What was lost, if anything: hits whose handler did not run, records that no target took, and
+/// records that targets took and lost.
 pub(crate) fn losses(report: &Report, targets: &[Taken]) -> Option<String> {
     let sum = |of: fn(&engine::Counts) -> u64| {
         report.probes.iter().map(|probe| of(&probe.counts)).fold(0, u64::saturating_add)
@@ -28,7 +29,8 @@ pub(crate) fn losses(report: &Report, targets: &[Taken]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// The summary as text: a line for each probepoint, what the targets have made of the records, then the variables that are not zero.
+/// The summary: a line per probepoint, what became of the records of each target, then the
+/// variables that are not zero.
 pub(crate) fn text(report: &Report, targets: &[Taken]) -> String {
     let mut text = String::new();
     let point = |probe: &engine::ProbeReport| {
@@ -82,7 +84,8 @@ pub(crate) fn text(report: &Report, targets: &[Taken]) -> String {
     text
 }
 
-/// What the processes of each of several users have counted, at probepoints that are called so.
+/// What the processes of each of several users have counted; `points` are the names of the
+/// probepoints.
 pub(crate) fn users(users: &[OfUser], points: &[String]) -> String {
     let mut text = String::new();
     for user in users {
@@ -96,13 +99,14 @@ pub(crate) fn users(users: &[OfUser], points: &[String]) -> String {
     text
 }
 
-/// What a target has made of its records, in a line.
+/// What became of a target's records, in a line.
 pub(crate) fn target(target: &Taken) -> String {
     let Taken { name, written, lost } = target;
     format!("{}: {} written, {lost} lost\n", printable::text(name), count(*written, "record"))
 }
 
-/// How the sites of a probe fire: `jump (plain)`, or `jump (plain 40, punned 2), trap 1`; nothing where it was placed nowhere.
+/// How the sites of a probe fire: `jump (plain)`, or `jump (plain 40, punned 2), trap 1`; empty if
+/// the probe was placed nowhere.
 fn how(sites: &SiteCounts) -> String {
     let (jumps, traps): (usize, usize) = (sites.jumps.values().sum(), sites.traps.values().sum());
     let tactics = |(name, count): (&&str, &usize)| match jumps {
@@ -119,13 +123,13 @@ fn how(sites: &SiteCounts) -> String {
     jump.into_iter().chain(trap).collect::<Vec<_>>().join(", ")
 }
 
-/// Why sites are trapped, all probes together, the most first: a line each.
+/// Why sites are trapped, for all probes together: a line per reason, most frequent first.
 fn reasons(report: &Report) -> String {
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for (reason, count) in report.probes.iter().flat_map(|probe| &probe.sites.traps) {
         *reasons.entry(reason).or_insert(0) += count;
     }
-    // Where it was asked for, it needs no explanation.
+    // Traps that were asked for need no explanation.
     reasons.retain(|reason, _| *reason != "as asked");
     let mut reasons: Vec<(&str, usize)> = reasons.into_iter().collect();
     reasons.sort_by_key(|&(reason, number)| (Reverse(number), reason));
@@ -133,7 +137,8 @@ fn reasons(report: &Report) -> String {
     reasons.into_iter().map(line).collect()
 }
 
-/// The hits of a probe with points of several functions, by function, the most first: a heading, a line each.
+/// The hits of a probe with points in several functions: a heading, and a line per function, most
+/// hits first.
 fn functions(point: &str, places: &[PlaceReport]) -> String {
     if places.len() < 2 {
         return String::new();
@@ -169,7 +174,7 @@ pub(crate) fn indexed(name: &str, values: &[(usize, u64)]) -> String {
     values.iter().map(|(index, value)| format!("{name}[{index}] = {value} ({value:#x})\n")).collect()
 }
 
-/// An inserted program: a line for itself and one for each probepoint.
+/// An inserted program: a line for the program and one per probepoint.
 pub(crate) fn program(program: &engine::Inserted<'_>) -> String {
     let object = program.object;
     let mut text = format!(

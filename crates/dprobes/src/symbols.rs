@@ -1,4 +1,4 @@
-//! The files that a program needs beside itself: its module, and the one that `--sym` names.
+//! Checks the files that a program needs besides its own: its module, and the file of `--sym`.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -9,11 +9,12 @@ use rpn::Object;
 
 use crate::Failure;
 
-/// Makes sure that the file which `name =` leads to, if there is one, can be a module: one that is none would be waited
-/// for in vain. What is not there may come yet, and a name without a slash is looked for in the processes.
+/// Checks that the file of `name =`, if it exists, can be a module: dprobes would wait in vain
+/// for a file that cannot. A missing file may still appear, and a name without a slash is looked up
+/// in the processes.
 ///
 /// # Errors
-/// It is no ELF file, or no file.
+/// The file is not a regular file, or not an ELF file.
 pub(crate) fn check_module(object: &Object, program: &Path) -> Result<(), Failure> {
     let refuse = |error: &ImageError| {
         Failure::new(format!(
@@ -37,11 +38,12 @@ fn is_no_file(error: &ImageError) -> bool {
     matches!(error, ImageError::Io { cause, .. } if cause.kind() == ErrorKind::InvalidInput)
 }
 
-/// The file whose symbols are meant by a program, where `--sym` gives one.
+/// Opens the file of `--sym`, which gives a program's symbols.
 ///
 /// # Errors
-/// It cannot be read, is no ELF file, or has no symbols of code; it is of another build than the module, where that is
-/// named by its path; or the program is a PPDF, which needs no symbols.
+/// It cannot be read, is not an ELF file, or has no symbols of code; it is of another build than
+/// the module, if the module is given by its path; or the program is a PPDF, which needs no
+/// symbols.
 pub(crate) fn of(object: &Object, sym: Option<&Path>) -> Result<Option<Arc<Image>>, Failure> {
     let Some(sym) = sym else { return Ok(None) };
     if object.file.is_some() {
@@ -57,7 +59,7 @@ pub(crate) fn of(object: &Object, sym: Option<&Path>) -> Result<Option<Arc<Image
     Ok(Some(Arc::new(symbols)))
 }
 
-/// Makes sure that a file that is to give symbols has any.
+/// Checks that a file of symbols has any.
 ///
 /// # Errors
 /// It has none.

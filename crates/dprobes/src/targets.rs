@@ -1,4 +1,4 @@
-//! The targets of a command line, and what is given to them.
+//! The targets of a command line, and the header items and views for them.
 
 mod all;
 mod open;
@@ -16,7 +16,7 @@ pub(crate) use all::Targets;
 pub(crate) use open::{Open, Taken};
 pub(crate) use opening::How;
 
-/// The targets that a command line names, each once; `usual`, if there is one, without any.
+/// The targets of a command line, each once; `usual`, if given, when there are none.
 pub(crate) fn named(
     targets: &[Target],
     output: Option<&Path>,
@@ -39,10 +39,10 @@ pub(crate) fn named(
     all
 }
 
-/// Checks that what is asked to be shown has a meaning for one of the targets.
+/// Checks that the options for showing records apply to at least one of the targets.
 ///
 /// # Errors
-/// It has not.
+/// They apply to none.
 pub(crate) fn suit(targets: &[Target], shown: &Shown) -> Result<(), Failure> {
     let has_text = |target: &Target| !matches!(target, Target::Store(_) | Target::Ctf(_) | Target::Ltt(_));
     if !shown.unformatted_output || targets.iter().any(has_text) {
@@ -57,13 +57,13 @@ pub(crate) fn suit(targets: &[Target], shown: &Shown) -> Result<(), Failure> {
     }))
 }
 
-/// Targets, as they are told.
+/// The names of targets, for messages.
 fn names(targets: &[Target]) -> String {
     targets.iter().map(Target::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The header items of records that go to these targets. Those that hold all have all items unless some are asked for, since they are
-/// chosen when they are read; and always the time.
+/// The header items of records for these targets. Targets that hold all items get all, unless the
+/// user names some, since items are chosen when a trace is read; such targets always get the time.
 pub(crate) fn items(targets: &[Target], shown: &Shown) -> Items {
     match (targets.iter().any(Target::holds_all), shown.log.is_empty()) {
         (false, _) => shown.items(),

@@ -1,4 +1,4 @@
-//! `dprobes templates`, and the templates by which records are shown.
+//! `dprobes templates`, and opening the templates that records are shown with.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ pub(crate) fn templates(arguments: &arguments::Templates) -> Result<ExitCode, Fa
     }
 }
 
-/// Tells all mistakes.
+/// Reports all mistakes.
 fn check(directory: &Path) -> Result<ExitCode, Failure> {
     let templates = Templates::open(directory).map_err(Failure::new)?;
     let problems: Vec<String> = templates.problems().map(ToString::to_string).collect();
@@ -32,7 +32,7 @@ fn check(directory: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows what records hold, as far as the templates are right; the mistakes are told too.
+/// Shows the fields of the correct templates; reports mistakes in others too.
 fn list(directory: &Path) -> Result<ExitCode, Failure> {
     let templates = Templates::open(directory).map_err(Failure::new)?;
     let lines: String = templates.templates().map(|(_, template)| format!("{template}\n")).collect();
@@ -41,18 +41,18 @@ fn list(directory: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The templates by which records are to be shown, if any are asked for. Mistakes in them are told.
+/// Opens the templates that records are to be shown with, if any. Reports mistakes in them.
 ///
 /// # Errors
-/// The directory of the templates is not there, or has none.
+/// The directory does not exist, or has no templates.
 pub(crate) fn open(shown: &Shown) -> Result<Option<Templates>, Failure> {
     of(shown.templates.as_deref())
 }
 
-/// The templates of a directory, if one is given. Mistakes in them are told.
+/// Opens the templates of a directory, if one is given. Reports mistakes in them.
 ///
 /// # Errors
-/// The directory is not there, or has no templates.
+/// The directory does not exist, or has no templates.
 pub(crate) fn of(directory: Option<&Path>) -> Result<Option<Templates>, Failure> {
     let Some(directory) = directory else { return Ok(None) };
     let templates = Templates::open(directory).map_err(Failure::new)?;
@@ -60,7 +60,7 @@ pub(crate) fn of(directory: Option<&Path>) -> Result<Option<Templates>, Failure>
     Ok(Some(templates))
 }
 
-/// Tells what is wrong with templates.
+/// Reports mistakes in templates.
 fn tell_problems(templates: &Templates) {
     complaint(templates).iter().for_each(|complaint| tell(complaint));
 }

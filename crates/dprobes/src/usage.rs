@@ -1,7 +1,7 @@
-//! What is said of a command line that cannot be understood.
+//! Messages for a command line that cannot be parsed.
 //!
-//! The parser knows what a command does not take. That the option belongs to another command, or is a command itself in
-//! the original's spelling, is said here.
+//! The parser reports what a command does not take. This module adds that the option belongs to
+//! another command, or is a command itself in the original's spelling.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
@@ -14,7 +14,7 @@ use crate::messages;
 use crate::service::classic_name;
 use crate::stdout;
 
-/// The same error, with what can be said beyond it.
+/// Adds an explanation to the parser's error, if there is one.
 pub(crate) fn explain(error: Error, words: &[OsString]) -> Error {
     let Some(text) = explanation(&error, words) else { return error };
     let mut whole = Arguments::command();
@@ -25,15 +25,15 @@ pub(crate) fn explain(error: Error, words: &[OsString]) -> Error {
     }
 }
 
-/// Ends the command with what the parser has to say: a mistake, or the help that was asked for. Words of the command line stand in it, which a
-/// shell may have made of names of files.
+/// Prints the parser's message - an error, or the help asked for - and exits. It may quote words of
+/// the command line, which a shell may have expanded from file names.
 pub(crate) fn end(error: &Error) -> ! {
     let styled = |is_terminal: bool| {
         let text = error.render();
         printable::laid_out(&if is_terminal { text.ansi().to_string() } else { text.to_string() })
     };
     if error.use_stderr() {
-        // There is nobody to tell that it failed.
+        // A failure cannot be reported anywhere.
         let _ = io::stderr().write_all(styled(io::stderr().is_terminal()).as_bytes());
     } else if let Err(failure) = stdout::show(&styled(io::stdout().is_terminal())) {
         messages::say(failure);
@@ -67,7 +67,7 @@ fn explanation(error: &Error, words: &[OsString]) -> Option<String> {
     }
 }
 
-/// Whether a command takes an option, as it was spelled.
+/// Whether a command takes an option in this spelling.
 fn takes(command: &Command, option: &str) -> bool {
     command.get_arguments().any(|argument| match option.strip_prefix("--") {
         Some(long) => argument.get_long() == Some(long),

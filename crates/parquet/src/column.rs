@@ -1,4 +1,4 @@
-//! One column of the row group that is being filled.
+//! One column of the current row group.
 
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
 use parquet::errors::Result;
@@ -9,19 +9,19 @@ use crate::texts::Texts;
 /// The values of a column.
 #[derive(Debug)]
 pub(crate) enum Values {
-    /// Numbers of 4 bytes.
+    /// 4-byte numbers.
     Half(Vec<i32>),
-    /// Numbers of 8 bytes.
+    /// 8-byte numbers.
     Whole(Vec<i64>),
     /// Floating point numbers.
     Double(Vec<f64>),
-    /// Texts that come again and again, by their numbers.
+    /// Repeated texts, by their numbers in [`Texts`].
     Texts(Vec<u32>),
-    /// Bytes: all one after the other, and where each ends.
+    /// Bytes of all values in a row, and where each value ends.
     Bytes(Vec<u8>, Vec<usize>),
 }
 
-/// A column: whether each row has a value, and the values.
+/// A column: whether each row has a value (1 or 0), and the values.
 #[derive(Debug)]
 pub(crate) struct Column {
     present: Vec<i16>,
@@ -33,12 +33,12 @@ impl Column {
         Column { present: Vec::new(), values }
     }
 
-    /// A row without a value.
+    /// Adds a row without a value.
     pub(crate) fn nothing(&mut self) {
         self.present.push(0);
     }
 
-    /// A row with a number; nothing where the column is none of numbers.
+    /// Adds a row with a number; without a value if the column has another type.
     pub(crate) fn number(&mut self, number: u64) {
         match &mut self.values {
             Values::Half(values) => values.push((number as u32).cast_signed()),
@@ -48,7 +48,7 @@ impl Column {
         self.present.push(1);
     }
 
-    /// A row with a number, if there is one.
+    /// Adds a row with a number, if there is one.
     pub(crate) fn maybe(&mut self, number: Option<u64>) {
         match number {
             Some(number) => self.number(number),
@@ -64,7 +64,7 @@ impl Column {
         self.present.push(1);
     }
 
-    /// A row with a text, by its number.
+    /// Adds a row with a text, by its number.
     pub(crate) fn text(&mut self, number: Option<u32>) {
         match (&mut self.values, number) {
             (Values::Texts(values), Some(number)) => values.push(number),
@@ -84,12 +84,12 @@ impl Column {
         self.present.push(1);
     }
 
-    /// Fills rows up to so many with nothing.
+    /// Adds rows without values up to this number of rows.
     pub(crate) fn pad(&mut self, rows: usize) {
         self.present.resize(rows, 0);
     }
 
-    /// Bytes that are kept, beside what each row takes.
+    /// Bytes of values of variable length.
     pub(crate) fn size(&self) -> usize {
         match &self.values {
             Values::Bytes(all, _) => all.len(),
@@ -97,7 +97,7 @@ impl Column {
         }
     }
 
-    /// Writes the column, and empties it.
+    /// Writes the column to the file and clears it.
     pub(crate) fn write(&mut self, out: &mut SerializedColumnWriter<'_>, texts: &Texts) -> Result<()> {
         let present = Some(self.present.as_slice());
         match &mut self.values {

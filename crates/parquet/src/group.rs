@@ -1,4 +1,4 @@
-//! Records, gathered to row groups and written.
+//! Gathers records into row groups and writes them.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -14,9 +14,9 @@ use crate::column::Column;
 use crate::schema::{base, make, taken};
 use crate::texts::Texts;
 
-/// Rows of a group, at most.
+/// Most rows of a group.
 const MOST_ROWS: usize = 1 << 17;
-/// Bytes of data and texts of a group, about and at most.
+/// Most bytes of data and texts of a group, approximately.
 const MOST_BYTES: usize = 16 << 20;
 
 /// Writes each record as a row.
@@ -27,14 +27,14 @@ pub struct Parquet<W: Write + Send> {
     columns: Vec<Column>,
     rows: usize,
     texts: Texts,
-    /// The texts of places, by their numbers: module, probe, symbol.
+    /// The text numbers of each place, by its number: module, probe, symbol.
     places: HashMap<u32, [Option<u32>; 3]>,
-    /// The name that the last record had.
+    /// The thread name of the last record, and its text number.
     name: Option<(String, u32)>,
     json: Vec<u8>,
 }
 
-/// What the user is told of a failure; that of writing as it is.
+/// Converts an error: an I/O error inside it is returned as it is.
 fn failed(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(cause) => match cause.downcast::<io::Error>() {
@@ -49,7 +49,7 @@ impl<W: Write + Send> Parquet<W> {
     /// Writes to `out`, a row group at a time.
     ///
     /// # Errors
-    /// Those of writing.
+    /// Writing fails.
     pub fn new(out: W, known: &Known, sheet: &Sheet) -> io::Result<Parquet<W>> {
         let templates = Columns::new(known, sheet, &taken());
         let (schema, properties, columns) = make(&templates).map_err(failed)?;
@@ -66,7 +66,7 @@ impl<W: Write + Send> Parquet<W> {
         })
     }
 
-    /// Writes the rows that are kept as a group.
+    /// Writes the collected rows as a group.
     fn flush(&mut self) -> io::Result<()> {
         if self.rows == 0 {
             return Ok(());
@@ -86,7 +86,7 @@ impl<W: Write + Send> Parquet<W> {
         Ok(())
     }
 
-    /// The numbers of a place's texts: module, probe, symbol.
+    /// The text numbers of a place: module, probe, symbol.
     fn place(&mut self, place: &Place) -> [Option<u32>; 3] {
         let known = place.number.and_then(|number| self.places.get(&number).copied());
         known.unwrap_or_else(|| {
@@ -99,7 +99,7 @@ impl<W: Write + Send> Parquet<W> {
         })
     }
 
-    /// The number of a record's name.
+    /// The text number of a record's thread name.
     fn name(&mut self, name: &str) -> u32 {
         if let Some((_, number)) = self.name.as_ref().filter(|(last, _)| last == name) {
             return *number;
@@ -109,7 +109,7 @@ impl<W: Write + Send> Parquet<W> {
         number
     }
 
-    /// The values of a record's template.
+    /// Adds the values of a record's template.
     fn values(&mut self, template: &Template, event: &Event<'_>) {
         let Some(places) = self.templates.of(event.place.program, template) else {
             self.json.clear();
@@ -123,7 +123,7 @@ impl<W: Write + Send> Parquet<W> {
         let fields = template.fields().iter().zip(template.values(event.record));
         for (&place, (field, value)) in places.iter().zip(fields) {
             let Some(column) = self.columns.get_mut(base::FIELDS + place) else { continue };
-            // Rows of other templates had nothing here.
+            // Rows of other templates have no value here.
             column.pad(self.rows);
             match &value {
                 Value::Unsigned(number) => column.number(*number),
@@ -172,7 +172,7 @@ impl<W: Write + Send> Form for Parquet<W> {
         }
         self.rows += 1;
         let bytes = || self.texts.bytes() + self.columns.iter().map(Column::size).sum::<usize>();
-        // The sum is not made for every row: a record has no more than half a megabyte.
+        // Not computed for every row: a record has at most half a megabyte.
         if self.rows >= MOST_ROWS
             || ((self.rows & 15 == 0 || record.data.len() > 4096) && bytes() >= MOST_BYTES)
         {

@@ -1,6 +1,7 @@
-//! Traces as Apache Parquet, for DuckDB, Spark and the like: where a trace outgrows a machine, or a question outgrows a text.
+//! Writes traces as Apache Parquet, for DuckDB, Spark and similar tools that handle large traces
+//! and complex queries.
 //!
-//! A crate of its own, since what it needs takes longer to build than the rest of dprobes.
+//! It is a separate crate since its dependencies take longer to build than the rest of dprobes.
 //!
 //! ```text
 //! file    = row group..., footer       a row for each record
@@ -8,11 +9,12 @@
 //! columns = number time time_ns cpu pid tid uid comm module probe symbol major minor ip sp data event   and those of templates
 //! ```
 //!
-//! `time` is a timestamp in microseconds, which everybody reads, `time_ns` the same in nanoseconds since 1970, as a number. What was not asked
-//! for when the trace was made is null. Numbers are unsigned unless the template says otherwise. Lists and structures are JSON, as is
-//! `fields`, which has the values of the templates for which there are no columns.
+//! `time` is a timestamp in microseconds, which every reader supports; `time_ns` is the same in
+//! nanoseconds since 1970, as a number. Items that were not asked for when the trace was made are
+//! null. Numbers are unsigned unless the template says otherwise. Lists and structures are JSON, as
+//! is `fields`, with the values of templates that have no columns.
 //!
-//! In memory are one row group and, for each that was written, a few kilobytes of footer.
+//! Memory holds one row group and, for each group written, a few kilobytes of footer.
 
 #![forbid(unsafe_code)]
 

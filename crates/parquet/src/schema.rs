@@ -1,4 +1,4 @@
-//! The columns of the file: their names, types and encodings.
+//! The columns of the file: names, types and encodings.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
 use crate::column::{Column, Values};
 
-/// What a column holds.
+/// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holds {
     Half,
@@ -19,12 +19,12 @@ enum Holds {
     Time,
     Double,
     Text,
-    /// A text that is hardly ever the same twice.
+    /// A text whose values rarely repeat.
     LongText,
     Bytes,
 }
 
-/// The columns that every file has, in the order of [`Base`].
+/// The columns of every file, in the order of [`base`].
 const BASE: [(&str, Holds); 17] = [
     ("number", Holds::Whole),
     ("time", Holds::Time),
@@ -45,7 +45,8 @@ const BASE: [(&str, Holds); 17] = [
     ("data", Holds::Bytes),
 ];
 
-/// Where the columns that every file has stand; those of templates follow, and the one for all others.
+/// Positions of the columns of every file; those of templates follow, then the one for all other
+/// values.
 pub(crate) mod base {
     pub(crate) const NUMBER: usize = 0;
     pub(crate) const TIME: usize = 1;
@@ -64,14 +65,14 @@ pub(crate) mod base {
     pub(crate) const SYMBOL: usize = 14;
     pub(crate) const EVENT: usize = 15;
     pub(crate) const DATA: usize = 16;
-    /// The first of templates.
+    /// The first column of the templates.
     pub(crate) const FIELDS: usize = 17;
 }
 
 /// The name of the last column.
 const REST: &str = "fields";
 
-/// The names of the columns that every file has.
+/// The names of the columns of every file.
 pub(crate) fn taken() -> Vec<&'static str> {
     BASE.iter().map(|(name, _)| *name).chain([REST]).collect()
 }
@@ -86,7 +87,7 @@ fn holds(scalar: Scalar) -> Holds {
     }
 }
 
-/// The schema, how it is written, and the columns, which are empty.
+/// The schema, the writer's properties, and the empty columns.
 pub(crate) fn make(templates: &Columns) -> Result<(TypePtr, WriterProperties, Vec<Column>)> {
     let base = BASE.iter().map(|(name, holds)| ((*name).to_owned(), *holds));
     let fields = templates.columns.iter().map(|column| (column.name.clone(), holds(column.holds)));
@@ -94,7 +95,7 @@ pub(crate) fn make(templates: &Columns) -> Result<(TypePtr, WriterProperties, Ve
     let mut properties = WriterProperties::builder()
         .set_created_by(concat!("dprobes version ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::SNAPPY)
-        // What is kept for the footer of each group is to be small.
+        // Keeps the footer's part for each group small.
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true);
     let mut types = Vec::new();
@@ -114,7 +115,7 @@ pub(crate) fn make(templates: &Columns) -> Result<(TypePtr, WriterProperties, Ve
         types.push(Arc::new(builder.build()?));
         let path = ColumnPath::from(name.as_str());
         properties = match holds {
-            // Times and numbers follow each other closely.
+            // Consecutive values are close to each other.
             _ if matches!(name.as_str(), "number" | "time" | "time_ns") => properties
                 .set_column_dictionary_enabled(path.clone(), false)
                 .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED),

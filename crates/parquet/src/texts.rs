@@ -1,10 +1,10 @@
-//! Texts of a row group, each kept once.
+//! The texts of a row group, each stored once.
 
 use std::collections::HashMap;
 
 use parquet::data_type::ByteArray;
 
-/// Texts, and their numbers.
+/// Texts and their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     numbers: HashMap<Vec<u8>, u32>,
@@ -13,25 +13,25 @@ pub(crate) struct Texts {
 }
 
 impl Texts {
-    /// The number of a text.
+    /// The number of a text; adds the text if it is new.
     pub(crate) fn number(&mut self, text: &[u8]) -> u32 {
         if let Some(&number) = self.numbers.get(text) {
             return number;
         }
         let number = self.texts.len() as u32;
-        // No byte of a text may be outside of UTF-8.
+        // Parquet texts must be valid UTF-8.
         self.texts.push(ByteArray::from(String::from_utf8_lossy(text).into_owned().into_bytes()));
         self.numbers.insert(text.to_vec(), number);
         self.bytes += 2 * text.len() + 128;
         number
     }
 
-    /// The text of a number.
+    /// The text with a number.
     pub(crate) fn get(&self, number: u32) -> ByteArray {
         self.texts.get(number as usize).cloned().unwrap_or_default()
     }
 
-    /// About how much memory they take.
+    /// Approximate memory used.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }

@@ -1,21 +1,27 @@
-//! Text of others - names of symbols, files, threads and sections, program text - as it may stand in a message, a table or a file.
+//! Makes foreign text - names of symbols, files, threads and sections, program text - safe to show
+//! in a message, a table or a file.
 //!
-//! A terminal obeys what it is sent. A name may hold an escape sequence that clears the screen, sets the window's title or makes the terminal
-//! answer with a command; a line break that begins a line of its own; a mark that turns the direction of what follows; or characters without
-//! width that hide a part. Whoever is probed chooses such names. So:
+//! A terminal interprets what it is sent. A name may hold an escape sequence that clears the
+//! screen, sets the window's title or makes the terminal answer with a command; a line break that
+//! starts a new line; a mark that changes the direction of what follows; or zero-width characters
+//! that hide a part. The owner of the probed program chooses such names. So:
 //!
-//! * where foreign text is put into a line, it goes through [`text`], [`bytes`] or [`path`]: one line comes out, in which everything can be seen;
-//! * where a whole message is written, it goes through [`lines`], which leaves line breaks and tabs: what was forgotten before does no harm.
+//! * foreign text within a line goes through [`text`], [`bytes`] or [`path`]: the result is one
+//!   line in which everything is visible;
+//! * a whole message goes through [`lines`], which leaves line breaks and tabs: foreign text that
+//!   was not escaped before does no harm.
 //!
 //! | what | comes out as |
 //! |---|---|
 //! | control characters of ASCII, DEL | `\x1b` |
 //! | those above (C1), marks of direction, characters without width, separators of lines | `\u{202e}` |
-//! | bytes that are no UTF-8 | `\xff` |
+//! | bytes that are not UTF-8 | `\xff` |
 //!
-//! * Lines of a program that a message shows, with marks below them, keep their columns: [`laid_out`].
+//! * A program's lines that a message quotes, with marks below them, keep their columns:
+//!   [`laid_out`].
 //!
-//! All else stays, also a backslash: this is to be read by people. A form that has escapes of its own (JSON, HTML) uses these, for what [`is_plain`] refuses.
+//! Everything else stays, including backslashes: the text is for people to read. A format with its
+//! own escapes (JSON, HTML) uses those for what [`is_plain`] refuses.
 
 #![forbid(unsafe_code)]
 
@@ -24,7 +30,7 @@ use std::fmt::{self, Display, Formatter, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Whether a character can be seen, and does nothing but stand there.
+/// Whether a character is visible and has no other effect.
 #[inline]
 pub fn is_plain(character: char) -> bool {
     match character {
@@ -35,13 +41,13 @@ pub fn is_plain(character: char) -> bool {
         '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' => false,
         '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' => false,
         '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}' => false,
-        // What nobody but who made the font knows.
+        // Private use: its meaning depends on the font.
         '\u{e000}'..='\u{f8ff}' | '\u{f0000}'.. => false,
         _ => true,
     }
 }
 
-/// Foreign text in a line.
+/// Escapes foreign text for use within a line.
 pub fn text(text: &str) -> Cow<'_, str> {
     match text.chars().all(is_plain) {
         true => Cow::Borrowed(text),
@@ -49,7 +55,8 @@ pub fn text(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A message, which may have several lines. What is foreign in it has been through [`text`] as a rule.
+/// Escapes a message, which may have several lines. As a rule, its foreign parts have been through
+/// [`text`].
 pub fn lines(text: &str) -> Cow<'_, str> {
     let stays = |character: char| is_plain(character) || matches!(character, '\n' | '\t');
     if text.chars().all(stays) {
@@ -65,8 +72,9 @@ pub fn lines(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// A message that was laid out in columns, with lines of foreign text in it, and perhaps colours. What is not plain becomes one sign, so that what
-/// stands below still points to what it means.
+/// Makes safe a message laid out in columns, with foreign lines in it and perhaps colours. Each
+/// character that is not plain becomes one sign, so marks below a line still point to the right
+/// place.
 pub fn laid_out(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text;
@@ -84,24 +92,24 @@ pub fn laid_out(text: &str) -> String {
     shown
 }
 
-/// Bytes of the sequence for a colour that a text begins with.
+/// Length in bytes of a colour sequence at the start of a text; 0 if there is none.
 fn colour(text: &str) -> usize {
     let Some(rest) = text.strip_prefix("\x1b[") else { return 0 };
     let digits = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b';').count();
     if rest[digits..].starts_with('m') { digits + 3 } else { 0 }
 }
 
-/// Foreign bytes in a line, as text.
+/// Foreign bytes, escaped for use within a line.
 pub fn bytes(bytes: &[u8]) -> impl Display {
     Shown(bytes)
 }
 
-/// A path in a line.
+/// A path, escaped for use within a line.
 pub fn path(path: &Path) -> impl Display {
     Shown(path.as_os_str().as_bytes())
 }
 
-/// Foreign text that is written escaped.
+/// Foreign bytes, written escaped.
 struct Shown<'a>(&'a [u8]);
 
 impl Display for Shown<'_> {
@@ -119,12 +127,12 @@ impl Display for Shown<'_> {
                 let _ = write!(shown, "\\x{byte:02x}");
             }
         }
-        // As text is padded.
+        // Honours the width of the format.
         f.pad(&shown)
     }
 }
 
-/// Appends a character that is not plain.
+/// Appends a character that is not plain, escaped.
 fn escape(character: char, shown: &mut String) {
     // Writing to a string cannot fail.
     let _ = match character {
@@ -173,7 +181,7 @@ mod tests {
         assert_eq!(laid_out(message), shown);
     }
 
-    /// Whatever comes in: what comes out is plain, and coming in again it stays.
+    /// For any input the output is plain, and escaping it again changes nothing.
     #[test]
     fn every_character_comes_out_plain() {
         for character in (0..=0x10ffff).filter_map(char::from_u32) {

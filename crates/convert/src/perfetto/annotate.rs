@@ -1,4 +1,4 @@
-//! The values of a record as `DebugAnnotation`s.
+//! Writes the values of a record as `DebugAnnotation`s.
 
 use trace::Record;
 use trace::template::{Field, Kind as FieldKind, Template, Value};
@@ -8,7 +8,7 @@ use super::names::{Kind, Names};
 use super::wire::{double, message, number, signed, text, varint};
 use crate::text::hex;
 
-/// Appends what a record says as annotations of its event: the template's values, else the bytes.
+/// Appends a record's contents as annotations of its event: the template's values, else the bytes.
 pub(super) fn annotations(
     record: &Record,
     template: Option<&Template>,
@@ -34,7 +34,7 @@ pub(super) fn annotations(
     }
 }
 
-/// Appends an annotation that says yes.
+/// Appends a boolean annotation that is true.
 pub(super) fn flag(name: &str, names: &mut Names, out: &mut Vec<u8>) {
     let name = names.number(Kind::Annotation, name.as_bytes());
     message(event::ANNOTATION, out, |out| {
@@ -43,7 +43,7 @@ pub(super) fn flag(name: &str, names: &mut Names, out: &mut Vec<u8>) {
     });
 }
 
-/// Appends one value as a field `number` of what it is part of; the elements of lists have no names.
+/// Appends one value as field `part` of the enclosing message; elements of lists have no names.
 fn annotation(
     part: u32,
     field: Option<&Field>,

@@ -1,6 +1,7 @@
-//! The numbers of the fields that are written, by message, as Perfetto's `trace_packet.proto` and its imports publish them.
+//! The field numbers that are written, by message, from Perfetto's published `trace_packet.proto`
+//! and its imports.
 //!
-//! A test in crates/dprobes holds the result against the published definitions.
+//! A test in crates/dprobes compares the output with the published definitions.
 
 /// `Trace`
 pub(super) mod trace {

@@ -1,4 +1,4 @@
-//! Perfetto's protocol buffers, which ui.perfetto.dev and `trace_processor` read.
+//! Writes Perfetto's protocol buffers, which ui.perfetto.dev and `trace_processor` read.
 //!
 //! ```text
 //! Trace { packet... }
@@ -7,9 +7,10 @@
 //! TracePacket { timestamp, track_event, interned_data } a record
 //! ```
 //!
-//! A record is a slice's begin or end where its probe is a function's entry or return and both of that function are probed (`Spans`), and an
-//! instant elsewhere. The values of its template are the annotations of the event; of a slice, those of both records. Fields that are
-//! counters are points on a counter's track, too.
+//! A record is the begin or end of a slice if its probe is at an entry or return of a function that
+//! is probed at both (`Spans`), else an instant. The values of its template are the event's
+//! annotations; a slice has those of both records. Fields that are counters also become points on a
+//! counter track.
 
 mod annotate;
 mod field;
@@ -32,31 +33,33 @@ use names::{Kind, Names};
 use tracks::Tracks;
 use wire::{bytes, double, message, number, signed};
 
-/// Bytes that are kept before they are written.
+/// Buffered bytes that trigger a write.
 const FULL: usize = 1 << 16;
 
-/// The only sequence of packets.
+/// The only packet sequence.
 const SEQUENCE: u64 = 1;
 
-/// Which values are counters.
+/// Selects the values that are counters.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
-    /// Names of fields that are counters, beside those that are called so ([`Counters::is_one`]).
+    /// Names of counter fields, besides those recognised by their names ([`Counters::is_one`]).
     pub names: Vec<String>,
 }
 
 impl Counters {
-    /// Whether a field is a counter: it is named, or has the word `counter` or `gauge` in its name, as `requests_counter`.
+    /// Whether a field is a counter: it is listed, or its name has the word `counter` or `gauge`,
+    /// as in `requests_counter`.
     pub fn is_one(&self, field: &str) -> bool {
         let is_word = |word: &str| word.eq_ignore_ascii_case("counter") || word.eq_ignore_ascii_case("gauge");
         self.names.iter().any(|name| name == field) || field.split('_').any(is_word)
     }
 }
 
-/// A counter of no process: its name, and its points; those without a time are at the end.
+/// A counter without a process: its name and its points; a point without a time is placed at the
+/// end.
 type Total = (String, Vec<(Option<u64>, u64)>);
 
-/// Writes records as a trace of Perfetto's.
+/// Writes records as a Perfetto trace.
 #[derive(Debug)]
 pub struct Perfetto<W: Write> {
     out: W,
@@ -66,19 +69,19 @@ pub struct Perfetto<W: Write> {
     names: Names,
     spans: Spans,
     counters: Counters,
-    /// For the codes of a template, which of its fields are counters, and what they are called.
+    /// The counter fields of a template, by its codes: position and track name.
     counted: Map<(u32, u32), Vec<(usize, String)>>,
-    /// Whether the next event has to say that names begin anew.
+    /// Whether the next event has to announce that interned names start anew.
     cleared: bool,
     /// The time of the last record.
     last: u64,
-    /// What is written at the end: counters of no process, with their values and times.
+    /// Counters without a process, written at the end.
     totals: Vec<Total>,
     event: Vec<u8>,
 }
 
 impl<W: Write> Perfetto<W> {
-    /// Writes to `out`, in pieces that are large.
+    /// Writes to `out`, in large pieces.
     pub fn new(out: W, known: &Known, counters: Counters) -> Perfetto<W> {
         let mut perfetto = Perfetto {
             out,
@@ -98,7 +101,7 @@ impl<W: Write> Perfetto<W> {
         perfetto
     }
 
-    /// Writes the packets before the first record: the clocks, and what later packets need not say.
+    /// Writes the packets before the first record: the clocks.
     fn begin(&mut self, known: &Known) {
         let start = known.times.map_or(known.start, |(least, _)| least);
         let monotonic = start.wrapping_sub(known.monotonic.cast_unsigned());
@@ -116,7 +119,7 @@ impl<W: Write> Perfetto<W> {
         });
     }
 
-    /// Writes what is kept, if it is enough.
+    /// Writes the buffered packets if there are enough.
     fn spill(&mut self) -> io::Result<()> {
         if self.packets.len() >= FULL {
             self.out.write_all(&self.packets)?;
@@ -125,7 +128,7 @@ impl<W: Write> Perfetto<W> {
         Ok(())
     }
 
-    /// Appends an event, whose body is in `self.event`, with the descriptors and names that are new.
+    /// Appends the event in `self.event`, preceded by new descriptors and names.
     fn put(&mut self, time: u64) {
         for track in self.tracks.new.drain(..) {
             message(whole::PACKET, &mut self.packets, |out| {
@@ -161,7 +164,7 @@ impl<W: Write> Perfetto<W> {
         number(event::TRACK, track, &mut self.event);
     }
 
-    /// Ends the slices of functions that were left without a return. They are those of one thread, and innermost.
+    /// Ends the innermost `count` slices of a thread, whose functions were left without a return.
     fn close(&mut self, track: u64, count: usize, time: u64) {
         for _ in 0..count {
             self.start(event::END, track);
@@ -170,7 +173,7 @@ impl<W: Write> Perfetto<W> {
         }
     }
 
-    /// The counters among the values of a record.
+    /// Appends points for the counters among the values of a record.
     fn count(&mut self, record: &Record, template: &Template) {
         let counters = &self.counters;
         let counted = self.counted.entry((template.major, template.minor)).or_insert_with(|| {
@@ -210,7 +213,7 @@ impl<W: Write> Perfetto<W> {
     }
 }
 
-/// Says what an event is called, and of what module it is.
+/// Appends the name and the module of an event.
 fn name(name: &str, module: &str, names: &mut Names, out: &mut Vec<u8>) {
     if !module.is_empty() {
         number(event::CATEGORY, names.number(Kind::Category, module.as_bytes()), out);
@@ -218,11 +221,11 @@ fn name(name: &str, module: &str, names: &mut Names, out: &mut Vec<u8>) {
     number(event::NAME, names.number(Kind::Event, name.as_bytes()), out);
 }
 
-/// The counters that the trace itself has: records dropped, and the variables at the end.
+/// Counters of the trace itself: dropped records, and the variables at the end.
 fn totals(known: &Known) -> Vec<Total> {
     let mut totals = Vec::new();
     let mut dropped = 0_u64;
-    // They are in the order of time.
+    // They are in order of time.
     let gaps = known.gaps.iter().filter(|gap| gap.dropped > 0);
     let points: Vec<(Option<u64>, u64)> = gaps
         .map(|gap| {

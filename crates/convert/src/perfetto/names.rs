@@ -1,13 +1,13 @@
-//! Names that are written once, and meant by numbers from then on.
+//! Interned names: each is written once, and referred to by number.
 
 use super::field::interned;
 use super::wire::{message, number, text};
 use crate::map::Map;
 
-/// Names of all kinds together. When there are more, all are forgotten, and told again as they come.
+/// Most names of all kinds. When there are more, all are forgotten and written again as needed.
 const MOST: usize = 1 << 16;
 
-/// What a name is of, by its field in `InternedData`.
+/// The kind of a name, by its field in `InternedData`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Category,
@@ -15,11 +15,11 @@ pub(super) enum Kind {
     Annotation,
 }
 
-/// The names that were written.
+/// The names written so far.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     known: [Map<Vec<u8>, u64>; 3],
-    /// Those that have not been written yet: `InternedData`.
+    /// Names not written yet, as the body of `InternedData`.
     pub(super) new: Vec<u8>,
 }
 
@@ -34,7 +34,7 @@ impl Names {
         if let Some(&known) = known.get(name) {
             return known;
         }
-        // 0 would be none.
+        // 0 means no name.
         let iid = known.len() as u64 + 1;
         known.insert(name.to_vec(), iid);
         message(field, &mut self.new, |out| {
@@ -44,7 +44,7 @@ impl Names {
         iid
     }
 
-    /// Whether there are so many that they are to be forgotten.
+    /// Whether there are so many names that they must be forgotten.
     pub(super) fn is_full(&self) -> bool {
         self.known.iter().map(Map::len).sum::<usize>() >= MOST
     }

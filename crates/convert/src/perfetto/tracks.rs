@@ -1,4 +1,4 @@
-//! The tracks: one for each process, thread and counter.
+//! The tracks: one per process, thread and counter.
 
 use trace::Record;
 
@@ -6,33 +6,33 @@ use super::field::track;
 use super::wire::{message, number, text};
 use crate::map::Map;
 
-/// Tracks, at most. Threads beyond that share one.
+/// Most tracks. Threads beyond share one.
 const MOST: usize = 1 << 17;
 
-/// The track of all that have none of their own.
+/// The track of threads without one of their own.
 pub(super) const OTHERS: u64 = 1;
 
-/// The tracks that were written.
+/// The tracks written so far.
 #[derive(Debug, Default)]
 pub(super) struct Tracks {
     /// By process.
     processes: Map<u32, u64>,
-    /// The names of processes, where they are known: a thread may have a name of its own.
+    /// Known names of processes: a thread may have a name of its own.
     names: Map<u32, String>,
-    /// By process and thread: the track, and the thread's name.
+    /// Track and thread name, by process and thread.
     threads: Map<(u32, u32), (u64, String)>,
     /// By process and name.
     counters: Map<(u32, String), u64>,
     last: Option<((u32, u32), u64)>,
     told_others: bool,
-    /// How many there are.
+    /// Number of tracks.
     count: u64,
-    /// Descriptors that are not written yet: bodies of `TrackDescriptor`.
+    /// Descriptors not written yet: bodies of `TrackDescriptor`.
     pub(super) new: Vec<Vec<u8>>,
 }
 
 impl Tracks {
-    /// With the names of processes that are known.
+    /// Starts with the known names of processes.
     pub(super) fn new(names: Map<u32, String>) -> Tracks {
         Tracks { names, ..Tracks::default() }
     }
@@ -79,7 +79,7 @@ impl Tracks {
         own
     }
 
-    /// The track that a thread was given.
+    /// The existing track of a thread.
     pub(super) fn known(&self, pid: u32, tid: u32) -> u64 {
         self.threads.get(&(pid, tid)).map_or(OTHERS, |(own, _)| *own)
     }
@@ -97,9 +97,9 @@ impl Tracks {
         own
     }
 
-    /// The track of a counter of a record's process; none if there are too many.
+    /// The track of a counter of a record's process; `None` if there are too many.
     pub(super) fn counter(&mut self, record: &Record, name: &str) -> Option<u64> {
-        // Looked up without making a string is not to be had, and counters are few.
+        // The lookup needs an owned string; counters are few.
         let key = (record.pid, name.to_owned());
         if let Some(&own) = self.counters.get(&key) {
             return Some(own);
@@ -114,7 +114,7 @@ impl Tracks {
         Some(own)
     }
 
-    /// A new track for a counter of no process.
+    /// A new track for a counter without a process.
     pub(super) fn global(&mut self, name: &str) -> u64 {
         let own = self.next();
         self.new.push(counter(own, None, name));
@@ -147,7 +147,7 @@ fn thread(own: u64, record: &Record) -> Vec<u8> {
     out
 }
 
-/// A process or thread id as the definitions have it, signed.
+/// A process or thread id as a signed number, as the definitions have it.
 fn id(number: u32) -> u64 {
     u64::from(number & i32::MAX.cast_unsigned())
 }

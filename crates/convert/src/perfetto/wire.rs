@@ -1,4 +1,4 @@
-//! Protocol buffers as bytes: numbers, fields, and messages within messages.
+//! Encodes protocol buffers: numbers, fields, and nested messages.
 //!
 //! ```text
 //! field      = key value          key = number << 3 | type, as a varint
@@ -16,40 +16,41 @@ pub(super) fn varint(mut value: u64, out: &mut Vec<u8>) {
     out.push(value as u8);
 }
 
-/// Appends a field that is a number.
+/// Appends a field with a number.
 pub(super) fn number(field: u32, value: u64, out: &mut Vec<u8>) {
     varint(u64::from(field) << 3, out);
     varint(value, out);
 }
 
-/// Appends a field that is a signed number (`int64`, not `sint64`).
+/// Appends a field with a signed number (`int64`, not `sint64`).
 pub(super) fn signed(field: u32, value: i64, out: &mut Vec<u8>) {
     number(field, value.cast_unsigned(), out);
 }
 
-/// Appends a field that is a double.
+/// Appends a field with a double.
 pub(super) fn double(field: u32, value: f64, out: &mut Vec<u8>) {
     varint(u64::from(field) << 3 | 1, out);
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Appends a field that is a text or bytes.
+/// Appends a field with bytes.
 pub(super) fn bytes(field: u32, value: &[u8], out: &mut Vec<u8>) {
     varint(u64::from(field) << 3 | 2, out);
     varint(value.len() as u64, out);
     out.extend_from_slice(value);
 }
 
-/// Appends a field that is a text; bytes that are no UTF-8, as none may be in one, become U+FFFD.
+/// Appends a field with text; bytes that are not UTF-8 become U+FFFD.
 pub(super) fn text(field: u32, value: &[u8], out: &mut Vec<u8>) {
     bytes(field, String::from_utf8_lossy(value).as_bytes(), out);
 }
 
-/// Appends a field that is a message, which `fill` appends.
+/// Appends a field with a message, whose body `fill` appends.
 pub(super) fn message(field: u32, out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     varint(u64::from(field) << 3 | 2, out);
     let start = out.len();
-    // One byte for the length, which most messages need; a longer one is moved.
+    // Reserves one byte for the length, which is enough for most messages; for a longer length the
+    // body is moved.
     out.push(0);
     fill(out);
     let length = out.len() - start - 1;

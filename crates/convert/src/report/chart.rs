@@ -1,4 +1,4 @@
-//! Charts as SVG within a page: its style sheet has the colours, so that they suit light and dark.
+//! Draws charts as SVG within a page; the page's style sheet has the colours, for light and dark.
 
 use std::fmt::Write;
 
@@ -7,10 +7,10 @@ use super::html::escape;
 use super::numbers::{duration, grouped, rate};
 use super::timeline::{Axis, PARTS, Timeline};
 
-/// The size of a large chart, in its own units.
+/// The size of a large chart, in SVG units.
 const WIDTH: f64 = 960.0;
 const HEIGHT: f64 = 220.0;
-/// Room for the labels of the vertical axis, and of the horizontal one.
+/// Space for the labels of the vertical and the horizontal axis.
 const LEFT: f64 = 64.0;
 const BOTTOM: f64 = 28.0;
 const TOP: f64 = 12.0;
@@ -18,7 +18,7 @@ const TOP: f64 = 12.0;
 /// A part of a stacked chart: its name, and its counts over time.
 pub(super) type Series<'a> = (String, &'a Timeline);
 
-/// A step of a scale that is 1, 2 or 5 times a power of ten, so that about four of them reach `greatest`.
+/// The step of a scale: 1, 2 or 5 times a power of ten, so that about four steps reach `greatest`.
 fn step(greatest: f64) -> f64 {
     let rough = (greatest / 4.0).max(f64::MIN_POSITIVE);
     let power = 10_f64.powf(rough.log10().floor());
@@ -29,7 +29,7 @@ fn step(greatest: f64) -> f64 {
         .unwrap_or(rough)
 }
 
-/// A number of a scale, whose steps are round: without decimals that say nothing.
+/// A label of a scale with round steps, without trailing zeros.
 fn tick(value: f64) -> String {
     let shown = rate(value);
     let (number, unit) = shown.split_once(' ').unwrap_or((&shown, ""));
@@ -38,7 +38,7 @@ fn tick(value: f64) -> String {
     format!("{number} {unit}").trim_end().to_owned()
 }
 
-/// Horizontal lines with their labels, up to `greatest`; gives the value at the top.
+/// Draws horizontal lines with labels, up to `greatest`; returns the value at the top.
 fn grid(out: &mut String, greatest: f64, label: impl Fn(f64) -> String) -> f64 {
     let step = step(greatest);
     let top = (greatest / step).ceil().max(1.0) * step;
@@ -68,9 +68,9 @@ fn begin(out: &mut String, label: &str) {
     );
 }
 
-/// A rectangle of a series, with what is shown when the pointer is on it.
+/// Draws a rectangle of a series, with a tooltip.
 fn bar(out: &mut String, class: &str, [x, y, width, height]: [f64; 4], title: &str) {
-    // What is there is seen.
+    // Keep small values visible.
     let (y, height) = if height < 1.5 { (y + height - 1.5, 1.5) } else { (y, height) };
     let _ = write!(
         out,
@@ -79,7 +79,7 @@ fn bar(out: &mut String, class: &str, [x, y, width, height]: [f64; 4], title: &s
     );
 }
 
-/// Records a second over time, of several series on top of each other.
+/// Records per second over time, of several stacked series.
 pub(super) fn over_time(series: &[Series<'_>], axis: Axis, first: u64) -> String {
     let mut out = String::new();
     begin(&mut out, "records a second over time");
@@ -112,7 +112,8 @@ pub(super) fn over_time(series: &[Series<'_>], axis: Axis, first: u64) -> String
     for tick in 0..=4 {
         let x = LEFT + (WIDTH - LEFT) * f64::from(tick) / 4.0;
         let anchor = ["start", "middle", "middle", "middle", "end"][tick as usize];
-        // A trace may hold any times: the parts of an axis may be more than 64 bits of nanoseconds together.
+        // A trace may hold any times: all parts of an axis together may exceed 64 bits of
+        // nanoseconds.
         let passed = u128::from(axis.part) * PARTS as u128 * tick as u128 / 4;
         let since = u128::from(axis.start.saturating_sub(first)) + passed;
         let since = u64::try_from(since).unwrap_or(u64::MAX);
@@ -127,7 +128,7 @@ pub(super) fn over_time(series: &[Series<'_>], axis: Axis, first: u64) -> String
     out
 }
 
-/// How often each length came, in powers of two, with marks at the median and where 99 of a hundred are.
+/// A histogram of times in powers of two, with marks at the median and the 99th percentile.
 pub(super) fn lengths(times: &Histogram, name: &str) -> String {
     let mut out = String::new();
     begin(&mut out, &format!("times of {name}"));
@@ -178,14 +179,14 @@ pub(super) fn lengths(times: &Histogram, name: &str) -> String {
             TOP + 10.0 + row,
             duration(value)
         );
-        // The labels of two that are near each other stand below one another.
+        // Labels of marks that are close together are placed one below the other.
         row += 16.0;
     }
     out.push_str("</svg>");
     out
 }
 
-/// A small picture of counts over time, for the row of a table.
+/// A small chart of counts over time, for a table row.
 pub(super) fn spark(timeline: &Timeline) -> String {
     let greatest = timeline.greatest().max(1) as f64;
     let mut path = String::from("M0 24");

@@ -1,4 +1,4 @@
-//! What a report has found.
+//! The results of a report.
 
 use trace::store::{About, Counts};
 
@@ -6,62 +6,63 @@ use super::latency::Latency;
 use super::talkers::Process;
 use super::timeline::{Axis, Timeline};
 
-/// A probe, as the records show it.
+/// A probe and its records.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Probe {
     /// Its module and probepoint.
     pub(crate) name: String,
-    /// Its records.
+    /// Number of records.
     pub(crate) records: u64,
-    /// What was counted when the trace was made; none if it did not come to a clean end.
+    /// The counts of the tracer; `None` if the trace did not end cleanly.
     pub(crate) counts: Option<Counts>,
     /// When its records came.
     pub(crate) timeline: Timeline,
 }
 
-/// A place that several probes, or one probe with others, are at.
+/// A place of one or several probes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Where {
     /// Its module and symbol.
     pub(crate) name: String,
-    /// Its records.
+    /// Number of records.
     pub(crate) records: u64,
 }
 
-/// What a trace shows.
+/// The results of a report on a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     /// The name of the trace.
     pub(crate) name: String,
-    /// Where and how it was made.
+    /// Where and how the trace was made.
     pub(crate) about: About,
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// The least and the greatest time of a record; none if there is none.
+    /// The least and the greatest time of a record; `None` if there are no records.
     pub(crate) times: Option<(u64, u64)>,
-    /// Records that were dropped while it was made.
+    /// Records dropped while the trace was made.
     pub(crate) dropped: u64,
-    /// Whether it came to a clean end.
+    /// Whether the trace ended cleanly.
     pub(crate) complete: bool,
-    /// The parts of time of all timelines.
+    /// The time axis of all timelines.
     pub(crate) axis: Axis,
     /// When records came.
     pub(crate) timeline: Timeline,
-    /// The probes, the most records first.
+    /// The probes, in descending order of records.
     pub(crate) probes: Vec<Probe>,
-    /// The places, the most records first, where there are more than probes.
+    /// The places, in descending order of records, if there are more places than probes.
     pub(crate) places: Vec<Where>,
-    /// Times between points: those that were asked for, then functions, the most time first.
+    /// Times between points: first those asked for, then functions in descending order of their
+    /// total time.
     pub(crate) latencies: Vec<Latency>,
-    /// Who has logged, the most first.
+    /// The processes that logged, in descending order of records.
     pub(crate) processes: Vec<Process>,
-    /// Processes and threads that were too many to be counted one by one: their records.
+    /// Records of threads that were not counted individually, since there were too many.
     pub(crate) others: u64,
     /// The variables that are not 0, at the end: name and value.
     pub(crate) variables: Vec<(String, u64)>,
-    /// Messages of the tracing: nanoseconds since it began, and the text.
+    /// Messages of the tracer: nanoseconds since the start, and the text.
     pub(crate) notes: Vec<(u64, String)>,
-    /// What should be known about the numbers.
+    /// Remarks on the numbers.
     pub(crate) remarks: Vec<String>,
 }
 
@@ -71,7 +72,7 @@ impl Findings {
         self.times.map_or(0, |(least, greatest)| greatest - least)
     }
 
-    /// Records a second, of so many.
+    /// The rate of so many records, per second.
     pub(crate) fn rate(&self, records: u64) -> f64 {
         match self.length() {
             0 => 0.0,

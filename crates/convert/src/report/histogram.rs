@@ -1,23 +1,24 @@
-//! How long things took: counted in buckets whose widths grow with the length.
+//! Histograms of times, with buckets whose widths grow with the time.
 //!
-//! Shown are powers of two, as other tracers do. Counted is in eight parts of each, so that percentiles are told to within a sixteenth.
+//! They are shown in powers of two, as other tracers do. Each power is counted in eight parts, so
+//! percentiles are accurate to a sixteenth.
 
-/// Parts of a power of two, as a power of two.
+/// Binary logarithm of the number of buckets per power of two.
 const PARTS: u32 = 3;
-/// Buckets: numbers below 16 each have one.
+/// Number of buckets; numbers below 16 have a bucket each.
 const BUCKETS: usize = ((64 - PARTS as usize) << PARTS) + (1 << PARTS);
 
-/// Lengths, counted.
+/// A histogram of times.
 #[derive(Clone, Debug)]
 pub(crate) struct Histogram {
     buckets: Box<[u64]>,
-    /// How many there are.
+    /// Number of times.
     pub(crate) count: u64,
-    /// All together; `u64::MAX` if that is more.
+    /// Sum of the times; at most `u64::MAX`.
     pub(crate) sum: u64,
-    /// The least; 0 if there is none.
+    /// The least time; 0 if there is none.
     pub(crate) least: u64,
-    /// The greatest.
+    /// The greatest time.
     pub(crate) greatest: u64,
 }
 
@@ -36,7 +37,7 @@ fn bucket(value: u64) -> usize {
     }
 }
 
-/// The least number of a bucket, and how many numbers have it.
+/// The least number of a bucket, and the bucket's width.
 fn range(bucket: usize) -> (u64, u64) {
     match (bucket >> PARTS).checked_sub(1) {
         None => (bucket as u64, 1),
@@ -45,7 +46,7 @@ fn range(bucket: usize) -> (u64, u64) {
 }
 
 impl Histogram {
-    /// Counts a length.
+    /// Counts a time.
     pub(crate) fn add(&mut self, value: u64) {
         self.buckets[bucket(value)] += 1;
         self.least = if self.count == 0 { value } else { self.least.min(value) };
@@ -54,12 +55,12 @@ impl Histogram {
         self.sum = self.sum.saturating_add(value);
     }
 
-    /// The arithmetic mean; 0 of none.
+    /// The arithmetic mean; 0 if there are no times.
     pub(crate) fn mean(&self) -> u64 {
         self.sum.checked_div(self.count).unwrap_or(0)
     }
 
-    /// The length that so many of a hundred do not exceed, to within a sixteenth.
+    /// The time that `percent` of all times do not exceed, accurate to a sixteenth.
     pub(crate) fn percentile(&self, percent: f64) -> u64 {
         let wanted = (self.count as f64 * percent / 100.0).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -73,7 +74,8 @@ impl Histogram {
         self.greatest
     }
 
-    /// The counts by powers of two, from the first that has some to the last: `[1, 2)` and so on. The first is `[0, 1)`.
+    /// The counts by powers of two, from the first to the last that is not 0: `[1, 2)` and so on.
+    /// The first is `[0, 1)`.
     pub(crate) fn powers(&self) -> Vec<Power> {
         let mut powers: Vec<Power> = Vec::new();
         for (bucket, &count) in self.buckets.iter().enumerate() {
@@ -90,12 +92,12 @@ impl Histogram {
     }
 }
 
-/// A power of two, and how many lengths are in it.
+/// A power of two, and the number of times in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Power {
     /// The least of its numbers: a power of two, or 0.
     pub(crate) from: u64,
-    /// How many.
+    /// Number of times.
     pub(crate) count: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The findings as one page of HTML that needs nothing else: no script, no font, no picture from elsewhere.
+//! Writes the findings as a self-contained HTML page: no script, font or picture from elsewhere.
 
 use std::fmt::Write;
 
@@ -10,10 +10,10 @@ use super::plain::summary;
 use super::timeline::Timeline;
 use crate::text::Clock;
 
-/// Probes that have a colour of their own in the chart; the others share one.
+/// Number of probes with a colour of their own in the chart; the others share one.
 const COLOURS: usize = 6;
 
-/// Text for a page: nothing in it is markup.
+/// Escapes text for a page: nothing in it is markup.
 pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -25,14 +25,15 @@ pub(super) fn escape(text: &str) -> String {
             '\'' => out.push_str("&#39;"),
             '\n' => out.push('\n'),
             letter if printable::is_plain(letter) => out.push(letter),
-            // Seen as what it is, wherever the page is shown.
+            // Visible in escaped form wherever the page is shown.
             letter => out.push_str(&printable::text(letter.encode_utf8(&mut [0; 4]))),
         }
     }
     out
 }
 
-/// What a trace shows, as a page. `most` probes, places, histograms and processes are shown; what there is more is said.
+/// The findings as a page. Shows `most` probes, places, histograms and processes, and says how many
+/// more there are.
 pub fn html(found: &Findings, most: usize) -> String {
     let mut out = String::new();
     let name = escape(&found.name);
@@ -102,7 +103,7 @@ fn head(out: &mut String, found: &Findings) {
     }
 }
 
-/// The colour of the probe at a place.
+/// The colour of the probe at a position.
 fn colour(place: usize) -> usize {
     place.min(COLOURS)
 }
@@ -127,7 +128,7 @@ fn timeline(out: &mut String, found: &Findings) {
     let _ = writeln!(out, "</ul>{}</section>", over_time(&series, found.axis, first));
 }
 
-/// A table: its heads, and its rows as they are.
+/// A table: its column heads, and its rows as HTML.
 fn table(out: &mut String, heads: &[&str], rows: &str) {
     let heads: String = heads.iter().map(|head| format!("<th>{head}</th>")).collect();
     let _ = write!(

@@ -1,4 +1,5 @@
-//! How long it is from one point to another: from a function's entry to its return, and between points that are asked for.
+//! Times from one point to another: from a function's entry to its return, and between points that
+//! the user names.
 
 use super::histogram::Histogram;
 use crate::event::Event;
@@ -6,17 +7,17 @@ use crate::known::Side;
 use crate::map::{Map, Set};
 use crate::spans::{Losses, Spans, Step};
 
-/// Functions whose times are counted.
+/// Most functions whose times are counted.
 const MOST_FUNCTIONS: usize = 4096;
-/// Threads that are waited for between two points.
+/// Most threads with a pending start between two points.
 const MOST_THREADS: usize = 1 << 16;
 
-/// Two points that are asked for, each as probes by program and number.
+/// Two points to time, each as probes by program and number.
 #[derive(Clone, Debug, Default)]
 pub struct Between {
-    /// How it is called.
+    /// The pair's name.
     pub name: String,
-    /// Where time begins.
+    /// Where the time starts.
     pub from: Vec<(u32, u32)>,
     /// Where it ends.
     pub to: Vec<(u32, u32)>,
@@ -25,18 +26,18 @@ pub struct Between {
 /// Times between two points.
 #[derive(Clone, Debug)]
 pub(crate) struct Latency {
-    /// What they are between.
+    /// The name of the points.
     pub(crate) name: String,
     /// The times.
     pub(crate) times: Histogram,
-    /// Beginnings without an end, for points that were asked for.
+    /// Starts without an end, for points that the user names.
     pub(crate) open: u64,
 }
 
 #[derive(Debug)]
 struct Pair {
     name: String,
-    /// Patterns may mean any number of probes.
+    /// A pattern may match any number of probes.
     from: Set<(u32, u32)>,
     to: Set<(u32, u32)>,
     times: Histogram,
@@ -44,15 +45,15 @@ struct Pair {
     open: u64,
 }
 
-/// All times, while they are counted.
+/// Collects all times.
 #[derive(Debug, Default)]
 pub(super) struct Latencies {
     spans: Spans,
     functions: Map<u32, Histogram>,
     pairs: Vec<Pair>,
-    /// Calls of functions that are too many.
+    /// Calls not timed because there are too many functions.
     uncounted: u64,
-    /// Times between two points that records may have been lost in.
+    /// Times between two points that are not counted, since records may have been lost in between.
     unsure: u64,
 }
 
@@ -89,7 +90,7 @@ impl Latencies {
         }
         let probe = (event.place.program, event.place.probe);
         for pair in &mut self.pairs {
-            // A point that is both ends the one and begins the next.
+            // A point may be both the end of one time and the start of the next.
             if pair.to.contains(&probe)
                 && let Some(start) = pair.started.remove(&thread)
             {
@@ -107,7 +108,8 @@ impl Latencies {
         }
     }
 
-    /// What was counted: what was asked for first, then the functions that took the most time; and what is to be told.
+    /// The results: first the points that the user names, then functions in descending order of
+    /// their total time; and remarks.
     pub(super) fn end(&mut self, names: &[String]) -> (Vec<Latency>, Vec<String>) {
         let mut all: Vec<Latency> = Vec::new();
         for pair in self.pairs.drain(..) {

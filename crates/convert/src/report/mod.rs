@@ -1,7 +1,8 @@
-//! What a trace shows, in numbers: how often each probe fired and when, how long it is from one point to another, and whose records they are.
+//! Statistics of a trace: how often each probe fired and when, the times from one point to another,
+//! and the processes of the records.
 //!
-//! [`Report`] is a [`Form`]: it takes the records once, and keeps counts. What it found is a [`Findings`], which is shown as text or as a
-//! page of HTML that needs nothing else.
+//! [`Report`] is a [`Form`]: it reads the records once, and keeps counts. Its result is a
+//! [`Findings`], shown as text or as a self-contained HTML page.
 
 mod chart;
 mod findings;
@@ -34,7 +35,7 @@ use timeline::Axis;
 
 use crate::spans::Losses;
 
-/// Probes that are counted one by one.
+/// Most probes counted individually.
 const MOST_PROBES: usize = 1 << 14;
 
 /// Counts the records of a trace.
@@ -42,7 +43,7 @@ const MOST_PROBES: usize = 1 << 14;
 pub struct Report {
     found: Findings,
     functions: Vec<String>,
-    /// Where each probe is among those found, by program and number.
+    /// The index of each probe in `found.probes`, by program and number.
     numbers: Map<(u32, u32), usize>,
     places: Vec<Where>,
     latencies: Latencies,
@@ -50,8 +51,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report on a trace of this name. `between` are points that times are wanted for; `range` is the time that is looked at, where it is
-    /// not all.
+    /// A report on a trace. `name` is the trace's name, `between` the points to time, `range` the
+    /// selected time range, if not all.
     pub fn new(
         name: &str,
         info: &Info,
@@ -89,18 +90,18 @@ impl Report {
         }
     }
 
-    /// What was found. It is asked for when all records were taken.
+    /// The results, once all records are read.
     pub fn findings(self) -> Findings {
         self.found
     }
 
-    /// The number of a record's probe among those found; none if there are too many.
+    /// The index of a record's probe in `found.probes`; `None` if there are too many.
     fn probe(&mut self, event: &Event<'_>) -> Option<usize> {
         let key = (event.place.program, event.place.probe);
         if let Some(&number) = self.numbers.get(&key) {
             return Some(number);
         }
-        // What is said of it was lost.
+        // The facts about this probe were lost.
         let number = self.found.probes.len();
         if number >= MOST_PROBES {
             return None;

@@ -1,6 +1,6 @@
-//! Numbers and texts as people read them.
+//! Formats numbers for people to read.
 
-/// A count, with a comma after each three digits: `1,234,567`.
+/// A count, with thousands separated by commas: `1,234,567`.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -13,7 +13,7 @@ pub fn grouped(count: u64) -> String {
     text
 }
 
-/// Nanoseconds, in the unit that suits: `683 ns`, `12.3 µs`, `1.25 ms`, `2.50 s`.
+/// Nanoseconds, in a suitable unit: `683 ns`, `12.3 µs`, `1.25 ms`, `2.50 s`.
 pub(super) fn duration(nanoseconds: u64) -> String {
     let value = nanoseconds as f64;
     let (value, unit) = match nanoseconds {
@@ -37,7 +37,7 @@ pub fn rate(value: f64) -> String {
     format!("{value:.*} {unit}", decimals(value))
 }
 
-/// Decimals that make three digits.
+/// Number of decimals that gives three digits.
 fn decimals(value: f64) -> usize {
     match value {
         value if value < 9.995 => 2,
@@ -46,14 +46,14 @@ fn decimals(value: f64) -> usize {
     }
 }
 
-/// A power of two, as bpftrace has it: `512`, `1K`, `16M`.
+/// A power of two, as in bpftrace: `512`, `1K`, `16M`.
 pub(super) fn power(value: u64) -> String {
     let units = ["", "K", "M", "G", "T", "P", "E"];
     let unit = if value == 0 { 0 } else { value.ilog2() as usize / 10 };
     format!("{}{}", value >> (10 * unit), units[unit.min(6)])
 }
 
-/// So many of all, in percent.
+/// A part of all, in percent.
 pub(super) fn percent(part: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { part as f64 * 100.0 / all as f64 }
 }

@@ -1,6 +1,7 @@
-//! What all pages have in common: their style.
+//! The style of HTML pages.
 
-/// The style sheet. Colours are named once for light and once for dark; charts and tables use the names.
+/// The style sheet. It names colours once for light and once for dark; charts and tables use the
+/// names.
 pub(super) const STYLE: &str = "
 :root { color-scheme: light dark; --page: #f7f7f5; --card: #ffffff; --ink: #16161a; --soft: #55545a; --faint: #85838c; --line: #e4e3de;
   --warn: #b3261e; --s0: #2a78d6; --s1: #eda100; --s2: #1baf7a; --s3: #8a4fc7; --s4: #e34948; --s5: #0f8a8a; --s6: #a09e98; }

@@ -1,4 +1,4 @@
-//! The findings as text.
+//! Writes the findings as text.
 
 use std::fmt::Write;
 
@@ -13,11 +13,12 @@ use crate::text::Clock;
 /// Characters of the longest bar.
 const BAR: usize = 52;
 
-/// What a trace shows, in lines. `most` probes, places, histograms and processes are shown; what there is more is said.
+/// The findings in lines. Shows `most` probes, places, histograms and processes, and says how many
+/// more there are.
 pub fn text(found: &Findings, most: usize) -> String {
     let mut out = String::new();
     head(&mut out, found);
-    // Probes may have fired without logging; then their hits are what there is.
+    // Also without records: probes may have fired without logging, and their hits are shown.
     probes(&mut out, found, most);
     if found.records > 0 {
         places(&mut out, found, most);

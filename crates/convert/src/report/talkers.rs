@@ -1,9 +1,9 @@
-//! Whose records they are.
+//! Counts records by process and thread.
 
 use crate::event::Event;
 use crate::map::Map;
 
-/// Threads that are counted one by one.
+/// Most threads counted individually.
 const MOST: usize = 1 << 16;
 
 /// A thread and its records.
@@ -11,9 +11,9 @@ const MOST: usize = 1 << 16;
 pub(crate) struct Talker {
     /// The thread id.
     pub(crate) tid: u32,
-    /// The name it had last.
+    /// Its last known name.
     pub(crate) name: String,
-    /// Its records.
+    /// Number of records.
     pub(crate) records: u64,
 }
 
@@ -22,15 +22,15 @@ pub(crate) struct Talker {
 pub(crate) struct Process {
     /// The process id.
     pub(crate) pid: u32,
-    /// The name of its first thread, or of any.
+    /// The name of its first thread, or of another one.
     pub(crate) name: String,
-    /// Its records.
+    /// Number of records.
     pub(crate) records: u64,
-    /// Its threads, the most records first.
+    /// Its threads, in descending order of records.
     pub(crate) threads: Vec<Talker>,
 }
 
-/// Threads, while they are counted.
+/// Counts the records of threads.
 #[derive(Debug, Default)]
 pub(super) struct Talkers {
     numbers: Map<(u32, u32), usize>,
@@ -66,7 +66,8 @@ impl Talkers {
         }
     }
 
-    /// The processes, the most records first, and the records of those that were too many.
+    /// The processes in descending order of records, and the number of records of threads not
+    /// counted individually.
     pub(super) fn end(&mut self) -> (Vec<Process>, u64) {
         let mut processes: Map<u32, Process> = Map::default();
         for ((pid, _), talker) in self.all.drain(..) {

@@ -1,14 +1,14 @@
-//! When records came: counts in parts of the time, all of the same length.
+//! Counts records over time, in parts of equal length.
 
-/// Parts.
+/// Number of parts.
 pub(super) const PARTS: usize = 120;
 
-/// A time that is divided into parts.
+/// A time range divided into parts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Axis {
-    /// When it begins: nanoseconds since 1970.
+    /// Its start: nanoseconds since 1970.
     pub(crate) start: u64,
-    /// Nanoseconds of a part; at least 1.
+    /// Length of a part in nanoseconds; at least 1.
     pub(crate) part: u64,
 }
 
@@ -18,14 +18,14 @@ impl Axis {
         Axis { start, part: (end.saturating_sub(start) / PARTS as u64).saturating_add(1) }
     }
 
-    /// The part that a time is in; one that is before or after is in the first or last.
+    /// The part that a time is in; times outside the range are in the first or last part.
     pub(super) fn place(&self, time: u64) -> usize {
         let place = time.saturating_sub(self.start) / self.part.max(1);
         usize::try_from(place).unwrap_or(PARTS).min(PARTS - 1)
     }
 }
 
-/// How many there were in each part.
+/// The count of each part.
 #[derive(Clone, Debug)]
 pub(crate) struct Timeline(pub(crate) Box<[u64]>);
 
@@ -36,19 +36,19 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// The greatest of the counts.
+    /// The greatest count.
     pub(crate) fn greatest(&self) -> u64 {
         self.0.iter().copied().max().unwrap_or(0)
     }
 
-    /// As a line of text, with a character for so many parts each.
+    /// A line of text with a character for each `parts` parts.
     pub(super) fn line(&self, parts: usize) -> String {
         const LEVELS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
         let sums: Vec<u64> = self.0.chunks(parts.max(1)).map(|chunk| chunk.iter().sum()).collect();
         let greatest = sums.iter().copied().max().unwrap_or(0);
         let level = |sum: u64| match greatest {
             0 => 0,
-            // What is there is seen.
+            // Keep small values visible.
             greatest => (sum as f64 * 8.0 / greatest as f64).ceil() as usize,
         };
         sums.into_iter().map(|sum| LEVELS[level(sum).min(8)]).collect()

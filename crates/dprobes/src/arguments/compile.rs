@@ -1,4 +1,5 @@
-//! `dprobes check` and `dprobes build-ppdf`: a program is compiled, and no process is touched.
+//! The arguments of `dprobes check` and `dprobes build-ppdf`, which compile a program and touch no
+//! process.
 
 use std::path::PathBuf;
 
@@ -16,25 +17,25 @@ Examples:
 pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) program: Program,
-    /// The machine that the program is for: i386, x86-64, s390, s390x, ppc or ppc64; only x86-64 and i386
-    /// programs can be inserted
+    /// The machine that the program is for: i386, x86-64, s390, s390x, ppc or ppc64; only x86-64
+    /// and i386 programs can be inserted
     #[arg(long, value_name = "MACHINE", default_value = "x86-64")]
     pub(crate) arch: rpn::Arch,
-    /// Print what it was compiled to
+    /// Print the compiled program in this form
     #[arg(long, value_name = "FORM")]
     pub(crate) emit: Option<Emit>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Emit {
-    /// The program's text as disassembled from its code
+    /// Assembly text, disassembled from the code
     Asm,
 }
 
-/// Compile a probe program and resolve its probes, for use where neither compiler nor symbols are
+/// Compile a probe program and resolve its probes, for machines without the compiler or the symbols
 ///
-/// The file that is made (a PPDF, see docs/ppdf.md) is given to `run` and `attach` in place of the program. It is for
-/// this one build of the module: applied to another it is refused.
+/// `run` and `attach` take the resulting file (a PPDF, see docs/ppdf.md) in place of the program.
+/// It is valid for this one build of the module and refused for any other.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -45,18 +46,19 @@ Examples:
 pub(crate) struct BuildPpdf {
     #[command(flatten)]
     pub(crate) program: Program,
-    /// The machine that the program is for [default: the module's]; where this one does not run it, symbols are kept as
-    /// they are written
+    /// The machine that the program is for [default: the module's]; for a machine other than this
+    /// one, symbols stay as written
     #[arg(long, value_name = "MACHINE")]
     pub(crate) arch: Option<rpn::Arch>,
     /// The file to write [default: the program's name with .ppdf]
     #[arg(short, long = "outfile", alias = "output", value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Look symbols up in this file: a debug file of the module or the module before it was stripped, or the module itself
-    /// where it is not found
+    /// Look symbols up in this file: a debug file of the module, the module before it was stripped,
+    /// or the module itself if it is not found otherwise
     #[arg(short, long, value_name = "SYMFILE")]
     pub(crate) sym: Option<PathBuf>,
-    /// Do not verify opcodes and instruction boundaries; a probe inside an instruction breaks the program
+    /// Do not verify opcodes and instruction boundaries; a probe inside an instruction breaks the
+    /// program
     #[arg(long)]
     pub(crate) dont_verify_opcodes: bool,
 }

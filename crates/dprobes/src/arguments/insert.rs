@@ -1,4 +1,4 @@
-//! The commands of the background session: what puts probes in, what takes them out, and what looks at them.
+//! The arguments of the background session's commands: insert, remove and inspect probes.
 
 use std::path::PathBuf;
 
@@ -10,11 +10,12 @@ use super::show::Shown;
 use super::tracing::{Buffering, Engine, Format, Plugin};
 use super::values::{kept_target, plugin, range};
 
-/// Put probes in and return; a background session keeps them
+/// Insert probes and return; a background session keeps them
 ///
-/// Without -p they are for every process of yours that maps the module, now or later: children of probed processes at
-/// once, others within a tenth of a second of their start (a second, if they load the module late). Records go to a
-/// file that is told, or where --log-target and -o say.
+/// Without -p, the probes are for every process of yours that maps the module, now or later:
+/// children of probed processes at once, others within a tenth of a second of their start (a
+/// second, if they load the module late). Records go to a file, whose name is printed, or to where
+/// --log-target and -o say.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -27,19 +28,20 @@ Examples:
 pub(crate) struct Insert {
     #[command(flatten)]
     pub(crate) probes: Probes,
-    /// Look symbols up in this file: a debug file of the module, or the module before it was stripped
+    /// Look symbols up in this file: a debug file of the module, or the module before it was
+    /// stripped
     #[arg(short, long, value_name = "SYMFILE")]
     pub(crate) sym: Option<PathBuf>,
-    /// Let no thread of a process past a probe before all of them are in; so it always is
+    /// Let no thread of a process pass a probe before all of them are in; this is always so
     #[arg(long)]
     pub(crate) stop_cpus: bool,
     #[command(flatten)]
     pub(crate) placing: Placing,
 }
 
-/// Put the probes of a PPDF in and return
+/// Insert the probes of a PPDF and return
 ///
-/// As `insert` does it, for a file that `build-ppdf` has made. Symbols and macros were given when it was built.
+/// Like `insert`, for a file made by `build-ppdf`. Symbols and macros were given when it was built.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -58,28 +60,29 @@ pub(crate) struct ApplyPpdf {
 pub(crate) struct Placing {
     #[command(flatten)]
     pub(crate) select: Select,
-    /// Add to the probes that the module has; a probepoint that both have is taken from the file
+    /// Add to the module's inserted probes; a probepoint that both have is taken from the file
     #[arg(short, long, conflicts_with = "replace")]
     pub(crate) merge: bool,
-    /// Put these in the place of the probes that the module has
+    /// Replace the module's inserted probes by these
     #[arg(short = 'c', long)]
     pub(crate) replace: bool,
-    /// For these processes only, and the children that they have from now on
+    /// Only for these processes, and the children that they create from now on
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: Vec<i32>,
     #[command(flatten)]
     pub(crate) shown: Shown,
     #[allow(rustdoc::broken_intra_doc_links, reason = "the text is what `--help` says")]
-    /// Where records go, several with commas between them or one after the other: KLOG, COM1, COM2, serial:DEVICE, LTT[:FILE], EVL,
-    /// ctf:DIR, file:PATH, store:PATH.dpt [default: a file, which is told]
+    /// Where records go, separated by commas or given several times: KLOG, COM1, COM2,
+    /// serial:DEVICE, LTT[:FILE], EVL, ctf:DIR, file:PATH, store:PATH.dpt
+    /// [default: a file, whose name is printed]
     ///
-    /// docs/targets.md has what each of them is, and what it promises.
+    /// See docs/targets.md for what each target is and guarantees.
     #[arg(long, value_name = "TARGET", value_delimiter = ',', value_parser = kept_target)]
     pub(crate) log_target: Vec<Target>,
-    /// Write records to the end of a file; to a new trace store where its name ends in .dpt
+    /// Append records to a file; write a new trace store if its name ends in .dpt
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// What the file is, whatever its name ends in
+    /// The file's format, whatever its name ends in
     #[arg(long, value_name = "FORMAT", requires = "output")]
     pub(crate) format: Option<Format>,
     #[command(flatten)]
@@ -95,26 +98,26 @@ pub(crate) struct Placing {
     pub(crate) plugin: Vec<Plugin>,
 }
 
-/// Take probes out that were inserted
+/// Remove inserted probes
 #[derive(Debug, Args)]
 pub(crate) struct Remove {
     #[command(flatten)]
     pub(crate) which: Which,
 }
 
-/// Show the probes that are inserted
+/// Show the inserted probes
 #[derive(Debug, Args)]
 pub(crate) struct Query {
     #[command(flatten)]
     pub(crate) which: Which,
-    /// With the programs' code and variables
+    /// Show the programs' code and variables too
     #[arg(short = 'x', long)]
     pub(crate) extended: bool,
 }
 
 /// Show or reset the variables of inserted programs
 ///
-/// Processes are not stopped for it.
+/// Does not stop any process.
 #[derive(Debug, Args)]
 pub(crate) struct GetVars {
     #[command(flatten)]
@@ -125,22 +128,22 @@ pub(crate) struct GetVars {
     /// Global variables only
     #[arg(long)]
     pub(crate) global: bool,
-    /// Those of this range of indices, both included
+    /// Only variables with an index in this range, inclusive
     #[arg(short, long, value_name = "FROM-TO", value_parser = range)]
     pub(crate) index: Option<(usize, usize)>,
-    /// Set them to zero
+    /// Set the variables to zero
     #[arg(long)]
     pub(crate) reset: bool,
 }
 
-/// Which programs are meant.
+/// The programs that a command applies to.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct Which {
-    /// Those of this module
+    /// The programs of this module
     #[arg(short, long, value_name = "MODULE")]
     pub(crate) name: Option<String>,
-    /// All
+    /// All programs
     #[arg(short, long)]
     pub(crate) all: bool,
 }
@@ -156,6 +159,6 @@ pub(crate) struct Session {
 pub(crate) enum SessionAction {
     /// Say whether there is a session
     Status,
-    /// Take all probes out and end the session
+    /// Remove all probes and end the session
     Stop,
 }

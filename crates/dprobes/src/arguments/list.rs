@@ -1,4 +1,4 @@
-//! `dprobes list`: what can be probed.
+//! The arguments of `dprobes list`.
 
 use std::ffi::OsString;
 
@@ -24,14 +24,15 @@ pub(crate) struct List {
     /// Functions whose names match, with * ? [ ]; MODULE:FUNCTION for both
     #[arg(value_name = "PATTERN")]
     pub(crate) pattern: Option<String>,
-    /// The points of these functions that --at MODULE:FUNCTION:POINT would probe: entry, return, * or an offset
+    /// List the points of these functions that --at MODULE:FUNCTION:POINT would probe: entry,
+    /// return, * or an offset
     #[arg(long, value_name = "POINT", value_parser = point)]
     pub(crate) points: Option<rpn::Point>,
-    /// How many of these points would be jumps, by tactic, and how many would not, by reason; nothing is changed in any
-    /// process
+    /// Count how many of these points would be jumps, by tactic, and how many would not, by reason;
+    /// no process is changed
     ///
-    /// What fits depends on what memory is free around a module. With -p that of the process is taken; for a file alone, where the
-    /// kernel would most likely put it.
+    /// What fits depends on the free memory around a module: with -p, that of the process; for a
+    /// file alone, around the address where the kernel would most likely map it.
     #[arg(long)]
     pub(crate) tactics: bool,
     /// Print --tactics as JSON (docs/tactics.md)

@@ -1,4 +1,5 @@
-//! The command line: a file for each family of subcommands, and one for what several of them share.
+//! The command line: a file for each family of subcommands, and files for the options that several
+//! share.
 
 mod compile;
 mod convert;
@@ -30,9 +31,9 @@ pub(crate) use values::duration;
 
 /// Dynamic probes on running programs.
 ///
-/// A probe program says where to probe (a module, and functions or offsets in it) and what to do at each hit:
-/// test, count, log, change. It is put into a running process or a new one without changing it on disk, stopping
-/// it, or losing a hit.
+/// A probe program says where to probe (a module, and functions or offsets in it) and what to do at
+/// each hit: test, count, log, change. It is put into a running process or a new one without
+/// changing it on disk, stopping it, or losing a hit.
 #[derive(Debug, Parser)]
 #[command(
     name = "dprobes",
@@ -61,23 +62,24 @@ pub(crate) enum Command {
     Top(Top),
     /// Compile a probe program and report what is wrong with it
     Check(Check),
-    /// Compile a probe program and resolve its probes, for use where neither compiler nor symbols are
+    /// Compile a probe program and resolve its probes, for machines without the compiler or the
+    /// symbols
     BuildPpdf(BuildPpdf),
     /// List modules and the functions in them that can be probed
     List(List),
-    /// Put probes in and return; a background session keeps them
+    /// Insert probes and return; a background session keeps them
     Insert(Insert),
-    /// Put the probes of a PPDF in and return
+    /// Insert the probes of a PPDF and return
     ApplyPpdf(ApplyPpdf),
-    /// Take probes out that were inserted
+    /// Remove inserted probes
     Remove(Remove),
-    /// Show the probes that are inserted
+    /// Show the inserted probes
     Query(Query),
     /// Show or reset the variables of inserted programs
     Getvars(GetVars),
     /// Show or stop the background session
     Session(Session),
-    /// Check and list the templates by which records are shown
+    /// Check and list the templates that records are shown with
     Templates(Templates),
     /// Show the records of a trace store
     #[command(visible_alias = "format")]

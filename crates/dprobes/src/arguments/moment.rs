@@ -1,18 +1,18 @@
-//! Times in a trace, as `--from` has them.
+//! Times in a trace, as `--from` takes them.
 
 use std::time::Duration;
 
 /// A time in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// So long after the trace has begun.
+    /// This long after the start of the trace.
     After(Duration),
     /// Nanoseconds since 1970.
     At(u64),
 }
 
 impl Moment {
-    /// Nanoseconds since 1970; `start` is when the trace has begun.
+    /// Nanoseconds since 1970; `start` is when the trace began.
     pub(crate) fn time(self, start: u64) -> u64 {
         match self {
             Moment::After(passed) => {
@@ -34,7 +34,7 @@ pub(crate) fn moment(text: &str) -> Result<Moment, String> {
     let since_1970 =
         |passed: Duration| u64::try_from(passed.as_nanos()).map(Moment::At).map_err(|_| HOW.to_owned());
     if let Some(text) = text.strip_prefix('@') {
-        // As text: a number of seconds with nanoseconds has more digits than a double.
+        // Parsed as text: seconds with nanoseconds have more digits than an `f64` holds.
         let (whole, part) = text.split_once('.').unwrap_or((text, ""));
         let whole: u64 = whole.parse().map_err(|_| HOW.to_owned())?;
         let part: u32 = format!("{part:0<9}").get(..9).and_then(|part| part.parse().ok()).ok_or(HOW)?;

@@ -1,4 +1,5 @@
-//! What is probed: programs, and points of functions; how they are compiled, and which of their probes are used.
+//! Arguments that say what is probed: programs, or points of functions; how programs are compiled,
+//! and which of their probes are used.
 
 use std::path::PathBuf;
 
@@ -8,20 +9,22 @@ use clap::builder::NonEmptyStringValueParser;
 use super::values::definition;
 use crate::points::{At, Text};
 
-/// What is probed: by a program, or by points of functions.
+/// What is probed: a program, or points of functions.
 #[derive(Debug, Args)]
 pub(crate) struct Probes {
     /// The probe program, or the PPDF built from one
     #[arg(value_name = "PROG.rpn", required_unless_present = "at")]
     pub(crate) file: Option<PathBuf>,
-    /// Probe points of functions, as DTrace's pid provider names them; may be given several times
+    /// Probe points of functions, named as in DTrace's pid provider; may be given several times
     ///
-    /// MODULE is a library (libc.so.6, or libc for short), a path, or a.out for the program itself. POINT is entry,
-    /// return, * for every instruction, or an offset in hexadecimal. All may be patterns with * ? [ ] (of POINT for entry and return), and
-    /// empty for any. pidPID: before them names the process of -p. Without --do, hits are counted by function.
+    /// MODULE is a library (libc.so.6, or libc for short), a path, or a.out for the program itself.
+    /// POINT is entry, return, * for every instruction, or a hexadecimal offset. All may be
+    /// patterns with * ? [ ] (a POINT pattern matches entry and return); an empty value matches
+    /// everything. A prefix pidPID: names the process of -p. Without --do, hits are counted per
+    /// function.
     #[arg(long, value_name = "MODULE:FUNCTION:POINT", value_parser = crate::points::parse, conflicts_with = "file")]
     pub(crate) at: Vec<At>,
-    /// What to do at each hit of --at: instructions of the probe language, with ; between them
+    /// What to do at each hit of --at: instructions of the probe language, separated by ;
     ///
     /// There are 64 local variables (lv) and 64 global ones (gv).
     #[arg(long = "do", value_name = "STATEMENTS", requires = "at", conflicts_with = "file")]
@@ -36,14 +39,14 @@ pub(crate) struct Program {
     /// The probe program, or the PPDF built from one
     #[arg(value_name = "PROG.rpn")]
     pub(crate) file: PathBuf,
-    /// The text of a program that is in no file
+    /// The program's text, if it is not in a file
     #[arg(skip)]
     pub(crate) text: Option<Text>,
     #[command(flatten)]
     pub(crate) preprocessor: Preprocessor,
 }
 
-/// What the preprocessor is told.
+/// Options of the preprocessor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub(crate) struct Preprocessor {
     /// Define a macro of the program
@@ -57,7 +60,8 @@ pub(crate) struct Preprocessor {
 /// Which probes of a program are used.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Select {
-    /// Only the probes of these groups: names, separated by commas or spaces; with --type, those that both select
+    /// Only the probes of these groups: names, separated by commas or spaces; with --type, only
+    /// probes that match both
     #[arg(short = 'u', long, value_name = "LIST", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
     pub(crate) group: Vec<String>,
     /// Only the probes of these types

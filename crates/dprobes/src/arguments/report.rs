@@ -8,8 +8,9 @@ use crate::selection::Selection;
 
 /// Report on a trace store: rates, latencies, top talkers
 ///
-/// How often each probe fired and when, what was lost, how long functions took of which both entry and return were probed, how long it is
-/// from one point to another, and which processes and threads the records are of; as text, and with --html as a page that needs nothing else.
+/// Shows how often each probe fired and when, what was lost, how long functions took whose entry
+/// and return were probed, the times from one point to another, and the processes and threads of
+/// the records; as text, or with --html as a self-contained page.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -19,16 +20,17 @@ Examples:
   dprobes report trace.dpt --between read:entry write:entry  from one to the next in the same thread
   dprobes report trace.dpt --from 1.5s --to-time 2s --pid 4711")]
 pub(crate) struct Report {
-    /// The store
+    /// The trace store
     #[arg(value_name = "FILE.dpt")]
     pub(crate) file: PathBuf,
-    /// Times from a record of A to the next of B in the same thread; A and B are named as for --probe; may be given several times
+    /// Times from a record of A to the next of B in the same thread; A and B are named as for
+    /// --probe; may be given several times
     #[arg(long, num_args = 2, value_names = ["A", "B"])]
     pub(crate) between: Vec<String>,
-    /// Write a page of HTML, too; - for standard output, in the place of the text
+    /// Also write an HTML page; with - it goes to standard output instead of the text
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
-    /// Probes, places, histograms, processes and threads that are shown
+    /// Number of probes, places, histograms, processes and threads shown
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 20)]
     pub(crate) top: usize,
     #[command(flatten)]

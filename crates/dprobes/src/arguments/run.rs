@@ -1,4 +1,5 @@
-//! `dprobes run` and `dprobes attach`: a command or a process, probed as long as dprobes itself runs.
+//! The arguments of `dprobes run` and `dprobes attach`, which probe a command or a process as long
+//! as dprobes itself runs.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -11,9 +12,9 @@ use super::values::duration;
 
 /// Run a command with probes in it
 ///
-/// The probes are in before the command's first instruction, and in the libraries it loads as soon as they are
-/// mapped. Processes that it creates are probed too. The exit status is the command's own; 125 if dprobes fails,
-/// 126 or 127 if the command cannot be executed.
+/// The probes are in before the command's first instruction, and in the libraries it loads as soon
+/// as they are mapped. Processes that it creates are probed too. The exit status is the command's
+/// own; 125 if dprobes fails, 126 or 127 if the command cannot be executed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -38,8 +39,8 @@ pub(crate) struct Run {
 
 /// Probe a running process
 ///
-/// Until Ctrl-C, the end of the process, or the end of the time given. Then every byte of the process is as
-/// before. Processes that it creates meanwhile are probed too.
+/// Until Ctrl-C, the end of the process, or the end of the time given. Then every byte of the
+/// process is restored. Processes that it creates meanwhile are probed too.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -58,7 +59,7 @@ pub(crate) struct Attach {
     /// The process
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub(crate) pid: i32,
-    /// End after this time, from when the probes are in: 10s, 500ms, 2m
+    /// Stop this long after the probes are in: 10s, 500ms, 2m
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
 }

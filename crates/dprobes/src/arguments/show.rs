@@ -1,4 +1,4 @@
-//! `dprobes show` and `dprobes templates`: how records are shown, of a store and else.
+//! The arguments of `dprobes show` and `dprobes templates`, and of how records are shown.
 
 use std::path::PathBuf;
 
@@ -10,10 +10,11 @@ use crate::selection::Selection;
 
 /// Show the records of a trace store
 ///
-/// A store is made with -o FILE.dpt. It has all header items, whichever are shown, and says where its probes were, what was
-/// counted and what was lost. A store whose writer was killed, or that was damaged, is read as far as there is something
-/// to be read; what is lost is told, and the exit status is 1 then. Records are shown by the templates given, else by those that
-/// were given when the store was made, and their bytes where there is none.
+/// A store is made with -o FILE.dpt. It has all header items, whichever are shown, and describes
+/// where its probes were, what was counted and what was lost. A store that is damaged, or whose
+/// writer was killed, is read as far as possible; losses are reported, and the exit status is then
+/// 1. Records are shown by the templates given, else by those given when the store was made, else
+/// as bytes.
 #[derive(Debug, Args)]
 #[command(
     mut_args(in_show),
@@ -30,10 +31,10 @@ Examples:
   dprobes show --probe 1,2 trace.dpt                       major and minor code"
 )]
 pub(crate) struct Show {
-    /// The store
+    /// The trace store
     #[arg(value_name = "FILE.dpt")]
     pub(crate) file: PathBuf,
-    /// Show what is known of the trace, and no record
+    /// Show information about the trace, and no records
     #[arg(short, long)]
     pub(crate) info: bool,
     #[command(flatten)]
@@ -42,7 +43,8 @@ pub(crate) struct Show {
     pub(crate) selection: Selection,
 }
 
-/// An option of a selection as `show` has it: --to is not taken by a form here, and --info is its own.
+/// Adapts the selection options for `show`: the end time is `--to` here, since `show` has no form
+/// to convert to, and the help of `--probe` names `--info`.
 fn in_show(option: Arg) -> Arg {
     const PROBE: &str = "Only records of these probes: a probepoint as `--info` shows it, with or without its module \
                          (patterns with * ? [ ]), or MAJOR,MINOR; may be given several times";
@@ -53,40 +55,43 @@ fn in_show(option: Arg) -> Arg {
     }
 }
 
-/// What is shown of a record.
+/// How a record is shown.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Shown {
-    /// Header items of records: PROCNAME PID UID SSESP CSEIP TSC, or ALL; separated by commas or spaces [default: PID]
+    /// Header items of records: PROCNAME PID UID SSESP CSEIP TSC, or ALL; separated by commas or
+    /// spaces [default: PID]
     #[arg(short, long, value_name = "ITEMS", value_parser = items)]
     pub(crate) log: Vec<String>,
-    /// Write what was logged byte after byte, without offsets and characters
+    /// Write logged data as plain bytes, without offsets and characters
     #[arg(short = 'f', long)]
     pub(crate) unformatted_output: bool,
-    /// Show records by the templates in this directory: a file `directory`, or *.fmt files (docs/templates.md)
+    /// Show records by the templates in this directory: a file `directory`, or *.fmt files
+    /// (docs/templates.md)
     #[arg(long, value_name = "DIR", conflicts_with = "unformatted_output")]
     pub(crate) templates: Option<PathBuf>,
 }
 
 impl Shown {
-    /// The header items.
+    /// The header items to show.
     pub(crate) fn items(&self) -> Items {
         match self.log.as_slice() {
             [] => Items::DEFAULT,
-            // They were checked when the command line was read.
+            // Already validated when the command line was read.
             lists => lists.iter().flat_map(|list| Items::parse(list)).fold(Items::NONE, Items::with),
         }
     }
 
-    /// How the bytes are written.
+    /// How logged bytes are written.
     pub(crate) fn form(&self) -> Form {
         if self.unformatted_output { Form::Unformatted } else { Form::Formatted }
     }
 }
 
-/// Check and list the templates by which records are shown
+/// Check and list the templates that records are shown with
 ///
-/// A template says what the bytes of a record are and how they are shown, by the codes of its probe. The language is described
-/// in docs/templates.md. With a mistake in a template, its records are shown as dumps; the others are shown as they should be.
+/// A template describes the bytes of a record and how to show them; it is found by the codes of its
+/// probe. See docs/templates.md for the language. Records of a template with a mistake are shown as
+/// dumps; other templates are not affected.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -100,13 +105,13 @@ pub(crate) struct Templates {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TemplatesAction {
-    /// Tell all mistakes; the exit status is 1 if there is one
+    /// Report all mistakes; the exit status is 1 if there is one
     Check {
         /// The template directory
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
-    /// Show what each template says that its records hold: names and types
+    /// Show the names and types of the fields of each template
     List {
         /// The template directory
         #[arg(value_name = "DIR")]

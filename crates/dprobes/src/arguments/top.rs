@@ -10,9 +10,10 @@ use super::{Select, Tracing, duration};
 
 /// Show what probes count, live in the terminal
 ///
-/// For a running process (-p), or a command that is started. Sorted by hits a second; `s` sorts by something else, `p` stops the screen,
-/// not the probes, `q` ends. Records are written only with -o or --log-target. What the command writes to the terminal is not shown; what it writes
-/// to files and pipes is written there.
+/// For a running process (-p), or a command that is started. Sorted by hits per second; `s` changes
+/// the sort order, `p` pauses the screen but not the probes, `q` quits. Records are written only
+/// with -o or --log-target. What the command writes to the terminal is not shown; its output to
+/// files and pipes is not affected.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -31,7 +32,7 @@ pub(crate) struct Top {
     /// The process
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..), required_unless_present = "command")]
     pub(crate) pid: Option<i32>,
-    /// The time between two looks
+    /// Time between two updates
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub(crate) interval: Duration,
     /// End after this time: 10s, 500ms, 2m
@@ -42,7 +43,7 @@ pub(crate) struct Top {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Reads the time between two looks.
+/// Parses the time between two updates.
 fn interval(text: &str) -> Result<Duration, String> {
     match duration(text)? {
         short if short < Duration::from_millis(50) => Err("it is 50ms at least".to_owned()),

@@ -1,4 +1,4 @@
-//! The values of options that are more than a word or a number.
+//! Parsers for option values.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use trace::sink::Target;
 
 use super::tracing::Plugin;
 
-/// Reads `KEY=VALUE`, or `KEY` for 1, as C compilers do.
+/// Parses `KEY=VALUE`, or `KEY` for `KEY=1`, as C compilers do.
 pub(super) fn definition(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').unwrap_or((text, "1"));
     let key = key.trim();
@@ -27,7 +27,7 @@ pub(super) fn items(text: &str) -> Result<String, String> {
     Items::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
-/// Reads a plugin and its argument.
+/// Parses a plugin and its argument.
 pub(super) fn plugin(text: &str) -> Result<Plugin, String> {
     let (file, argument) = text.split_once('=').unwrap_or((text, ""));
     match file.is_empty() {
@@ -36,13 +36,13 @@ pub(super) fn plugin(text: &str) -> Result<Plugin, String> {
     }
 }
 
-/// Reads a point of a function.
+/// Parses a point of a function.
 pub(super) fn point(text: &str) -> Result<rpn::Point, String> {
     let wrong = || "entry, return, * or an offset in hexadecimal expected".to_owned();
     rpn::Point::parse(text).ok_or_else(wrong)
 }
 
-/// Reads a target of probes that stay.
+/// Parses a target for probes of the background session.
 pub(super) fn kept_target(text: &str) -> Result<Target, String> {
     match Target::parse(text) {
         Ok(Target::Terminal) => {
@@ -52,7 +52,7 @@ pub(super) fn kept_target(text: &str) -> Result<Target, String> {
     }
 }
 
-/// Reads a range of indices.
+/// Parses a range of indices.
 pub(super) fn range(text: &str) -> Result<(usize, usize), String> {
     let (from, to) = text.split_once('-').unwrap_or((text, text));
     match (from.trim().parse(), to.trim().parse()) {
@@ -61,7 +61,7 @@ pub(super) fn range(text: &str) -> Result<(usize, usize), String> {
     }
 }
 
-/// Reads a size in bytes.
+/// Parses a size in bytes.
 pub(super) fn size(text: &str) -> Result<u64, String> {
     let wrong = || "a size is written as 512K or 16M, and is from 256K to 64M".to_owned();
     let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
@@ -80,7 +80,7 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// Reads a time; a bare number means seconds.
+/// Parses a time; a bare number means seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     if let Ok(seconds) = text.parse::<u64>() {
         return Ok(Duration::from_secs(seconds));

@@ -1,14 +1,14 @@
-//! `callk` as a plugin sees it: a C structure, and functions that do what a handler may do.
+//! The interface of `callk` to plugins: a C structure with functions that do what a handler may do.
 
 use std::ffi::{CString, c_int, c_void};
 
 use hooks::plugin::Callk;
 use vm::{Register, RegisterSet, Shape, Word};
 
-/// No answer, to a plugin.
+/// The error result of the functions for plugins.
 const NOT: c_int = -1;
 
-/// A call, and what a plugin is shown of it.
+/// A `callk` of a handler, and the structure that shows it to plugins.
 pub(super) struct Bridge<'a, 'b> {
     shown: Callk,
     call: &'a mut engine::Callk<'b>,
@@ -41,29 +41,31 @@ impl<'a, 'b> Bridge<'a, 'b> {
         Bridge { shown, call, _module: module }
     }
 
-    /// What exits are passed. It points at this, which stays where it is until they have run.
+    /// The structure for exits. It points into this bridge, which must not move until they have
+    /// run.
     pub(super) fn show(&mut self) -> *mut Callk {
         self.shown.own = (&raw mut self.call).cast();
         &raw mut self.shown
     }
 }
 
-/// The call behind what a plugin was shown.
+/// The engine's call behind the structure that a plugin got.
 ///
 /// # Safety
-/// `shown` is what an exit was passed, and that exit still runs, on this thread.
+/// An exit was given `shown`, and that exit still runs, on this thread.
 unsafe fn call<'a>(shown: *mut Callk) -> &'a mut engine::Callk<'a> {
-    // SAFETY: `own` points at the bridge's reference as long as the exit runs; nothing else uses it meanwhile.
+    // SAFETY: `own` points at the bridge's reference as long as the exit runs; nothing else uses it
+    // meanwhile.
     unsafe { *(*shown).own.cast::<&mut engine::Callk<'a>>() }
 }
 
 unsafe extern "C" fn pop(shown: *mut Callk) -> u64 {
-    // SAFETY: the plugin's promise.
+    // SAFETY: the plugin passes the structure that it was given.
     unsafe { call(shown) }.run.pop()
 }
 
 unsafe extern "C" fn push(shown: *mut Callk, value: u64) {
-    // SAFETY: the plugin's promise.
+    // SAFETY: the plugin passes the structure that it was given.
     unsafe { call(shown) }.run.push(value);
 }
 
@@ -71,18 +73,18 @@ unsafe extern "C" fn log(shown: *mut Callk, bytes: *const c_void, size: usize) -
     if bytes.is_null() || size > vm::LOG_LIMIT {
         return NOT;
     }
-    // SAFETY: the plugin's promise: so many bytes are there.
+    // SAFETY: the plugin passes the structure that it was given, and `size` readable bytes.
     let (call, bytes) = unsafe { (call(shown), std::slice::from_raw_parts(bytes.cast(), size)) };
     if call.run.log(bytes) { 0 } else { NOT }
 }
 
-/// The register of an index, if the program's processor has it.
+/// The register with an index, if the program's processor has it.
 fn register(index: u32, word: Word) -> Option<Register> {
     let register = Register::from_index(u16::try_from(index).ok()?)?;
     (word == Word::W8 || register.set() == RegisterSet::Both).then_some(register)
 }
 
-/// A value cut to what a register's name carries: 32 bits of an i386 name, as `push r` and `pop r` have it.
+/// Truncates a value to the register's width: 32 bits for an i386 name, as `push r` and `pop r` do.
 fn cut(register: Register, value: u64) -> u64 {
     match register.set() {
         RegisterSet::Both => Word::W4.truncate(value),
@@ -91,7 +93,7 @@ fn cut(register: Register, value: u64) -> u64 {
 }
 
 unsafe extern "C" fn get_register(shown: *mut Callk, index: u32, value: *mut u64) -> c_int {
-    // SAFETY: the plugin's promise.
+    // SAFETY: the plugin passes the structure that it was given.
     let call = unsafe { call(shown) };
     let word = call.run.word();
     let found = register(index, word).and_then(|register| match register.shape() {
@@ -101,7 +103,7 @@ unsafe extern "C" fn get_register(shown: *mut Callk, index: u32, value: *mut u64
     });
     match found {
         Some(found) if !value.is_null() => {
-            // SAFETY: the plugin's promise: there is room for it.
+            // SAFETY: the plugin passes a pointer with room for a value.
             unsafe { *value = word.truncate(found) };
             0
         }
@@ -110,7 +112,7 @@ unsafe extern "C" fn get_register(shown: *mut Callk, index: u32, value: *mut u64
 }
 
 unsafe extern "C" fn set_register(shown: *mut Callk, index: u32, value: u64) -> c_int {
-    // SAFETY: the plugin's promise.
+    // SAFETY: the plugin passes the structure that it was given.
     let call = unsafe { call(shown) };
     let word = call.run.word();
     match register(index, word).filter(|register| register.can_pop()) {
@@ -122,20 +124,21 @@ unsafe extern "C" fn set_register(shown: *mut Callk, index: u32, value: u64) -> 
     }
 }
 
-/// Whether a range of memory is one that a program could name.
+/// Whether a range of memory is within the addresses that a program of this word size can name.
 fn is_range(word: Word, address: u64, size: usize) -> bool {
     let last = (size as u64).checked_sub(1).and_then(|more| address.checked_add(more));
     last.is_some_and(|last| last <= word.truncate(u64::MAX))
 }
 
 unsafe extern "C" fn read(shown: *mut Callk, address: u64, into: *mut c_void, size: usize) -> c_int {
-    // SAFETY: the plugin's promise.
+    // SAFETY: the plugin passes the structure that it was given.
     let call = unsafe { call(shown) };
     if into.is_null() || size > vm::LOG_LIMIT || !is_range(call.run.word(), address, size) {
         return NOT;
     }
-    // What the machine writes need not be all: the plugin's room may hold anything, and its bytes are set first.
-    // SAFETY: the plugin's promise: there is room for so many bytes.
+    // The plugin's buffer may be uninitialised, and the machine may write only a part of it, so it
+    // is zeroed first.
+    // SAFETY: the plugin passes a buffer with room for `size` bytes.
     let into = unsafe {
         std::ptr::write_bytes(into.cast::<u8>(), 0, size);
         std::slice::from_raw_parts_mut(into.cast(), size)
@@ -144,12 +147,12 @@ unsafe extern "C" fn read(shown: *mut Callk, address: u64, into: *mut c_void, si
 }
 
 unsafe extern "C" fn write(shown: *mut Callk, address: u64, from: *const c_void, size: usize) -> c_int {
-    // SAFETY: the plugin's promise.
+    // SAFETY: the plugin passes the structure that it was given.
     let call = unsafe { call(shown) };
     if from.is_null() || ![1, 2, 4, 8].contains(&size) || !is_range(call.run.word(), address, size) {
         return NOT;
     }
-    // SAFETY: the plugin's promise: so many bytes are there.
+    // SAFETY: the plugin passes `size` readable bytes.
     let from = unsafe { std::slice::from_raw_parts(from.cast(), size) };
     call.machine.write(address, from).map_or(NOT, |()| 0)
 }

@@ -1,8 +1,10 @@
-//! The hooks of dprobes itself: the three of a trace daemon (Richard J. Moore, *A Universal Dynamic Trace for Linux and other
-//! Operating Systems*, FREENIX 2001, "Generalised Kernel Hook Interface"), and `callk`.
+//! The hooks of dprobes itself: the three of a trace daemon (Richard J. Moore, *A Universal Dynamic
+//! Trace for Linux and other Operating Systems*, FREENIX 2001, "Generalised Kernel Hook
+//! Interface"), and `callk`.
 //!
-//! They are dormant until a plugin arms an exit; `plugin` loads plugins. [`Hooked`] stands before whatever takes the records: it passes on what
-//! no exit has taken. The sinks know nothing of it.
+//! The hooks are dormant until a plugin arms an exit; `plugin` loads plugins. [`Hooked`] wraps the
+//! observer that takes records: it passes on what no exit has taken. The targets know nothing of
+//! it.
 
 mod callk;
 mod plugin;
@@ -20,17 +22,17 @@ use trace::{Items, Record, raw};
 pub(crate) use plugin::Plugins;
 
 hooks::declare_hook! {
-    /// A program is inserted. `event`: what exits want its number to be; it is 0 before.
+    /// A program is inserted. `event`: exits may store an event number there; it is 0 before.
     pub(crate) CREATE_EVENT(event: *mut u32, name: *const c_char, format: *const c_char, description: *const c_char)
 }
 
 hooks::declare_hook! {
-    /// A record is made, of an inserted program.
+    /// A record of an inserted program is made.
     pub(crate) LOG_EVENT<'a>(event: u32, record: &'a Event)
 }
 
 hooks::declare_hook! {
-    /// A program is removed. `rc`: what an exit says of it; 0 is success.
+    /// A program is removed. `rc`: an exit's result; 0 is success.
     pub(crate) DESTROY_EVENT(rc: *mut c_int, event: u32)
 }
 
@@ -39,30 +41,32 @@ hooks::declare_hook! {
     pub(crate) CALLK(call: *mut hooks::plugin::Callk)
 }
 
-/// What is known of an inserted program.
+/// An inserted program.
 #[derive(Clone, Copy, Debug)]
 struct Created {
-    /// The number that exits have given it.
+    /// The event number that exits have given it.
     event: u32,
     /// The header items of its records.
     items: Items,
 }
 
-/// The programs that are inserted, by their numbers. Whoever inserts and removes them shares this with the observer.
+/// The inserted programs, by number. The code that inserts and removes programs shares this with
+/// the observer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events(Rc<RefCell<HashMap<usize, Created>>>);
 
 impl Events {
-    /// A program, of which records will have these items, is about to be inserted in a module.
+    /// Announces a program that is about to be inserted in a module; `items` are the header items
+    /// of its records.
     pub(crate) fn create(&self, program: usize, module: &str, description: &str, items: Items) {
         let mut event = 0;
-        // What is logged has no format but that of its bytes.
+        // Logged data has no format but bytes.
         let (name, format, description) = (text(module), c"HEX", text(description));
         hooks::hook!(CREATE_EVENT, &raw mut event, name.as_ptr(), format.as_ptr(), description.as_ptr());
         self.0.borrow_mut().insert(program, Created { event, items });
     }
 
-    /// A program has been removed; all its records were made.
+    /// Announces that a program was removed; all its records were made.
     pub(crate) fn destroy(&self, program: usize) {
         let Some(Created { event, .. }) = self.0.borrow_mut().remove(&program) else { return };
         let mut answer: c_int = 0;
@@ -72,7 +76,7 @@ impl Events {
         }
     }
 
-    /// All programs have been removed.
+    /// Announces that all programs were removed.
     pub(crate) fn destroy_all(&self) {
         let mut programs: Vec<usize> = self.0.borrow().keys().copied().collect();
         programs.sort_unstable();
@@ -85,19 +89,19 @@ impl Events {
     }
 }
 
-/// Text as C has it: up to a NUL, if there is one.
+/// A C string: the text up to its first NUL, if it has one.
 fn text(from: &str) -> CString {
     CString::new(from.split('\0').next().unwrap_or_default()).unwrap_or_default()
 }
 
-/// What has become of a record at the hook.
+/// What the exits did with a record.
 #[derive(Debug)]
 enum Offered {
-    /// It is passed on.
+    /// No exit has taken it: it is passed on.
     Passed,
     /// An exit has taken it.
     Taken,
-    /// An exit has taken it and says that it is lost: the exit's code.
+    /// An exit has taken it and reports it as lost, with this code.
     Lost(isize),
 }
 
@@ -110,16 +114,16 @@ impl hooks::FromCode for Offered {
 /// An observer behind the hooks.
 #[derive(Debug)]
 pub(crate) struct Hooked<O> {
-    /// What takes what no exit has taken.
+    /// Takes the records that no exit has taken.
     pub(crate) inner: O,
-    /// The programs.
+    /// The inserted programs.
     pub(crate) events: Events,
-    /// A record as bytes, for exits.
+    /// Buffer for a record's bytes, for exits.
     bytes: Vec<u8>,
 }
 
 impl<O> Hooked<O> {
-    /// Hooks before an observer.
+    /// Puts the hooks before an observer.
     pub(crate) fn new(inner: O) -> Hooked<O> {
         Hooked { inner, events: Events::default(), bytes: Vec::new() }
     }
@@ -127,12 +131,12 @@ impl<O> Hooked<O> {
     /// Offers a record to the exits.
     #[inline]
     fn offer(&mut self, program: usize, record: &Record) -> Offered {
-        // Nothing of this is done before an exit is armed.
+        // The arguments are evaluated only if an exit is armed.
         hooks::hook_ret!(LOG_EVENT, self.events.get(program).event, &self.event(program, record));
         Offered::Passed
     }
 
-    /// A record as exits are shown it.
+    /// A record in the form that exits get.
     #[cold]
     fn event(&mut self, program: usize, record: &Record) -> Event {
         let Created { event, items } = self.events.get(program);

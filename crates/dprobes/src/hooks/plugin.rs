@@ -10,14 +10,14 @@ use super::{CALLK, CREATE_EVENT, DESTROY_EVENT, LOG_EVENT};
 use crate::Failure;
 use crate::arguments::Plugin;
 
-/// A plugin that is loaded. It stays in memory: a thread of its own may be running in it.
+/// A loaded plugin. It stays in memory: a thread of its own may be running in it.
 struct Loaded {
     path: PathBuf,
     argument: String,
     library: &'static Library,
 }
 
-/// The plugins of this process, in the order in which they were loaded. Dropping ends them, the last one first.
+/// The plugins of this process, in the order of loading. Dropping ends them in reverse order.
 #[derive(Default)]
 pub(crate) struct Plugins(Vec<Loaded>);
 
@@ -25,17 +25,18 @@ impl Plugins {
     /// Loads the plugins of a command line.
     ///
     /// # Errors
-    /// One cannot be loaded, is none, or does not want to be; those before it are ended again.
+    /// A file cannot be loaded, is no plugin, or refuses to be loaded; the plugins before it are
+    /// ended again.
     pub(crate) fn load(wanted: &[Plugin]) -> Result<Plugins, Failure> {
         let mut plugins = Plugins::default();
         wanted.iter().try_for_each(|plugin| plugins.add(plugin))?;
         Ok(plugins)
     }
 
-    /// Loads one more. One that is there already, with the same argument, is not loaded again.
+    /// Loads one more plugin, unless it is loaded already with the same argument.
     pub(crate) fn add(&mut self, plugin: &Plugin) -> Result<(), Failure> {
         let failed = |what: &str| Failure::new(format!("plugin {}: {what}", printable::path(&plugin.file)));
-        // A name without a slash would be looked for among the system's libraries.
+        // The loader would look for a name without a slash among the system's libraries.
         let path = std::path::absolute(&plugin.file).map_err(|error| failed(&error.to_string()))?;
         if let Some(loaded) = self.0.iter().find(|loaded| loaded.path == path) {
             return match loaded.argument == plugin.argument {
@@ -46,7 +47,8 @@ impl Plugins {
             };
         }
         let library = open(&path).map_err(|error| failed(&error))?;
-        // GKH_identify of the seed: so they are found by name, too, where sites do not tell of them.
+        // `GKH_identify` of the seed: makes the hooks known by name, for builds whose sites do not
+        // register them.
         CREATE_EVENT.identify();
         LOG_EVENT.identify();
         DESTROY_EVENT.identify();
@@ -54,7 +56,8 @@ impl Plugins {
         let argument =
             CString::new(plugin.argument.as_str()).map_err(|_| failed("its argument has a NUL"))?;
         let api: &'static Api = Box::leak(Box::new(api(CString::into_raw(argument))));
-        // SAFETY: a plugin of this version has a function of this type; the structure is never freed.
+        // SAFETY: a plugin of this version has a function of this type; the structure is never
+        // freed.
         let answer = unsafe {
             match library.get::<Init>(b"dprobes_plugin_init\0") {
                 Ok(init) => init(api),
@@ -72,18 +75,19 @@ impl Plugins {
 impl Drop for Plugins {
     fn drop(&mut self) {
         while let Some(Loaded { library, .. }) = self.0.pop() {
-            // SAFETY: a plugin that has this function has it of this type.
+            // SAFETY: if a plugin has this function, it has this type.
             if let Ok(end) = unsafe { library.get::<End>(b"dprobes_plugin_end\0") } {
-                // SAFETY: as above; it was initialised, and is ended once.
+                // SAFETY: as above; the plugin was initialised, and is ended once.
                 unsafe { end() };
             }
         }
     }
 }
 
-/// Loads a shared object that is a plugin of this version.
+/// Loads a shared object and checks that it is a plugin of this version.
 fn open(path: &Path) -> Result<&'static Library, String> {
-    // SAFETY: whoever names a plugin wants its code to be executed, its initialisers among it.
+    // SAFETY: the user who names a plugin wants its code to be executed, including its
+    // initialisers.
     let library = unsafe { Library::new(path) }.map_err(|error| {
         let text = error.to_string();
         // The loader's own message names the file again.
@@ -119,10 +123,10 @@ fn api(argument: *const c_char) -> Api {
     }
 }
 
-/// Tells the user a plugin's line.
+/// Prints a plugin's line for the user.
 unsafe extern "C" fn tell(text: *const c_char) {
     if !text.is_null() {
-        // SAFETY: the plugin's promise: it is a string.
+        // SAFETY: the plugin passes a NUL-terminated string.
         crate::messages::tell(&unsafe { CStr::from_ptr(text) }.to_string_lossy());
     }
 }

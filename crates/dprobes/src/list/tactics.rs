@@ -1,4 +1,5 @@
-//! `dprobes list --tactics`: which jumps probes would get, and why others would not be jumps.
+//! `dprobes list --tactics`: shows which jumps probes would get, and why other probes would not be
+//! jumps.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,20 +14,20 @@ use serde::Serialize;
 use super::Wanted;
 use crate::Failure;
 
-/// Indirect jumps that are shown of each kind; JSON has them all.
+/// Skipped indirect jumps shown per reason; JSON has all of them.
 const SHOWN: usize = 6;
 
-/// What was found of one module.
+/// The result for one module.
 struct Found {
     module: String,
     points: String,
     ground: String,
-    /// What was left out before any plan was made: how many, with an example.
+    /// Points left out before planning: how many, with an example.
     left_out: Vec<(usize, String)>,
     coverage: Coverage,
 }
 
-/// Reports on a file: how many sites there are.
+/// Reports on a file; returns the number of sites.
 pub(super) fn of_file(
     image: &Image,
     path: &Path,
@@ -39,7 +40,7 @@ pub(super) fn of_file(
     tell(&[found], json, out)
 }
 
-/// Reports on the modules of a process: how many sites there are.
+/// Reports on the modules of a process; returns the number of sites.
 pub(super) fn of_process(
     pid: i32,
     pattern: Option<&str>,
@@ -56,14 +57,14 @@ pub(super) fn of_process(
     });
     let (found, failed): (Vec<_>, Vec<_>) = found.partition(Result::is_ok);
     let found: Vec<Found> = found.into_iter().flatten().collect();
-    // What one of many modules does not have is no failure.
+    // A failure in one of many modules is no error.
     match failed.into_iter().next() {
         Some(Err(failure)) if found.is_empty() => Err(failure),
         _ => tell(&found, json, out),
     }
 }
 
-/// Plans points of one module.
+/// Plans the points of one module.
 fn one(
     image: &Image,
     path: &Path,
@@ -93,12 +94,12 @@ fn tell(found: &[Found], json: bool, out: &mut dyn Write) -> Result<usize, Failu
         }
         false => printable::lines(&found.iter().map(text).collect::<Vec<_>>().join("\n")).into_owned(),
     };
-    // It fails where nobody reads it any more.
+    // Fails when the reader has closed the pipe.
     let _ = out.write_all(text.as_bytes());
     Ok(found.iter().map(|found| found.coverage.sites).sum())
 }
 
-/// What was found, as a table.
+/// The result as a table.
 fn text(found: &Found) -> String {
     let coverage = &found.coverage;
     let share = |number: usize| number as f64 * 100.0 / coverage.sites.max(1) as f64;
@@ -159,7 +160,7 @@ fn text(found: &Found) -> String {
     text
 }
 
-/// Names and numbers, the greatest number first.
+/// Names and numbers, in descending order of the numbers.
 fn by_number<Name: AsRef<str>>(counts: &BTreeMap<Name, usize>) -> Vec<(&str, usize)> {
     let mut counts: Vec<(&str, usize)> =
         counts.iter().map(|(name, number)| (name.as_ref(), *number)).collect();

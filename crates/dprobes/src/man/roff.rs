@@ -1,10 +1,11 @@
-//! The part of Markdown that the project's documents use, as roff for `man`: headings, paragraphs, lists, code,
-//! emphasis and tables.
+//! Converts the part of Markdown that the project's documents use to roff for `man`: headings,
+//! paragraphs, lists, code, emphasis and tables.
 //!
-//! A table with a column "What ..." describes things, one a row, and becomes a list of them; any other stays a table,
-//! for `tbl`. (The crate roff has no tables, nor the names of `^`, `~` and arrows; clap_mangen writes the other page with it.)
+//! A table with a column "What ..." describes one thing per row and becomes a list; any other stays
+//! a table, for `tbl`. (The crate roff has no tables, and no names for `^`, `~` and arrows;
+//! clap_mangen writes the other page with it.)
 
-/// A document as roff. The first heading is of level 2.
+/// Converts a document to roff. Its first heading has level 2.
 pub(crate) fn from_markdown(text: &str) -> String {
     let mut page = String::new();
     let mut lines = text.lines().peekable();
@@ -55,7 +56,7 @@ fn end_paragraph(page: &mut String, paragraph: &mut String) {
     }
 }
 
-/// The cells of a row; `|` within code is none of its borders.
+/// The cells of a row; `|` within code is not a border.
 fn cells(line: &str) -> Vec<String> {
     let mut cells = vec![String::new()];
     let mut code = false;
@@ -67,7 +68,7 @@ fn cells(line: &str) -> Vec<String> {
             (_, None) => {}
         }
     }
-    // Behind the last border.
+    // The empty cell after the last border.
     cells.pop();
     cells.into_iter().map(|cell| cell.trim().to_string()).collect()
 }
@@ -83,7 +84,8 @@ fn table(page: &mut String, rows: &[Vec<String>]) {
     }
 }
 
-/// A list: what the first column names, what it is, then the other columns with their names, an example last.
+/// A list: the name in the first column, its description, then the other columns with their names,
+/// an example last.
 fn descriptions(page: &mut String, names: &[String], what: usize, rows: &[Vec<String>]) {
     for row in rows {
         let cell = |place: usize| row.get(place).map_or("", String::as_str);
@@ -107,7 +109,7 @@ fn descriptions(page: &mut String, names: &[String], what: usize, rows: &[Vec<St
     }
 }
 
-/// A table of `tbl`, whose long cells are broken into lines.
+/// A table for `tbl`, with long cells broken into lines.
 fn columns(page: &mut String, names: &[String], rows: &[Vec<String>]) {
     const LONG: usize = 24;
     let format = |mark: &str| vec![mark; names.len()].join(" ");
@@ -124,7 +126,7 @@ fn columns(page: &mut String, names: &[String], rows: &[Vec<String>]) {
     page.push_str("\n.TE\n");
 }
 
-/// Text with its code in bold and its emphasis in italics.
+/// Text with code in bold and emphasis in italics.
 fn inline(text: &str) -> String {
     let mut shown = String::new();
     for (place, part) in text.split('`').enumerate() {
@@ -142,7 +144,7 @@ fn inline(text: &str) -> String {
     shown
 }
 
-/// Text as roff shows it: `-` as it is typed, no backslash taken for a command.
+/// Text escaped for roff: `-` as typed, backslashes not taken for commands.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\e")
         .replace('-', "\\-")
@@ -151,7 +153,7 @@ fn escaped(text: &str) -> String {
         .replace('~', "\\(ti")
 }
 
-/// A line that is no request, whatever it starts with.
+/// A line that roff does not take for a request, whatever it starts with.
 fn guarded(line: &str) -> String {
     match line.starts_with(['.', '\'']) {
         true => format!("\\&{line}\n"),

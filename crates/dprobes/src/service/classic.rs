@@ -1,7 +1,8 @@
-//! The original's command line: `dprobes --insert FILE`, `dprobes -q --all`.
+//! Translates the original's command line: `dprobes --insert FILE`, `dprobes -q --all`.
 //!
-//! What it calls options are commands here. The first of them among the arguments becomes the subcommand, with its
-//! value, if it has one, in the place of the file. Single-dash long names were never the original's.
+//! The original's options for commands are subcommands here. The first of them becomes the
+//! subcommand; its value, if it has one, takes the place of the file. The original never had long
+//! names with a single dash.
 
 use std::ffi::OsString;
 
@@ -19,7 +20,7 @@ const COMMANDS: &[(&str, &str, &str)] = &[
     ("--apply-ppdf", "-p", "apply-ppdf"),
 ];
 
-/// Options with a value, which may be spelled as a command is.
+/// Options with a value, which may look like a command.
 const WITH_VALUE: &[&str] = &[
     "-D",
     "-I",
@@ -41,15 +42,15 @@ const WITH_VALUE: &[&str] = &[
     "--templates",
 ];
 
-/// The command that an option of the original is.
+/// The subcommand for an option of the original.
 pub(crate) fn classic_name(option: &str) -> Option<&'static str> {
     let found = COMMANDS.iter().find(|(long, short, _)| option == *long || option == *short);
     found.map(|(_, _, command)| *command)
 }
 
-/// The arguments with a classic command turned into a subcommand; others as they are.
+/// Turns a classic command into a subcommand; other arguments stay as they are.
 pub(crate) fn modern(mut arguments: Vec<OsString>) -> Vec<OsString> {
-    // The original's short form; today's is -V.
+    // The original's short form; this program's is -V.
     if arguments.len() == 2 && arguments[1] == "-v" {
         arguments[1] = "--version".into();
         return arguments;
@@ -62,8 +63,8 @@ pub(crate) fn modern(mut arguments: Vec<OsString>) -> Vec<OsString> {
     modern
 }
 
-/// Where the classic command stands, which it is, and the value that is joined to it by `=`. Its options may stand before
-/// it. None where the first argument is a subcommand: then every option is that one's own.
+/// The position of the classic command, its subcommand, and the value joined to it by `=`. Options
+/// may come before it. `None` if the first argument is a subcommand, which then owns all options.
 fn find(arguments: &[OsString]) -> Option<(usize, &'static str, Option<OsString>)> {
     let subcommands = Arguments::command();
     let mut skip = false;

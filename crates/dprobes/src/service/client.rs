@@ -1,4 +1,4 @@
-//! The commands that talk to the session.
+//! The commands that talk to the background session.
 
 use crate::stdout;
 use std::io::BufReader;
@@ -18,10 +18,10 @@ use crate::arguments::{
 };
 use crate::{Failure, points, ppdf, program, symbols, targets, templates};
 
-/// How long a session may take to begin.
+/// How long a new session may take to accept connections.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Puts programs in and returns; the probes stay.
+/// Inserts programs and returns; the session keeps the probes.
 pub(crate) fn insert(arguments: &Insert) -> Result<ExitCode, Failure> {
     let programs = points::programs(&arguments.probes);
     let for_all = arguments.probes.at.iter().find(|at| ["a.out", "*"].contains(&at.module.as_str()));
@@ -41,14 +41,15 @@ pub(crate) fn insert(arguments: &Insert) -> Result<ExitCode, Failure> {
         symbols::of(versions.main(), sym)?;
     }
     let mut code = ExitCode::SUCCESS;
-    // `stop_cpus` asks for what the engine does anyway: it answers no hit of a process before all its probes are in.
+    // `stop_cpus` needs no action: the engine answers no hit of a process before all its probes are
+    // in.
     for program in programs {
         code = place(program, sym, &arguments.placing)?;
     }
     Ok(code)
 }
 
-/// Puts the probes of a PPDF in and returns.
+/// Inserts the probes of a PPDF and returns.
 pub(crate) fn apply(arguments: &ApplyPpdf) -> Result<ExitCode, Failure> {
     let program = Program { file: arguments.file.clone(), text: None, preprocessor: Preprocessor::default() };
     if program.file.is_file() && ppdf::load(&program)?.is_none() {
@@ -82,7 +83,7 @@ fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<Ex
         Some(path) => Ok(target.with_path(path).to_string()),
         None => Ok(target.to_string()),
     });
-    // The session uses the templates that are right; who inserts is told of the others.
+    // The session uses the templates that are correct; the mistakes in others are reported here.
     templates::open(&arguments.shown)?;
     let mode = match (arguments.merge, arguments.replace) {
         (true, _) => Mode::Merge,
@@ -134,19 +135,19 @@ fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<Ex
     show(reply)
 }
 
-/// Takes programs out.
+/// Removes programs.
 pub(crate) fn remove(arguments: &Remove) -> Result<ExitCode, Failure> {
     let name = arguments.which.name()?;
     with_session(&Request::Remove { name }, "nothing is inserted")
 }
 
-/// Shows what is inserted.
+/// Shows the inserted programs.
 pub(crate) fn query(arguments: &Query) -> Result<ExitCode, Failure> {
     let name = arguments.which.name()?;
     with_session(&Request::Query { name, extended: arguments.extended }, "nothing is inserted")
 }
 
-/// Shows variables, or resets them.
+/// Shows or resets variables.
 pub(crate) fn getvars(arguments: &GetVars) -> Result<ExitCode, Failure> {
     let request = Request::GetVars(protocol::GetVars {
         name: arguments.which.name()?,
@@ -167,7 +168,7 @@ pub(crate) fn session(arguments: &Session) -> Result<ExitCode, Failure> {
 }
 
 impl Which {
-    /// The module that is meant, or `None` for all.
+    /// The selected module, or `None` for all.
     fn name(&self) -> Result<Option<String>, Failure> {
         match (&self.name, self.all) {
             (Some(name), false) => Ok(Some(name.clone())),
@@ -181,7 +182,7 @@ fn connect() -> Result<Option<UnixStream>, Failure> {
     socket::connect().map_err(|error| Failure::new(format!("the session: {error}")))
 }
 
-/// Asks the session that there is. Without one, `without` is said.
+/// Asks the running session; fails with the message `without` if there is none.
 fn with_session(request: &Request, without: &str) -> Result<ExitCode, Failure> {
     match connect()? {
         Some(stream) => show(ask(&stream, request)?),
@@ -191,7 +192,7 @@ fn with_session(request: &Request, without: &str) -> Result<ExitCode, Failure> {
 
 /// Starts a session and connects to it.
 fn begin() -> Result<UnixStream, Failure> {
-    // SAFETY: the process has one thread, so that the child may do anything.
+    // SAFETY: the process has one thread, so the child may do anything.
     match unsafe { libc::fork() } {
         -1 => return Err(Failure::new(format!("fork: {}", std::io::Error::last_os_error()))),
         0 => {
@@ -215,10 +216,11 @@ fn begin() -> Result<UnixStream, Failure> {
     }
 }
 
-/// Sends a request and waits for its answer.
+/// Sends a request and waits for the answer.
 fn ask(stream: &UnixStream, request: &Request) -> Result<Reply, Failure> {
     let lost = |error: std::io::Error| Failure::new(format!("the session does not answer: {error}"));
-    // One that is not taken may have been answered all the same: why is what the user is to see.
+    // The session may answer a request that could not be written completely; the user should see
+    // that answer.
     let written = protocol::write(request, &mut &*stream);
     let answer = protocol::read(&mut BufReader::new(stream));
     match written {

@@ -1,4 +1,5 @@
-//! The session itself: one thread traces and answers, another takes requests from the socket.
+//! The session process: one thread traces and answers requests, another takes requests from the
+//! socket.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -27,29 +28,31 @@ use crate::control::Watch;
 use crate::hooks::{Events, Hooked, Plugins};
 use crate::{Failure, front, heap, messages, program, summary, symbols, targets, templates};
 
-/// How long a removed program's last records are waited for.
+/// How long to wait for the last records of a removed program.
 const COMPLETION: Duration = Duration::from_millis(300);
-/// How long an insert waits for its probes to be in: tens of thousands take seconds on a machine with much else to do.
+/// How long an insert waits for its probes to be in: tens of thousands take seconds on a busy
+/// machine.
 const SETTLING: Duration = Duration::from_secs(10);
-/// How long those that are being answered are waited for at the end.
+/// How long to wait, at the end, for clients that are still being answered.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a client may take to say what it wants.
+/// How long a client may take to send its request.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(10);
-/// How long the session rests where it follows nothing and looks for nothing.
+/// How long the session sleeps while it follows no process and searches for none.
 const REST: Duration = Duration::from_millis(200);
 
-/// A request, and where its answer goes.
+/// A request, and the channel for its answer.
 type Call = (Request, Sender<Reply>);
 
-/// Becomes the session: never returns in the process that called it. The caller has forked.
+/// Turns this process, which the caller has forked, into the session. Does not return after
+/// success; returns `Ok` if another session exists.
 pub(crate) fn become_session() -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(format!("session: {error}"));
     let Some(home) = Home::open().map_err(failed)? else {
-        // Somebody else was faster; the client will find that session.
+        // Another process was faster; the client will find its session.
         return Ok(());
     };
     let log = home.log().map_err(failed)?;
-    // The session leaves the terminal and the directory it came from.
+    // The session leaves the terminal and the directory that it came from.
     let _ = setsid();
     if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
         let _ = dup2_stdin(&null);
@@ -69,7 +72,7 @@ pub(crate) fn become_session() -> Result<(), Failure> {
     let watch = match begun {
         Ok(watch) => watch,
         Err(failure) => {
-            // Nobody would answer at its socket.
+            // No thread would answer on its socket.
             home.close();
             return Err(failure);
         }
@@ -95,7 +98,7 @@ pub(crate) fn become_session() -> Result<(), Failure> {
     session.tracer.let_go(&session.watch.control);
     session.end_sinks();
     drop(std::mem::take(&mut session.plugins));
-    // Nobody is answered any more but who is being answered.
+    // No further requests are answered; wait for the answers under way.
     drop(requests);
     let end = Instant::now() + PATIENCE;
     while clients.load(Ordering::SeqCst) > 0 && Instant::now() < end {
@@ -104,7 +107,7 @@ pub(crate) fn become_session() -> Result<(), Failure> {
     std::process::exit(0)
 }
 
-/// Takes clients in a thread of its own, and each in another.
+/// Accepts clients in a thread, and serves each client in another.
 fn listen(listener: UnixListener, calls: Sender<Call>, clients: Arc<AtomicUsize>) -> std::io::Result<()> {
     let thread = Builder::new().name("clients".to_owned());
     let listening = move || {
@@ -119,7 +122,7 @@ fn listen(listener: UnixListener, calls: Sender<Call>, clients: Arc<AtomicUsize>
                     clients.fetch_sub(1, Ordering::SeqCst);
                 }
             };
-            // Where there can be no more threads, the clients are served one after another.
+            // If no more threads can be started, this thread serves the client.
             if Builder::new().name("client".to_owned()).spawn(serve).is_err() {
                 take(&stream, &calls);
                 clients.fetch_sub(1, Ordering::SeqCst);
@@ -129,14 +132,14 @@ fn listen(listener: UnixListener, calls: Sender<Call>, clients: Arc<AtomicUsize>
     thread.spawn(listening).map(drop)
 }
 
-/// Takes one client's request and brings it the answer.
+/// Reads one client's request and writes the answer.
 fn take(stream: &UnixStream, calls: &Sender<Call>) {
     let _ = stream.set_read_timeout(Some(CLIENT_PATIENCE));
     let answer = if socket::is_welcome(stream) {
         match protocol::read(&mut BufReader::new(stream)) {
             Ok(request) => {
                 let (reply, answer) = mpsc::channel();
-                // A session that is ending takes no request any more.
+                // Fails if the session is ending and takes no more requests.
                 let _ = calls.send((request, reply));
                 answer.recv().unwrap_or_else(|_| Reply::failed("the session is ending"))
             }
@@ -145,7 +148,7 @@ fn take(stream: &UnixStream, calls: &Sender<Call>) {
     } else {
         Reply::failed("this session belongs to another user")
     };
-    // A client that has gone away does not need it.
+    // Fails if the client has gone, which does not matter.
     let _ = protocol::write(&answer, &mut &*stream);
 }
 
@@ -153,7 +156,7 @@ struct Session<'a> {
     tracer: Tracer<'a>,
     watch: Watch,
     sinks: Shared,
-    /// The programs as the hooks know them.
+    /// The programs, as shown to the hooks.
     events: Events,
     plugins: Plugins,
     scanner: Scanner,
@@ -167,7 +170,7 @@ impl Session<'_> {
         while !self.over && !self.watch.control.stop.load(Ordering::Relaxed) {
             let first = match self.tracer.follows_any() {
                 true => requests.try_recv().ok(),
-                // There is nothing else to wait for.
+                // Nothing else to wait for.
                 false if self.tracer.serves_all() => requests.recv_timeout(scan::INTERVAL).ok(),
                 false => requests.recv_timeout(REST).ok(),
             };
@@ -200,12 +203,12 @@ impl Session<'_> {
             )),
             Request::Stop => {
                 self.over = true;
-                // Who asks from now on finds no session.
+                // New clients find no session from now on.
                 self.home.close();
                 let control = Arc::clone(&self.watch.control);
                 self.tracer.let_go(&control);
                 self.end_sinks();
-                // What plugins write is complete before the client goes on.
+                // The plugins' output is complete before the client continues.
                 drop(std::mem::take(&mut self.plugins));
                 Reply::done("")
             }
@@ -272,7 +275,7 @@ impl Session<'_> {
         };
         let count = program.main().probes.len();
         let points: HashSet<String> = program.main().probes.iter().map(|probe| probe.point.clone()).collect();
-        // Only now that the program is admitted: a store that was begun in vain would be in the way of the next attempt.
+        // Only after the program is admitted: a store begun in vain would block the next attempt.
         let mut reply = Reply::done("");
         let opened = self.sinks.0.borrow_mut().begin(&targets, insert.lossless, &mut reply.warnings)?;
         match insert.mode {
@@ -347,11 +350,12 @@ impl Session<'_> {
         Ok(reply)
     }
 
-    /// Which of the processes that map a module a program can be placed in, and why the others are refused. It is for all
-    /// processes of a machine or for none: where a probe cannot stand in one of them, the program is refused to all.
+    /// Determines in which of the processes that map a module a program can be placed, and why the
+    /// others are refused. All processes of a machine are treated alike: if a probe cannot be
+    /// placed in one of them, the program is refused to all.
     ///
     /// # Errors
-    /// It can be placed in none, for want of something in the module.
+    /// The program can be placed in none of them, since the module lacks something.
     fn admit(
         &mut self,
         program: &mut Versions,
@@ -383,7 +387,7 @@ impl Session<'_> {
         Ok(processes.into_iter().map(|pid| (pid, refused::reason(program, pid))).collect())
     }
 
-    /// Makes sure that a program can be placed in each of the processes that were named.
+    /// Checks that a program can be placed in each of the named processes.
     fn admit_named(
         &mut self,
         program: &Versions,
@@ -402,7 +406,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Removes the probes of a program that a file to be merged defines anew.
+    /// Removes those probes of a program that a file to be merged redefines.
     fn take_out_points(&mut self, number: usize, points: &HashSet<String>) {
         let Some(program) = self.tracer.program(number) else { return };
         let probes = program.object.probes.iter().enumerate();
@@ -414,7 +418,7 @@ impl Session<'_> {
 
     fn take_out(&mut self, number: usize) {
         self.tracer.remove(number);
-        // What was logged before is written before its sink is gone.
+        // Earlier records are written before the program's targets are closed.
         let control = Arc::clone(&self.watch.control);
         self.tracer.complete(&control, COMPLETION);
         self.end_sink(number);
@@ -422,7 +426,7 @@ impl Session<'_> {
         self.tracer.forget(number);
     }
 
-    /// Ends the output of a program: a store is told what was counted.
+    /// Ends the output of a program; a store gets the counts.
     fn end_sink(&mut self, number: usize) {
         let globals = self.tracer.values(Variables::Global, 0..=usize::MAX);
         let globals: Vec<u64> = globals.into_iter().map(|(_, value)| value).collect();
@@ -436,7 +440,7 @@ impl Session<'_> {
         self.events.destroy(number);
     }
 
-    /// Ends the outputs of all programs, of which no probe is in any process any more.
+    /// Ends the outputs of all programs; none has a probe in a process any more.
     fn end_sinks(&mut self) {
         for number in self.programs(None) {
             self.end_sink(number);
@@ -456,7 +460,7 @@ impl Session<'_> {
         Reply::done("")
     }
 
-    /// Lets the processes go that have no probe left.
+    /// Detaches from processes that have no probe left.
     fn let_go_unprobed(&mut self) {
         let control = Arc::clone(&self.watch.control);
         self.tracer.let_go_unprobed(&control);
@@ -492,7 +496,7 @@ impl Session<'_> {
 
     fn getvars(&mut self, wanted: &GetVars) -> Reply {
         let range = wanted.range.map_or(0..=usize::MAX, |(from, to)| from..=to);
-        // With neither given, both are meant.
+        // With neither given, both are shown.
         let both = !wanted.local && !wanted.global;
         let mut text = String::new();
         if wanted.global || both {
@@ -528,8 +532,8 @@ impl Session<'_> {
         Reply::done(text)
     }
 
-    /// Follows processes of the user that map a probed module and are not followed, but not those that no program there is
-    /// for.
+    /// Follows the user's processes that map a probed module and are not followed yet, except those
+    /// that no inserted program has a version for.
     fn look_for_processes(&mut self) {
         if !self.tracer.serves_all() {
             return;
@@ -560,7 +564,7 @@ impl Session<'_> {
     }
 }
 
-/// What is said of a module without probes.
+/// The message for a module without probes.
 fn none_inserted(name: &str) -> String {
     format!("no probes are inserted in `{name}`; `dprobes query --all` shows what is")
 }

@@ -1,4 +1,4 @@
-//! What the client and the session say to each other: a line of JSON each.
+//! The protocol of client and session: messages of one line of JSON each.
 
 use std::io::{self, BufRead, Read, Write};
 use std::path::PathBuf;
@@ -8,86 +8,86 @@ use serde::{Deserialize, Serialize};
 
 use crate::points::Text;
 
-/// Bytes of a message, at most.
+/// Largest message, in bytes.
 const LIMIT: u64 = 1 << 24;
 
 /// A request to the session.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// Put a program in.
+    /// Insert a program.
     Insert(Box<Insert>),
-    /// Take programs out: those of a module, or all.
+    /// Remove the programs of a module, or all.
     Remove {
         /// The module, as its program names it.
         name: Option<String>,
     },
-    /// Tell what is inserted.
+    /// Describe the inserted programs.
     Query {
         /// The module, or all.
         name: Option<String>,
-        /// With the code and the variables.
+        /// Include the code and the variables.
         extended: bool,
     },
-    /// Tell variables, or reset them.
+    /// Show or reset variables.
     GetVars(GetVars),
-    /// Say that the session is there, and which process it is.
+    /// Report that the session exists, and its process id.
     Status,
-    /// Take everything out and end.
+    /// Remove all programs and end the session.
     Stop,
 }
 
 /// A program to insert.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Insert {
-    /// The program's file, absolute.
+    /// The program's file, as an absolute path.
     pub(crate) file: PathBuf,
-    /// Its text, where it is in no file.
+    /// Its text, if it is not in a file.
     pub(crate) text: Option<Text>,
     pub(crate) defines: Vec<(String, String)>,
     pub(crate) includes: Vec<PathBuf>,
-    /// The groups and types of which probes are wanted; empty: all.
+    /// The groups and types of the probes to insert; empty: all.
     pub(crate) groups: Vec<String>,
     pub(crate) types: Vec<String>,
     pub(crate) verify_opcodes: bool,
     pub(crate) engine: crate::arguments::Engine,
-    /// Lists of header items, by name; none: those that are usual.
+    /// Lists of header items, by name; empty: the default items.
     pub(crate) items: Vec<String>,
-    /// Whether the logged bytes are written without rows.
+    /// Whether logged bytes are written without rows.
     pub(crate) unformatted: bool,
-    /// Whether the program waits where there is no room for a record.
+    /// Whether the probed program waits if there is no room for a record.
     #[serde(default)]
     pub(crate) lossless: bool,
-    /// Bytes of records that may wait, in processes that are followed from now on.
+    /// Bytes of records that may wait, for processes followed from now on.
     #[serde(default)]
     pub(crate) buffer: Option<u64>,
-    /// Whether processes share variables, whoever they are.
+    /// Whether all processes share variables, also those of different users.
     #[serde(default)]
     pub(crate) share_variables: bool,
-    /// The directory of the templates, absolute.
+    /// The templates' directory, as an absolute path.
     pub(crate) templates: Option<PathBuf>,
-    /// The file whose symbols are meant, absolute.
+    /// The file to take symbols from, as an absolute path.
     pub(crate) symbols: Option<PathBuf>,
     pub(crate) mode: Mode,
-    /// The processes; empty: all of the user's.
+    /// The processes to probe; empty: all of the user's.
     pub(crate) processes: Vec<i32>,
-    /// Plugins that the session is to have, with absolute paths.
+    /// Plugins that the session must load, with absolute paths.
     pub(crate) plugins: Vec<crate::arguments::Plugin>,
-    /// Where the records go, as `--log-target` has it; the paths are absolute.
+    /// Where the records go, as for `--log-target`, with absolute paths.
     pub(crate) targets: Vec<String>,
 }
 
-/// What happens if the module has probes already.
+/// What to do if the module already has probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Mode {
-    /// That is an error.
+    /// Fail.
     New,
-    /// The file's probes are added; where both have a probepoint, the file's is taken.
+    /// Add the file's probes; the file's replace existing ones at the same probepoint.
     Merge,
-    /// The module's old probes are removed.
+    /// Remove the module's old probes.
     Replace,
 }
 
-/// Which variables are wanted.
+/// Selects the variables to show or reset.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct GetVars {
     pub(crate) name: Option<String>,
@@ -103,9 +103,9 @@ pub(crate) struct GetVars {
 pub(crate) struct Reply {
     /// Whether the request was carried out.
     pub(crate) done: bool,
-    /// What there is to say, to be shown as it is.
+    /// The text to show.
     pub(crate) text: String,
-    /// What else should be known, a line each.
+    /// Warnings, a line each.
     pub(crate) warnings: Vec<String>,
 }
 

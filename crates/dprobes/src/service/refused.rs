@@ -1,4 +1,5 @@
-//! Processes that map a probed module and are not probed, as the program is not for their machine.
+//! Processes that map a probed module but are not probed, since the program is not for their
+//! machine.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,16 +7,16 @@ use engine::Versions;
 use image::Machine;
 use process::Status;
 
-/// A process's machine, and why the program is not for it.
+/// A process's machine, and why the program does not suit it.
 pub(crate) type Refusal = (Machine, String);
 
-/// Which processes were refused, by the program's number.
+/// The refused processes, by program number.
 #[derive(Debug, Default)]
 pub(crate) struct Refused {
     processes: HashMap<usize, BTreeMap<i32, Refusal>>,
 }
 
-/// Why a process cannot have a program: it is of a machine that the program is not for.
+/// Why a process cannot get a program: the program has no version for its machine.
 pub(crate) fn reason(program: &Versions, pid: i32) -> Option<Refusal> {
     let machine = process::machine_of_process(pid)?;
     let reason = program.of(machine).err()?;
@@ -23,22 +24,23 @@ pub(crate) fn reason(program: &Versions, pid: i32) -> Option<Refusal> {
 }
 
 impl Refused {
-    /// Notes that a process was refused to a program.
+    /// Records that a process was refused.
     pub(crate) fn note(&mut self, program: usize, pid: i32, reason: Refusal) {
         self.processes.entry(program).or_default().insert(pid, reason);
     }
 
-    /// Forgets a program that is taken out.
+    /// Forgets a removed program.
     pub(crate) fn forget(&mut self, program: usize) {
         self.processes.remove(&program);
     }
 
-    /// What is refused to a program now, a line for each machine and reason: without the processes that have ended.
+    /// The processes that are refused now, without those that have ended: a line per machine and
+    /// reason.
     pub(crate) fn lines(&self, program: usize) -> Vec<String> {
         let mut lines: Vec<((Machine, &str), Vec<String>)> = Vec::new();
         for (pid, (machine, reason)) in self.processes.get(&program).into_iter().flatten() {
             let lives = Status::read(*pid).is_ok_and(|status| !status.has_ended());
-            // One that executes another machine's program is looked at again.
+            // The process may now execute another machine's program; the scanner looks at it again.
             if !lives || process::machine_of_process(*pid) != Some(*machine) {
                 continue;
             }

@@ -1,8 +1,9 @@
-//! Finding the user's processes that map a probed module.
+//! Finds the user's processes that map a probed module.
 //!
-//! The kernel does not tell an ordinary user of new processes, so they are looked for every [`INTERVAL`]. A process
-//! that is young may be about to execute another program, and is looked at each time; an older one is looked at every
-//! [`OLD_INTERVAL`], since it may load the module yet. Children of followed processes need no looking for.
+//! The kernel does not notify an ordinary user of new processes, so the session searches for them
+//! every [`INTERVAL`]. A young process may be about to execute another program, and is checked each
+//! time; an older one is checked every [`OLD_INTERVAL`], since it may still load the module.
+//! Children of followed processes need no search.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -13,23 +14,23 @@ use image::Pattern;
 use nix::unistd::{getpid, getppid, getuid};
 use process::{Mapping, Status};
 
-/// Time between two looks at young processes.
+/// Time between two checks of a young process.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
-/// Time between two looks at an older one.
+/// Time between two checks of an older process.
 pub(crate) const OLD_INTERVAL: Duration = Duration::from_secs(1);
-/// From when on a process is no longer young.
+/// A process counts as young for this long.
 const YOUTH: Duration = Duration::from_secs(2);
 
-/// What is known of the processes that are not followed.
+/// The processes that are not followed.
 #[derive(Debug, Default)]
 pub(crate) struct Scanner {
-    /// When each was seen first, and last looked at.
+    /// When each was first seen and last checked.
     seen: HashMap<i32, (Instant, Instant)>,
     last: Option<Instant>,
 }
 
 impl Scanner {
-    /// The processes to be looked at now, of those of the user that `follows` does not know.
+    /// The user's processes to check now, without those in `follows`.
     pub(crate) fn due(&mut self, follows: &[i32]) -> Vec<i32> {
         let now = Instant::now();
         if self.last.is_some_and(|last| now - last < INTERVAL) {
@@ -43,7 +44,7 @@ impl Scanner {
         for pid in processes.difference(&follows).copied() {
             let (first, looked) = self.seen.entry(pid).or_insert((now, now - OLD_INTERVAL));
             let interval = if now - *first < YOUTH { Duration::ZERO } else { OLD_INTERVAL };
-            // Only those are asked whose they are, and what they have mapped.
+            // Only processes that are due are asked for their user and mappings.
             if now - *looked >= interval {
                 *looked = now;
                 due.push(pid);
@@ -55,13 +56,13 @@ impl Scanner {
     }
 }
 
-/// The user's processes that could be followed: not this one, not its front, none that is traced already, no thread of
-/// the kernel.
+/// The user's processes that could be followed: not this one, not its front, none that is traced
+/// already, no kernel thread.
 pub(crate) fn own_processes() -> Vec<i32> {
     processes(|uid| uid == own_user())
 }
 
-/// The same of all other users.
+/// Like [`own_processes`], for all other users.
 pub(crate) fn processes_of_others() -> Vec<i32> {
     processes(|uid| uid != own_user())
 }
@@ -70,13 +71,13 @@ fn own_user() -> u32 {
     getuid().as_raw()
 }
 
-/// The numbers of all processes.
+/// The ids of all processes.
 fn numbers() -> impl Iterator<Item = i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten();
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
 }
 
-/// Whether a process of a user that is wanted could be followed.
+/// Whether a process could be followed and its user is wanted.
 fn is_followable(pid: i32, is_wanted: impl Fn(u32) -> bool) -> bool {
     pid != getpid().as_raw()
         && pid != getppid().as_raw()
@@ -92,7 +93,8 @@ fn processes(is_wanted: impl Fn(u32) -> bool) -> Vec<i32> {
     numbers().filter(|&pid| is_followable(pid, &is_wanted)).collect()
 }
 
-/// Whether a process maps the code of a module of this name: its path, file name, or a link to it.
+/// Whether a process maps the code of a module with this name: its path, file name, or a link to
+/// it.
 pub(crate) fn maps_module(pid: i32, name: &str) -> bool {
     let Ok(mappings) = process::maps(pid) else { return false };
     is_among(&mappings, name, &format!("/proc/{pid}/root"))
@@ -114,12 +116,12 @@ fn is_among(mappings: &[Mapping], name: &str, root: &str) -> bool {
     }
     let pattern = Pattern::new(name).ok().filter(|_| Pattern::is_one(name));
     let is_called = |file: &str| {
-        // `libc`, `libc.so` and `libc.so.6` may be what it is called.
+        // `libc`, `libc.so` and `libc.so.6` may name the same file.
         let versioned = |rest: &str| rest.is_empty() || rest == ".so" || rest.starts_with('.');
         file.strip_prefix(name).is_some_and(versioned)
             || pattern.as_ref().is_some_and(|pattern| pattern.matches(file))
     };
-    // What else is called `a.out` is found when the process is looked at.
+    // Whether `a.out` applies is found when the process itself is examined.
     name == "a.out"
         || paths.into_iter().any(|path| {
             path.file_name().is_some_and(|file| is_called(&file.to_string_lossy()))

@@ -1,4 +1,5 @@
-//! Where the records of each program go, and the session's own messages.
+//! The session's observer: passes the records of each program to its targets, and messages to the
+//! session's log.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -22,9 +23,10 @@ pub(crate) struct Opened {
 /// The session's observer.
 pub(crate) struct Sinks {
     pub(crate) targets: Targets,
-    /// The places of those that a program is about to have: they do not end with the last one that has them.
+    /// The positions of targets for a program that is about to be inserted: they stay open even if
+    /// the last program that uses them ends.
     expected: Vec<usize>,
-    /// What was told since it was last asked for: the warnings of an insert that settles.
+    /// Warnings since the last call of `Sinks::heard`: those of an insert in progress.
     heard: Heard,
     log: File,
 }
@@ -36,7 +38,7 @@ struct Heard {
     more: usize,
 }
 
-/// Warnings that are kept for who inserts.
+/// Most warnings kept for the client that inserts.
 const MOST_HEARD: usize = 16;
 
 impl Sinks {
@@ -53,11 +55,11 @@ impl Sinks {
         lines
     }
 
-    /// Opens the targets of a program that is about to be inserted, but for those that are open already; with what else there is to
-    /// tell of them.
+    /// Opens the targets of a program that is about to be inserted, unless they are open already.
+    /// Adds warnings about them.
     ///
     /// # Errors
-    /// One cannot be opened, or there is a file that is none of this session's stores.
+    /// A target cannot be opened, or its file exists and is not one of this session's stores.
     pub(crate) fn begin(
         &mut self,
         targets: &[Target],
@@ -92,12 +94,13 @@ impl Sinks {
         Sinks::remove_files(opened);
     }
 
-    /// Removes the files of targets that were opened in vain, and closed: they would be in the way of the next attempt.
+    /// Removes the files of targets that were opened in vain and are closed; they would block the
+    /// next attempt.
     pub(crate) fn remove_files(opened: &[Opened]) {
         for Opened { target, .. } in opened.iter().filter(|opened| opened.is_new) {
             let _ = match target {
                 Target::Store(path) => std::fs::remove_file(path),
-                // Only if nothing was logged: then there is but this file in it.
+                // Only if nothing was logged: then the directory has no other file.
                 Target::Ctf(path) => {
                     std::fs::remove_file(path.join("metadata")).and_then(|()| std::fs::remove_dir(path))
                 }
@@ -106,30 +109,31 @@ impl Sinks {
         }
     }
 
-    /// Says where the records of a program go, and whether none of them may be lost.
+    /// Sets the targets of a program, and whether none of its records may be lost.
     pub(crate) fn direct(&mut self, program: usize, opened: &[Opened], lossless: bool) {
         self.expected.clear();
         self.targets.direct(program, opened.iter().map(|opened| opened.place).collect(), lossless);
     }
 
-    /// Forgets a program, whose records are all there; the global variables are the last that a target is told.
+    /// Forgets a program whose records are all written; its targets get the global variables last.
     pub(crate) fn forget(&mut self, program: usize, globals: &[u64]) {
         let Sinks { targets, expected, log, .. } = self;
         targets.forget(program, globals, expected, |text| write(log, text));
     }
 
-    /// Writes a line to the session's own log.
+    /// Writes a line to the session's log.
     pub(crate) fn tell(&mut self, text: &str) {
         write(&mut self.log, text);
     }
 }
 
 fn write(log: &mut File, text: &str) {
-    // There is nobody to tell that it failed.
+    // A failure cannot be reported anywhere.
     let _ = writeln!(log, "{}", printable::lines(text));
 }
 
-/// The sinks, shared by the tracer, which fills them, and the session, which directs them.
+/// The sinks, shared by the tracer, which fills them, and the session, which sets each program's
+/// targets.
 #[derive(Clone)]
 pub(crate) struct Shared(pub(crate) Rc<RefCell<Sinks>>);
 
@@ -188,7 +192,7 @@ mod tests {
 
     use super::*;
 
-    /// A session's targets, and what its log has.
+    /// A session's sinks, and its log's contents.
     fn sinks() -> (Sinks, tempfile::TempDir, impl Fn() -> String) {
         let home = tempfile::tempdir().expect("a directory");
         let path = home.path().join("log");
@@ -222,7 +226,7 @@ mod tests {
         let opened = begin(&mut sinks, &targets, false);
         sinks.direct(0, &opened, false);
         let mut shared = Shared(Rc::new(RefCell::new(sinks)));
-        // Its queue takes some before the failure is known.
+        // The target's queue takes some records before the failure is known.
         let taken = (0..10_000_000u64).find(|_| shared.record(0, &Record::default()).is_err());
         let given = taken.expect("none is taken any more") + 1;
         shared.0.borrow_mut().forget(0, &[]);
@@ -238,7 +242,8 @@ mod tests {
         }
     }
 
-    /// A target that is open waits, too, for a program that comes later and may lose nothing; and no longer than for it.
+    /// An open target also waits for a later program that may lose nothing, and only as long as
+    /// that program is there.
     #[test]
     fn an_open_target_loses_nothing_of_a_program_that_may_lose_nothing() {
         let (mut sinks, home, _log) = sinks();
@@ -260,7 +265,7 @@ mod tests {
         assert!(shared.is_ready(), "the other program's records may be dropped");
         let dropped = (0..200_000).any(|_| shared.record(0, &Record::default()).is_err());
         assert!(dropped, "what was left of the room is taken first");
-        // One that comes in vain changes nothing.
+        // A failed insert changes nothing.
         let opened = begin(&mut shared.0.borrow_mut(), &targets, true);
         assert!(shared.is_ready());
         shared.0.borrow_mut().abandon(&opened);

@@ -1,4 +1,4 @@
-//! The session's socket, and who may use it.
+//! The session's socket, and which users may use it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use nix::unistd::geteuid;
 
-/// Names another directory for the socket, to have more than one session.
+/// Overrides the directory of the socket, so that a user can have several sessions.
 const DIRECTORY: &str = "DPROBES_SESSION_DIR";
 
 /// The effective user of this process.
@@ -29,8 +29,8 @@ fn directory() -> PathBuf {
     }
 }
 
-/// Makes sure that the directory is there and is the user's alone: whoever could write to it could put another socket
-/// there.
+/// Creates the directory if needed and checks that it is the user's alone: anybody who could write
+/// to it could put another socket there.
 fn private_directory() -> io::Result<PathBuf> {
     let directory = directory();
     match DirBuilder::new().mode(0o700).create(&directory) {
@@ -48,8 +48,8 @@ fn private_directory() -> io::Result<PathBuf> {
     Ok(directory)
 }
 
-/// The file that records go to where nobody says another place: beside the logs of the system, or among what programs of the user keep. Its
-/// directory is made.
+/// The default file for records: beside the logs of the system for root, else in the user's state
+/// directory. Creates its directory.
 pub(crate) fn records() -> io::Result<PathBuf> {
     let home = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let kept = || home("XDG_STATE_HOME").or_else(|| Some(home("HOME")?.join(".local/state")));
@@ -62,12 +62,12 @@ pub(crate) fn records() -> io::Result<PathBuf> {
     Ok(directory.join("records"))
 }
 
-/// The place of the socket.
+/// The socket's path.
 fn path(directory: &Path) -> PathBuf {
     directory.join("session")
 }
 
-/// Connects to the user's session. `None`: there is none.
+/// Connects to the user's session; `None` if there is none.
 pub(crate) fn connect() -> io::Result<Option<UnixStream>> {
     let directory = directory();
     if !directory.exists() {
@@ -83,7 +83,7 @@ pub(crate) fn connect() -> io::Result<Option<UnixStream>> {
     }
 }
 
-/// The session's end of the socket, and the lock that says that there is one session.
+/// The session's end of the socket, and the lock that ensures a single session.
 #[derive(Debug)]
 pub(crate) struct Home {
     pub(crate) listener: UnixListener,
@@ -92,7 +92,7 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// Opens the socket. `None`: another session has it.
+    /// Opens the socket; `None` if another session has it.
     pub(crate) fn open() -> io::Result<Option<Home>> {
         let directory = private_directory()?;
         let lock = OpenOptions::new()
@@ -105,7 +105,7 @@ impl Home {
             return Ok(None);
         }
         let path = path(&directory);
-        // One of a session that was killed.
+        // A leftover of a session that was killed.
         let _ = fs::remove_file(&path);
         let listener = UnixListener::bind(&path)?;
         Ok(Some(Home { listener, directory, _lock: lock }))
@@ -116,7 +116,7 @@ impl Home {
         OpenOptions::new().append(true).create(true).mode(0o600).open(self.directory.join("log"))
     }
 
-    /// Removes the socket; who connects now finds no session.
+    /// Removes the socket; new clients find no session.
     pub(crate) fn close(&self) {
         let _ = fs::remove_file(path(&self.directory));
     }

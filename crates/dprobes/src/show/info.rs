@@ -1,4 +1,4 @@
-//! What is known of a trace store, as text.
+//! Information about a trace store, as text.
 
 use std::fmt::Write;
 use std::time::{Duration, UNIX_EPOCH};
@@ -8,10 +8,10 @@ use trace::store::{Counts, Gap, Info, Lookup, Probe};
 
 use crate::{messages, summary};
 
-/// Sites, threads and messages that are shown, at most.
+/// Most sites, threads and messages shown.
 const MOST: usize = 100;
 
-/// What is known of a store, in lines. What a store says is text that may be anything: control characters are shown as such.
+/// A store's information, in lines. A store may hold any text: control characters are escaped.
 pub(super) fn text(path: &str, size: u64, info: &Info) -> String {
     let mut text = String::new();
     head(&mut text, path, size, info);
@@ -37,7 +37,7 @@ pub(super) fn text(path: &str, size: u64, info: &Info) -> String {
     text
 }
 
-/// Where and how it was made.
+/// Where and how the store was made.
 fn head(text: &mut String, path: &str, size: u64, info: &Info) {
     let about = &info.about;
     let records = messages::count(info.records, "record");
@@ -79,7 +79,7 @@ fn head(text: &mut String, path: &str, size: u64, info: &Info) {
     }
 }
 
-/// The probepoints, with what was counted.
+/// The probepoints and their counts.
 fn probes(text: &mut String, info: &Info, lookup: &Lookup<'_>) {
     let name = |probe: &Probe| clean(&lookup.probe_name(probe)).into_owned();
     let width = info.probes.iter().map(|probe| name(probe).chars().count()).max().unwrap_or(0).max(10);
@@ -115,7 +115,7 @@ fn probes(text: &mut String, info: &Info, lookup: &Lookup<'_>) {
     }
 }
 
-/// Where the probes were.
+/// The sites of the probes.
 fn sites(text: &mut String, info: &Info, lookup: &Lookup<'_>) {
     for module in &info.modules {
         let build_id = if module.build_id.is_empty() { "none" } else { &module.build_id };
@@ -139,7 +139,7 @@ fn sites(text: &mut String, info: &Info, lookup: &Lookup<'_>) {
     });
 }
 
-/// What was lost, and when.
+/// The losses and their times.
 fn losses(text: &mut String, info: &Info, lookup: &Lookup<'_>) {
     let dropped = info.dropped();
     // Writing to a string cannot fail.
@@ -154,7 +154,7 @@ fn losses(text: &mut String, info: &Info, lookup: &Lookup<'_>) {
     });
 }
 
-/// The times between which something was lost.
+/// The time range in which something was lost.
 pub(super) fn between(info: &Info, gap: &Gap) -> String {
     match gap.from {
         0 => format!("before {}", since(info, gap.to)),
@@ -162,14 +162,14 @@ pub(super) fn between(info: &Info, gap: &Gap) -> String {
     }
 }
 
-/// Who has logged.
+/// The threads that logged records.
 fn threads(text: &mut String, info: &Info) {
     some(text, "thread", &info.threads, |thread| {
         format!("pid {} tid {} uid {}  {}", thread.pid, thread.tid, thread.uid, clean(&thread.name))
     });
 }
 
-/// A heading and a line for each; for the first of them, if they are too many.
+/// A heading, and a line per element; at most [`MOST`] lines.
 fn some<T>(text: &mut String, noun: &str, all: &[T], line: impl Fn(&T) -> String) {
     if all.is_empty() {
         return;
@@ -184,7 +184,7 @@ fn some<T>(text: &mut String, noun: &str, all: &[T], line: impl Fn(&T) -> String
     }
 }
 
-/// A time from the start of the trace on, in seconds.
+/// A time relative to the start of the trace, in seconds.
 fn since(info: &Info, time: u64) -> String {
     let passed = i128::from(time) - i128::from(info.about.start);
     let sign = if passed < 0 { "-" } else { "+" };
@@ -194,6 +194,6 @@ fn since(info: &Info, time: u64) -> String {
 
 /// A date and time, in UTC.
 fn date(time: u64) -> String {
-    // Later than year 9999 no date can be shown, and the largest number of nanoseconds is long before.
+    // The formatter fails only after year 9999, which 64 bits of nanoseconds do not reach.
     humantime::format_rfc3339_nanos(UNIX_EPOCH + Duration::from_nanos(time)).to_string()
 }

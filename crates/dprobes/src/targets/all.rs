@@ -1,4 +1,4 @@
-//! All targets that are open, and which of them has the records of which program.
+//! All open targets, and the programs whose records each of them gets.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,22 +11,22 @@ use super::open::{Open, Taken};
 /// The targets of an observer.
 #[derive(Default)]
 pub(crate) struct Targets {
-    /// None where one has come to its end.
+    /// The open targets by position; `None` where one has ended.
     open: Vec<Option<Open>>,
-    /// Those of each program, by its number.
+    /// The targets of each program, by program number.
     programs: Vec<Option<Directed>>,
     refused: Refused,
 }
 
-/// Where the records of a program go.
+/// The targets of a program.
 struct Directed {
     places: Vec<usize>,
-    /// Whether none of them may be lost.
+    /// Whether none of its records may be lost.
     lossless: bool,
 }
 
 impl Targets {
-    /// Adds a target: its place.
+    /// Adds a target and returns its position.
     pub(crate) fn add(&mut self, open: Open) -> usize {
         let place = self.open.iter().position(Option::is_none).unwrap_or_else(|| {
             self.open.push(None);
@@ -36,22 +36,22 @@ impl Targets {
         place
     }
 
-    /// The place of the first that is so.
+    /// The position of the first target that satisfies a condition.
     pub(crate) fn position(&self, is_it: impl Fn(&Open) -> bool) -> Option<usize> {
         self.open.iter().position(|open| open.as_ref().is_some_and(&is_it))
     }
 
-    /// Closes one that was opened in vain.
+    /// Closes a target that was opened in vain.
     pub(crate) fn abandon(&mut self, place: usize) {
         self.open[place] = None;
     }
 
-    /// All that are open.
+    /// All open targets.
     pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut Open> {
         self.open.iter_mut().flatten()
     }
 
-    /// Says where the records of a program go, and whether none of them may be lost.
+    /// Sets the targets of a program, and whether none of its records may be lost.
     pub(crate) fn direct(&mut self, program: usize, places: Vec<usize>, lossless: bool) {
         if self.programs.len() <= program {
             self.programs.resize_with(program + 1, || None);
@@ -60,7 +60,7 @@ impl Targets {
         self.wait_where_asked();
     }
 
-    /// A target waits where it is slow as long as one of its programs may lose nothing.
+    /// Makes a target wait when it is slow, as long as one of its programs may lose nothing.
     fn wait_where_asked(&mut self) {
         for (place, open) in self.open.iter_mut().enumerate() {
             let mut programs = self.programs.iter().flatten();
@@ -69,28 +69,30 @@ impl Targets {
         }
     }
 
-    /// The places of the targets of a program.
+    /// The positions of a program's targets.
     fn places_of(&self, program: usize) -> &[usize] {
         self.programs.get(program).and_then(Option::as_ref).map_or(&[], |program| &program.places)
     }
 
-    /// Does something with each target of a program.
+    /// Calls a function for each target of a program.
     pub(crate) fn each_of(&mut self, program: usize, mut with: impl FnMut(&mut Open)) {
         for place in self.places_of(program).to_vec() {
             self.open[place].iter_mut().for_each(&mut with);
         }
     }
 
-    /// What the targets of a program have made of their records so far, of all programs that have them.
+    /// What became of the records of a program's targets so far, including records of other
+    /// programs.
     pub(crate) fn taken(&self, program: usize) -> Vec<Taken> {
         let open = self.places_of(program).iter().filter_map(|&place| self.open[place].as_ref());
         open.map(Open::taken).collect()
     }
 
-    /// Gives a record of a program to its targets. It is taken where one of them takes it; what there is to tell of others is told.
+    /// Passes a record of a program to its targets. It counts as taken if one target takes it;
+    /// failures of others are reported.
     ///
     /// # Errors
-    /// None has taken it: why the last has not.
+    /// No target has taken it: the last failure.
     #[inline]
     pub(crate) fn record(
         &mut self,
@@ -110,56 +112,58 @@ impl Targets {
         if taken { Ok(()) } else { Err(self.refuse(program, record.probe, refusal)) }
     }
 
-    /// No target has taken a record: why not.
+    /// Counts a record that no target has taken; returns why.
     #[cold]
     fn refuse(&mut self, program: usize, probe: u32, refusal: Option<io::Error>) -> io::Error {
         self.refused.note(program, probe);
         refusal.unwrap_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Takes a message.
+    /// Passes on a message.
     pub(crate) fn note(&mut self, text: &str) {
         self.all().for_each(|open| open.note(text));
     }
 
-    /// Takes a place where a probe was armed.
+    /// Passes on a site at which a probe was armed.
     pub(crate) fn placed(&mut self, placed: &Placed<'_>) {
         self.each_of(placed.program, |open| open.placed(placed));
     }
 
-    /// Whether such places are of use to one of them.
+    /// Whether a target uses such sites.
     pub(crate) fn wants_placed(&self) -> bool {
         self.open.iter().flatten().any(Open::keeps_facts)
     }
 
-    /// Takes when records were lost.
+    /// Passes on when records were lost.
     pub(crate) fn gap(&mut self, lost: &Lost) {
         self.all().for_each(|open| open.gap(lost));
     }
 
-    /// Takes how many more records of a probe were dropped.
+    /// Passes on the number of further dropped records of a probe.
     pub(crate) fn dropped(&mut self, program: usize, probe: usize, count: u64) {
         let refused = self.refused.take(program, probe, count);
         self.each_of(program, |open| open.dropped(program, probe, count, refused));
     }
 
-    /// Lets them write what they keep. What cannot be written is lost, which is told once for each.
+    /// Lets the targets write buffered data. What cannot be written is lost, which is reported once
+    /// per target.
     pub(crate) fn idle(&mut self, mut tell: impl FnMut(&str)) {
         self.all().for_each(|open| open.idle(&mut tell));
     }
 
-    /// Whether all can take records now: one that is slow holds up all, as their records come from the same memory.
+    /// Whether all targets can take records now: a slow target holds up all, since their records
+    /// come from the same memory.
     pub(crate) fn are_ready(&mut self) -> bool {
         self.all().all(Open::is_ready)
     }
 
-    /// Whether something is kept that is not written yet.
+    /// Whether a target has data that is not written yet.
     pub(crate) fn wait(&self) -> bool {
         self.open.iter().flatten().any(Open::waits)
     }
 
-    /// Forgets a program, whose records are all there. A target that no other program has, and for which none is `expected`, comes to its
-    /// end; the global variables are the last that it is told.
+    /// Forgets a program whose records are all written. A target that no other program uses and
+    /// that is not `expected` ends; it gets the global variables last.
     pub(crate) fn forget(
         &mut self,
         program: usize,
@@ -187,17 +191,18 @@ impl Targets {
     }
 }
 
-/// Records that no target took, by program and probe: the engine counts them as dropped, and tells that in time.
+/// Records that no target took, by program and probe. The engine counts them as dropped and reports
+/// them later.
 #[derive(Debug, Default)]
 struct Refused(HashMap<(usize, usize), u64>);
 
 impl Refused {
-    /// Notes one.
+    /// Counts a refused record.
     fn note(&mut self, program: usize, probe: u32) {
         *self.0.entry((program, probe as usize)).or_default() += 1;
     }
 
-    /// Of so many dropped records, those that are among them.
+    /// The number of refused records among `dropped` ones; they are no longer counted.
     fn take(&mut self, program: usize, probe: usize, dropped: u64) -> u64 {
         let Some(noted) = self.0.get_mut(&(program, probe)) else { return 0 };
         let taken = dropped.min(*noted);

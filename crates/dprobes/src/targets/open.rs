@@ -1,5 +1,5 @@
-//! A target that is open, and what it is told: records, and what is known beside them. A store is told all that is needed to read it when
-//! the program is gone.
+//! An open target, and what it is given: records, and facts about the trace. A store gets all facts
+//! that are needed to read it later, without the program.
 
 use std::io;
 use std::mem;
@@ -15,39 +15,39 @@ use crate::lines::Places;
 use crate::messages::count;
 use crate::outfile::Unsettled;
 
-/// A target that is being filled.
+/// An open target.
 pub(crate) struct Open {
     pub(crate) target: Target,
     sink: Box<dyn Sink>,
-    /// What is to be done once there is something to keep.
+    /// What is still to be done for its file when there is something to keep.
     unsettled: Unsettled,
     places: Places,
-    /// The programs: number, probes, local variables.
+    /// The programs: number, number of probes, number of local variables.
     programs: Vec<(u32, usize, usize)>,
-    /// What went wrong with a fact; it is told at the next [`Open::idle`], or at the end.
+    /// The first error of writing a fact; reported at the next [`Open::idle`], or at the end.
     failure: Option<io::Error>,
-    /// Whether a failure was told.
+    /// Whether a failure was reported.
     failed: bool,
-    /// Records that it was given.
+    /// Number of records given to the target.
     given: u64,
 }
 
-/// What a target has made of the records that it was given.
+/// What became of the records given to a target.
 #[derive(Clone, Debug)]
 pub(crate) struct Taken {
     pub(crate) name: String,
-    /// Records that are in their place, as a whole.
+    /// Records written completely.
     pub(crate) written: u64,
-    /// Records that are not.
+    /// Records lost.
     pub(crate) lost: u64,
 }
 
 impl Open {
-    /// Opens a target. Where probes go in that stay, a missing log is no reason to refuse them: they may log nothing. What there is to
-    /// tell of it comes with the target.
+    /// Opens a target; returns also a warning about it, if there is one. For the probes of a
+    /// session, a missing kernel log is no error: the probes may log nothing.
     ///
     /// # Errors
-    /// It cannot be opened: the message names it.
+    /// The target cannot be opened; the message names it.
     pub(crate) fn new(target: &Target, how: How) -> Result<(Open, Option<String>), String> {
         let (sink, unsettled, failed, told) = match opening::open(target, how) {
             Ok((sink, unsettled)) => (sink, unsettled, false, opening::caveat(target)),
@@ -62,7 +62,7 @@ impl Open {
         Ok((Open { target, sink, unsettled, places, programs, failure: None, failed, given: 0 }, told))
     }
 
-    /// Its name, in messages.
+    /// The target's name in messages.
     fn name(&self) -> String {
         match self.target {
             Target::Terminal => "standard error".to_owned(),
@@ -70,13 +70,13 @@ impl Open {
         }
     }
 
-    /// What it has made of its records so far: of those that wait in it, that they are written.
+    /// What became of its records so far; records still waiting in it count as written.
     pub(crate) fn taken(&self) -> Taken {
         let lost = self.sink.lost();
         Taken { name: self.name(), written: self.given.saturating_sub(lost), lost }
     }
 
-    /// What to tell of a failure: only the first is told.
+    /// The message about a failure; only the first failure gives one.
     fn failure(&mut self, error: &io::Error) -> Option<String> {
         if mem::replace(&mut self.failed, true) {
             return None;
@@ -90,13 +90,14 @@ impl Open {
         })
     }
 
-    /// Lets a file take the place of what stood there under its name: what there is to tell. It goes on growing.
+    /// Puts the target's file in its place, instead of an old file; it goes on growing. Returns a
+    /// warning if that fails.
     pub(crate) fn settle(&mut self) -> Option<String> {
         let error = self.unsettled.settle().err()?;
         Some(format!("warning: {}: {error}", self.name()))
     }
 
-    /// Takes a program, and how its records are shown.
+    /// Registers a program, and how its records are shown.
     pub(crate) fn program(
         &mut self,
         number: usize,
@@ -132,7 +133,8 @@ impl Open {
         }
     }
 
-    /// Takes the templates of a program's records: they can be shown by them where the directory of these is not.
+    /// Stores the templates of a program's records, so that they can be shown without the template
+    /// directory.
     fn templates(&mut self, program: u32, templates: Option<&Templates>) {
         for (_, template) in templates.into_iter().flat_map(Templates::templates) {
             self.fact(store::Template {
@@ -145,12 +147,12 @@ impl Open {
         }
     }
 
-    /// Whether it keeps more than records.
+    /// Whether the target keeps facts, not just records.
     pub(super) fn keeps_facts(&self) -> bool {
         self.sink.keeps_facts()
     }
 
-    /// Takes a place where a probe was armed.
+    /// Stores a site at which a probe was armed.
     pub(super) fn placed(&mut self, placed: &Placed<'_>) {
         if !self.sink.keeps_facts() {
             return;
@@ -180,10 +182,10 @@ impl Open {
         });
     }
 
-    /// Takes a record. What there is to tell of a failure goes to `tell`.
+    /// Writes a record. Passes a message about a failure to `tell`.
     ///
     /// # Errors
-    /// It is lost.
+    /// The record is lost.
     #[inline]
     pub(super) fn record(
         &mut self,
@@ -195,13 +197,13 @@ impl Open {
         self.sink.record(program as u32, record).inspect_err(|error| self.tell_failure(error, tell))
     }
 
-    /// Tells of a failure, if it is the first.
+    /// Reports a failure, if it is the first.
     #[cold]
     fn tell_failure(&mut self, error: &io::Error, tell: &mut impl FnMut(&str)) {
         self.failure(error).iter().for_each(|text| tell(text));
     }
 
-    /// Takes a count of dropped records, and how many of them are those that no target took.
+    /// Stores a number of dropped records, and how many of them no target took.
     pub(super) fn dropped(&mut self, program: usize, probe: usize, dropped: u64, refused: u64) {
         let loss = Loss { time: now(), program: program as u32, probe: probe as u32, dropped };
         if let Err(error) = self.sink.loss(&loss, refused) {
@@ -209,18 +211,18 @@ impl Open {
         }
     }
 
-    /// Takes when records were lost.
+    /// Stores when records were lost.
     pub(super) fn gap(&mut self, lost: &Lost) {
         let pid = lost.pid.unwrap_or(0) as u32;
         self.keep(Gap { from: lost.from, to: lost.to, pid, dropped: lost.count });
     }
 
-    /// Takes a message.
+    /// Stores a message.
     pub(super) fn note(&mut self, text: &str) {
         self.keep(Note { time: now(), text: text.to_owned() });
     }
 
-    /// Writes out what has waited long enough. What there is to tell goes to `tell`.
+    /// Writes buffered data that has waited long enough. Passes messages to `tell`.
     pub(super) fn idle(&mut self, tell: &mut impl FnMut(&str)) {
         self.sink.refresh(tell);
         if let Err(error) = self.failure.take().map_or(Ok(()), Err).and_then(|()| self.sink.idle()) {
@@ -228,7 +230,7 @@ impl Open {
         }
     }
 
-    /// Whether something is kept that is not written yet.
+    /// Whether it has data that is not written yet.
     pub(super) fn waits(&self) -> bool {
         self.sink.waits()
     }
@@ -238,12 +240,12 @@ impl Open {
         self.sink.is_ready()
     }
 
-    /// Whether what has no room is to be waited for from now on.
+    /// Sets whether to wait for room instead of losing records.
     pub(super) fn set_lossless(&mut self, lossless: bool) {
         self.sink.set_lossless(lossless);
     }
 
-    /// Takes what was counted, of all programs.
+    /// Stores the counts and variables of all programs.
     pub(crate) fn report(&mut self, report: &Report) {
         let (mut probes, mut locals) = (report.probes.iter(), report.locals.as_slice());
         for (number, count, variables) in self.programs.clone() {
@@ -256,7 +258,7 @@ impl Open {
         self.globals(&report.globals);
     }
 
-    /// Takes what was counted at the probes of one program, in their order, and its variables.
+    /// Stores the counts of one program's probes, in their order, and its variables.
     pub(crate) fn ended(&mut self, program: u32, counts: &[(State, Counts)], locals: &[u64]) {
         for (probe, (state, counts)) in counts.iter().enumerate() {
             self.keep(store::Counts {
@@ -276,7 +278,7 @@ impl Open {
         }
     }
 
-    /// Takes the global variables.
+    /// Stores the global variables.
     pub(super) fn globals(&mut self, values: &[u64]) {
         if !values.is_empty() {
             self.keep(Variables { program: None, values: values.to_vec() });
@@ -291,10 +293,11 @@ impl Open {
         }
     }
 
-    /// Brings it to its end: what there is to tell.
+    /// Ends the target and returns the messages for the user.
     pub(crate) fn finish(&mut self) -> Vec<String> {
         let mut told = Vec::from_iter(self.settle());
-        // Only now: reading a module's debug information may take long, and nobody waits any more.
+        // At the end: reading a module's debug information may take long, and no process waits any
+        // more.
         for source in mem::take(&mut self.places).sources() {
             self.keep(source);
         }
@@ -309,14 +312,14 @@ impl Open {
         told
     }
 
-    /// Tells a fact.
+    /// Writes a fact.
     fn fact(&mut self, fact: impl Into<Fact>) {
         if let Err(error) = self.sink.fact(&fact.into()) {
             self.failure.get_or_insert(error);
         }
     }
 
-    /// Tells a fact to a target that keeps them.
+    /// Writes a fact if the target keeps facts.
     fn keep(&mut self, fact: impl Into<Fact>) {
         if self.sink.keeps_facts() {
             self.fact(fact);
@@ -324,7 +327,7 @@ impl Open {
     }
 }
 
-/// The function that an address of an image is in, and how far.
+/// The function at an address of an image, with the offset in it.
 fn symbol(image: &image::Image, vaddr: u64) -> String {
     let function = image.function_at(vaddr).filter(|function| function.size == 0 || function.contains(vaddr));
     match function.map(|function| (function, vaddr - function.vaddr)) {

@@ -1,4 +1,4 @@
-//! How targets are opened.
+//! Opens targets.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,20 +21,22 @@ use trace::store::About;
 use crate::control;
 use crate::outfile::{self, Unsettled};
 
-/// How long the reader of an event stream of a session may take nothing before what follows is lost, until it reads again.
+/// A session's event stream loses data once its reader has taken nothing for this long, until it
+/// reads again.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// How targets are opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
-    /// They may be those of other programs too: files go on at their end, and stores are new.
+    /// The targets are a session's, which several programs may share: files are appended to, and
+    /// stores must be new.
     pub(crate) is_shared: bool,
     /// Nothing may be lost.
     pub(crate) lossless: bool,
 }
 
 impl How {
-    /// The limits of a file.
+    /// The buffer limits of a file.
     fn limits(self, is_on_disk: bool) -> Limits {
         match self.is_shared {
             true => Limits::shared_file(control::signals, is_on_disk),
@@ -43,7 +45,7 @@ impl How {
     }
 }
 
-/// Opens a target. What `run` and `attach` write takes the place of an old file only when it is settled.
+/// Opens a target. Files of `run` and `attach` replace an old file only when they are settled.
 ///
 /// # Errors
 /// It cannot be opened.
@@ -78,7 +80,7 @@ pub(super) fn open(target: &Target, how: How) -> io::Result<(Box<dyn Sink>, Unse
     Ok((sink, unsettled.unwrap_or_else(Unsettled::nothing)))
 }
 
-/// A target that is one file.
+/// A target that is a single file.
 fn in_file(target: &Target, file: File, how: How) -> io::Result<Box<dyn Sink>> {
     let limits = how.limits(file.metadata().is_ok_and(|known| known.is_file()));
     Ok(match target {
@@ -91,7 +93,8 @@ fn in_file(target: &Target, file: File, how: How) -> io::Result<Box<dyn Sink>> {
     })
 }
 
-/// What is to be known of a target that is about to be used: that of the kernel's log, which loses what comes faster than it lets pass.
+/// A warning about a target that is about to be used: a kernel log with a rate limit, which loses
+/// faster messages.
 pub(super) fn caveat(target: &Target) -> Option<String> {
     let Target::KernelLog(path) = target else { return None };
     KernelLog::is_limited(path.as_deref()).then(|| {
@@ -102,10 +105,10 @@ pub(super) fn caveat(target: &Target) -> Option<String> {
     })
 }
 
-/// What is said of a target that cannot be opened.
+/// The message for a target that cannot be opened.
 pub(super) fn message(target: &Target, error: &io::Error) -> String {
     match target {
-        // The path is the whole of their name.
+        // The path alone names them.
         Target::File(path) | Target::Store(path) => match error.kind() {
             io::ErrorKind::AlreadyExists => {
                 format!("{}: {error}; a trace store is begun in a new file", printable::path(path))
@@ -116,7 +119,8 @@ pub(super) fn message(target: &Target, error: &io::Error) -> String {
     }
 }
 
-/// Opens a file of a session, which goes on at its end. Neither this nor its writes wait for a reader: all programs would.
+/// Opens a session's file for appending. Neither opening nor writing waits for a pipe's reader,
+/// which would stop all programs.
 fn at_end(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.append(true).create(true).mode(0o600).custom_flags(libc::O_NONBLOCK);
@@ -129,15 +133,15 @@ fn at_end(path: &Path) -> io::Result<File> {
     })
 }
 
-/// A log that could not be opened.
+/// Stands for a log that could not be opened; loses all records.
 #[derive(Debug)]
 struct Nowhere {
-    /// Why.
+    /// Why it could not be opened.
     error: String,
     lost: u64,
 }
 
-/// A log that could not be opened, for this reason, and what there is to tell of it.
+/// A target for a log that could not be opened, and the message for the user.
 pub(super) fn nowhere(error: String) -> (Box<dyn Sink>, String) {
     let told = format!("{error}; records are lost, unless -o or --log-target says where they go");
     (Box::new(Nowhere { error, lost: 0 }), told)

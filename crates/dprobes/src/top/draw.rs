@@ -1,4 +1,4 @@
-//! The view, drawn.
+//! Draws the view of `dprobes top`.
 
 use convert::report::{grouped, rate};
 use printable::text as clean;
@@ -10,7 +10,7 @@ use ratatui::widgets::{Cell, Paragraph, Row, Table};
 
 use super::view::{Line, Sort, View};
 
-/// Draws the view on all of the screen.
+/// Draws the view on the whole screen.
 pub(super) fn draw(frame: &mut Frame<'_>, view: &View) {
     let [head, body, foot] =
         Layout::vertical([Constraint::Length(2), Constraint::Min(1), Constraint::Length(1)])
@@ -24,7 +24,7 @@ fn bold(text: impl Into<String>) -> Span<'static> {
     Span::styled(text.into(), Style::new().add_modifier(Modifier::BOLD))
 }
 
-/// What is probed, for how long, and the sums.
+/// What is probed, the time, and the totals.
 fn heading(view: &View) -> Paragraph<'static> {
     let seconds = view.time / 1_000_000;
     let (all, hits, missed, dropped) = view.totals();
@@ -49,7 +49,7 @@ fn heading(view: &View) -> Paragraph<'static> {
     Paragraph::new(vec![Text::from(first), Text::from(second)])
 }
 
-/// How a count of what should be 0 looks.
+/// The style of a count that should be 0.
 fn lossy(count: u64) -> Style {
     match count {
         0 => Style::new(),
@@ -92,7 +92,7 @@ fn table(view: &View, height: u16, width: u16) -> Table<'static> {
         column("engine", None, false),
         column("probe", Some(Sort::Name), false),
     ]);
-    // A narrow terminal has no room for the bars; a very narrow one shows what is hit, and what is lost of it.
+    // A narrow terminal has no room for bars; a very narrow one shows only hits and losses.
     let widths = match width {
         ..80 => [9, 0, 11, 0, 7, 8, 0],
         80..100 => [9, 0, 12, 11, 8, 8, 9],
@@ -117,7 +117,7 @@ fn row(line: &Line, greatest: f64) -> Row<'static> {
         (state, _) => state.to_owned(),
     };
     let quiet = if line.rate > 0.0 { Style::new() } else { Style::new().fg(Color::DarkGray) };
-    // The functions of a probe stand beside the probe itself.
+    // Indent the functions of a probe.
     let name = if counts.is_some() {
         clean(&line.row.name).into_owned()
     } else {
@@ -135,7 +135,7 @@ fn row(line: &Line, greatest: f64) -> Row<'static> {
     ])
 }
 
-/// A bar of so many eighths of a character.
+/// A bar with a length in eighths of a character.
 fn bar(eighths: usize) -> String {
     const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     format!("{}{}", "█".repeat(eighths / 8), PARTS[eighths % 8])

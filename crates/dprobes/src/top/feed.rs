@@ -1,7 +1,7 @@
-//! What the tracer tells the screen: the counts so far, a line of JSON at a time, over a pipe.
+//! Sends counts from the tracer to the screen: a line of JSON per snapshot, over a pipe.
 //!
-//! The screen is in another process, the front. A tracer never waits for it: what the pipe does not take is kept, and until it is gone, no
-//! newer counts are sent.
+//! The screen is in another process, the front. The tracer never waits for it: data that the pipe
+//! does not take is kept, and no newer counts are sent until it is gone.
 
 use std::io::{self, ErrorKind, PipeWriter, Write};
 use std::time::{Duration, Instant};
@@ -14,9 +14,9 @@ use trace::Record;
 
 use crate::output::{Output, text};
 
-/// Functions of one probe that are shown one by one.
+/// Most functions of a probe shown individually.
 const MOST_FUNCTIONS: usize = 500;
-/// Messages that are sent with counts; the last of them.
+/// Most messages sent with a snapshot; the latest are kept.
 const MOST_NOTES: usize = 8;
 
 /// The counts at one time.
@@ -26,23 +26,23 @@ pub(super) struct Snapshot {
     pub(super) time: u64,
     /// The probes, in the order of the programs.
     pub(super) rows: Vec<Row>,
-    /// Messages since the last ones.
+    /// Messages since the last snapshot.
     pub(super) notes: Vec<String>,
 }
 
-/// What was counted at a probe, or in one function of a probe that is in several.
+/// The counts of a probe, or of one function of a probe with several.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) hits: u64,
-    /// None where it is not counted by function.
+    /// `None` for a function, for which only hits are counted.
     pub(super) counts: Option<Others>,
     pub(super) engine: String,
     pub(super) tactic: String,
     pub(super) state: String,
 }
 
-/// What was counted beside hits.
+/// Counts other than hits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Others {
     pub(super) logged: u64,
@@ -50,7 +50,8 @@ pub(super) struct Others {
     pub(super) dropped: u64,
 }
 
-/// The rows of a report: one for each probe; where a probe is in several functions, one for each that was hit.
+/// The rows of a report: one per probe, and for a probe in several functions one per function with
+/// hits.
 pub(super) fn rows(report: &Report) -> Vec<Row> {
     report.probes.iter().flat_map(rows_of).collect()
 }
@@ -78,12 +79,12 @@ fn rows_of(probe: &ProbeReport) -> Vec<Row> {
     }
 }
 
-/// Sends counts, and passes on everything else.
+/// The observer of `top`: sends counts to the screen, and passes everything else to the output.
 pub(super) struct Feed {
-    /// Where records go, if they are wanted.
+    /// Where records go, if any are wanted.
     pub(super) output: Option<Output>,
     pipe: PipeWriter,
-    /// What the pipe has not taken yet.
+    /// Data that the pipe has not taken yet.
     pending: Vec<u8>,
     interval: Duration,
     began: Instant,
@@ -92,7 +93,7 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// A feed of counts, at such times. The pipe does not wait from now on.
+    /// A feed that sends counts at this interval. Makes the pipe non-blocking.
     pub(super) fn new(output: Option<Output>, pipe: PipeWriter, interval: Duration) -> Feed {
         if let Ok(flags) = fcntl(&pipe, F_GETFL) {
             let _ = fcntl(&pipe, F_SETFL(OFlag::from_bits_retain(flags) | OFlag::O_NONBLOCK));
@@ -108,7 +109,7 @@ impl Feed {
         }
     }
 
-    /// Hands on what is kept, as far as the pipe takes it. A screen that is gone is nothing to stop for.
+    /// Writes as much pending data as the pipe takes. If the screen is gone, drops it and goes on.
     fn push(&mut self) {
         while !self.pending.is_empty() {
             match self.pipe.write(&self.pending) {
@@ -177,7 +178,7 @@ impl Observer for Feed {
     }
 
     fn waits(&self) -> bool {
-        // The clock is looked at where nothing else happens, too.
+        // So that the time is checked even when nothing else happens.
         true
     }
 

@@ -1,12 +1,12 @@
-//! `dprobes top`: what probes count, while they count.
+//! `dprobes top`: shows counts live in the terminal.
 //!
 //! ```text
 //! front: the terminal   <-- pipe: counts, as JSON lines --   tracer: the engine, Feed
 //!   keys -> SIGINT      <-- pipe: what is said          --
 //! ```
 //!
-//! The front has the terminal, and the tracer the probes: so a terminal that hangs holds up nobody, and a tracer that is killed leaves the
-//! terminal as it was.
+//! The front owns the terminal, and the tracer the probes: so a terminal that hangs does not hold
+//! up the probes, and the terminal is restored even if the tracer is killed.
 
 mod draw;
 mod feed;
@@ -28,7 +28,7 @@ use crate::session::{self, Loaded};
 use crate::{Failure, front, points};
 use feed::Feed;
 
-/// The pipes between tracer and front.
+/// The pipes from the tracer to the front: counts, and standard error.
 struct Pipes {
     counts: (PipeReader, PipeWriter),
     said: (PipeReader, PipeWriter),
@@ -98,7 +98,7 @@ pub(crate) fn top(arguments: &Top) -> Result<ExitCode, Failure> {
     };
     let result = result.and_then(|()| tracer.run(&watch.control));
     if let (Some(pid), Err(_)) = (started, &result) {
-        // The command has not begun: it must not run without its probes.
+        // The command has not begun, and must not run without its probes.
         session::kill(pid, libc::SIGKILL);
     }
     let report = tracer.finish(&watch.control);
@@ -111,7 +111,7 @@ pub(crate) fn top(arguments: &Top) -> Result<ExitCode, Failure> {
     match (started, ended) {
         (_, Some(status)) => front::end_as(status),
         (None, None) => Ok(ExitCode::SUCCESS),
-        // The user has seen enough: the command was started for it.
+        // The user has quit: end the command that was started for this.
         (Some(pid), None) => {
             session::kill(pid, control::signal().map_or(libc::SIGINT, |(signal, _)| signal));
             session::reap(pid);
@@ -120,14 +120,14 @@ pub(crate) fn top(arguments: &Top) -> Result<ExitCode, Failure> {
     }
 }
 
-/// What is probed, in the words of the command line.
+/// What is probed: the process, or the command line.
 fn title(arguments: &Top) -> String {
     let words: Vec<_> = arguments.command.iter().map(|word| word.to_string_lossy()).collect();
     arguments.pid.map_or_else(|| words.join(" "), |pid| format!("process {pid}"))
 }
 
-/// Leaves the terminal to the screen: neither this process nor the command that it starts reads from it or writes to it. What they say on
-/// standard error is shown when the screen has ended.
+/// Leaves the terminal to the screen: neither this process nor the command that it starts uses it.
+/// Their standard error goes into a pipe, and is shown when the screen has ended.
 fn step_aside(said: &PipeWriter) -> io::Result<()> {
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
     if io::stdin().is_terminal() {

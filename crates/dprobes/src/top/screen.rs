@@ -1,7 +1,8 @@
-//! The terminal, which the front has: it shows what the tracer tells, and tells the tracer to end.
+//! The terminal of `dprobes top`, in the front: shows the tracer's counts, and tells the tracer to
+//! end.
 //!
-//! Whatever ends the screen - a key, the end of the tracer, a signal, a panic - the terminal is as before: [`Screen`] restores it when
-//! it is dropped.
+//! However the screen ends - by a key, the end of the tracer, a signal, a panic - the terminal is
+//! restored: [`Screen`] does so when dropped.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, PipeReader, Write};
@@ -23,14 +24,14 @@ use ratatui::crossterm::{cursor, execute};
 use super::draw::draw;
 use super::view::{View, Wish};
 
-/// The time between two looks for keys and counts.
+/// Time between two updates of the screen.
 const TICK: Duration = Duration::from_millis(50);
-/// Bytes of what was said on standard error that are kept.
+/// Most bytes of standard error kept.
 const MOST_SAID: usize = 1 << 16;
-/// Bytes of a snapshot, at most.
+/// Largest snapshot, in bytes.
 const MOST_SNAPSHOT: u64 = 16 << 20;
 
-/// The terminal, as the screen has it.
+/// The terminal in raw mode.
 struct Screen {
     terminal: Terminal<CrosstermBackend<File>>,
 }
@@ -56,7 +57,7 @@ impl Drop for Screen {
     }
 }
 
-/// Brings the terminal back to what it was.
+/// Restores the terminal.
 pub(super) fn restore() {
     let _ = disable_raw_mode();
     if let Ok(mut file) = File::options().write(true).open("/dev/tty") {
@@ -64,10 +65,10 @@ pub(super) fn restore() {
     }
 }
 
-/// What the threads of the front share.
+/// The state shared by the front's threads.
 struct Shared {
     view: Mutex<View>,
-    /// What was said on standard error meanwhile.
+    /// Standard error of the tracer and the command.
     said: Mutex<Vec<u8>>,
     ended: AtomicBool,
 }
@@ -76,7 +77,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Shows what comes until the tracer has ended. What is given is to be called then.
+/// Shows the counts until the tracer has ended. The caller must then call the returned function.
 pub(super) fn show(title: String, counts: PipeReader, said: PipeReader, tracer: i32) -> Box<dyn FnOnce()> {
     let shared = Arc::new(Shared {
         view: Mutex::new(View::new(title)),
@@ -114,12 +115,12 @@ pub(super) fn show(title: String, counts: PipeReader, said: PipeReader, tracer: 
     }
 }
 
-/// Ends the screen, and shows what was said meanwhile.
+/// Ends the screen, and prints the standard error collected meanwhile.
 fn finish(shared: &Shared, screen: JoinHandle<()>, listener: JoinHandle<()>) {
     shared.ended.store(true, Ordering::Relaxed);
-    // One that has panicked has restored the terminal, too.
+    // If the thread has panicked, the terminal is restored too.
     let _ = screen.join();
-    // A command that lives on may hold the other end.
+    // A command that lives on may hold the other end open.
     for _ in 0..20 {
         if listener.is_finished() {
             break;
@@ -131,11 +132,12 @@ fn finish(shared: &Shared, screen: JoinHandle<()>, listener: JoinHandle<()>) {
 
 /// Asks the tracer to end.
 fn end(tracer: i32) {
-    // The tracer is a child that is not waited for before the screen has ended.
+    // The process id is still valid: the tracer is a child that is reaped only after the screen has
+    // ended.
     let _ = kill(Pid::from_raw(tracer), Signal::SIGINT);
 }
 
-/// Takes the counts that come.
+/// Reads snapshots of counts.
 fn take(counts: PipeReader, shared: &Shared) {
     let mut counts = BufReader::new(counts);
     let mut line = Vec::new();
@@ -152,7 +154,7 @@ fn take(counts: PipeReader, shared: &Shared) {
     }
 }
 
-/// Keeps what is said: the last of it.
+/// Collects standard error, keeping the last part.
 fn listen(mut said: PipeReader, shared: &Shared) {
     let mut bytes = [0; 4096];
     while let Ok(count @ 1..) = io::Read::read(&mut said, &mut bytes) {
@@ -165,7 +167,7 @@ fn listen(mut said: PipeReader, shared: &Shared) {
     }
 }
 
-/// Draws, and looks for keys, until it is ended.
+/// Draws and handles keys until the screen ends.
 fn run(shared: &Shared, tracer: i32) -> io::Result<()> {
     let mut screen = Screen::open()?;
     while !shared.ended.load(Ordering::Relaxed) {
@@ -187,7 +189,7 @@ fn run(shared: &Shared, tracer: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// What a key means.
+/// The action for a key.
 fn wish(key: KeyEvent) -> Option<Wish> {
     if key.kind == KeyEventKind::Release {
         return None;

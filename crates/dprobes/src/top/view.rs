@@ -1,20 +1,21 @@
-//! What is on the screen: counts, rates between two looks, and how they are sorted. It knows no terminal.
+//! What `dprobes top` shows: counts, rates between two snapshots, and their order. Independent of
+//! the terminal.
 
 use std::collections::HashMap;
 
 use super::feed::{Row, Snapshot};
 
-/// What rows are sorted by.
+/// The sort order of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Sort {
-    /// Hits a second, the most first.
+    /// Hits per second, descending.
     #[default]
     Rate,
-    /// Hits, the most first.
+    /// Hits, descending.
     Hits,
-    /// Hits without a record: missed and dropped, the most first.
+    /// Losses, that is, missed hits and dropped records, descending.
     Lost,
-    /// Names.
+    /// Names, ascending.
     Name,
 }
 
@@ -41,13 +42,13 @@ impl Sort {
 /// What the user asks for with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
-    /// To end.
+    /// End the program.
     Quit,
-    /// To sort by something else.
+    /// Sort by the next column.
     Sort,
-    /// To stop the screen for a while, or let it go on. Probing goes on.
+    /// Pause or resume the screen; probing goes on.
     Pause,
-    /// To see other rows: so many further down.
+    /// Scroll down by so many rows.
     Move(isize),
 }
 
@@ -55,7 +56,7 @@ pub(super) enum Wish {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Line {
     pub(super) row: Row,
-    /// Hits a second, since the look before.
+    /// Hits per second, since the previous snapshot.
     pub(super) rate: f64,
 }
 
@@ -66,14 +67,14 @@ pub(super) struct View {
     pub(super) title: String,
     pub(super) sort: Sort,
     pub(super) paused: bool,
-    /// The first line that is shown.
+    /// The first line shown.
     pub(super) top: usize,
-    /// Since probing began, in microseconds.
+    /// Time since probing began, in microseconds.
     pub(super) time: u64,
     pub(super) lines: Vec<Line>,
     /// The last message.
     pub(super) note: String,
-    /// The counts of the last look, by name, and its time.
+    /// The time of the previous snapshot, and its hits by name.
     before: Option<(u64, HashMap<String, u64>)>,
 }
 
@@ -82,7 +83,7 @@ impl View {
         View { title, ..View::default() }
     }
 
-    /// Takes new counts.
+    /// Takes a new snapshot.
     pub(super) fn take(&mut self, snapshot: Snapshot) {
         if let Some(note) = snapshot.notes.last() {
             self.note.clone_from(note);
@@ -105,7 +106,7 @@ impl View {
         self.order();
     }
 
-    /// Does what the user asks for; quitting is the caller's.
+    /// Does what the user asks for; the caller handles [`Wish::Quit`].
     pub(super) fn wish(&mut self, wish: Wish) {
         match wish {
             Wish::Quit => {}
@@ -137,11 +138,12 @@ impl View {
         });
     }
 
-    /// Hits a second, hits, misses and dropped records of all probes. What is counted by function is in its probe's count.
+    /// Hits per second, hits, misses and dropped records of all probes. Rows of functions are
+    /// skipped: their probe's row includes them.
     pub(super) fn totals(&self) -> (f64, u64, u64, u64) {
         let probes = || self.lines.iter().filter_map(|line| Some((line, line.row.counts?)));
         (
-            // Not `sum`, which makes -0 of nothing.
+            // Not `sum`, which returns -0 for no elements.
             probes().fold(0.0, |sum, (line, _)| sum + line.rate),
             probes().map(|(line, _)| line.row.hits).fold(0, u64::saturating_add),
             probes().map(|(_, counts)| counts.missed).fold(0, u64::saturating_add),

@@ -1,8 +1,8 @@
-//! Golden transcripts: `tests/cases/*.case` of the repository, run through the real binary, each case a test of its own:
-//! `cargo test -p dprobes --test cases -- 'part of its name'`.
+//! Golden transcripts: `tests/cases/*.case` of the repository, run through the real binary, each
+//! case a test of its own: `cargo test -p dprobes --test cases -- 'part of its name'`.
 //!
-//! A file holds blocks; a block begins with `NAME` and ends with the next. Indented lines, by four spaces, belong to
-//! the keyword above them; lines that begin with `#` are comments.
+//! A file holds blocks; a block begins with `NAME` and ends with the next. Indented lines, by four
+//! spaces, belong to the keyword above them; lines that begin with `#` are comments.
 //!
 //! | keyword | what |
 //! |---|---|
@@ -14,10 +14,11 @@
 //! | `EXIT status` | the exit status |
 //! | `STDOUT`, `STDERR`, `RECORDS` | the whole output (or the file `records`), indented; absent: not compared (`STDERR`: must be empty) |
 //!
-//! `{targets}`, `{repository}` and `{server}` (the pid of a process to attach to) stand for themselves in `ARGS`,
-//! `SHELL` and files, and paths and numbers that differ between runs are written so in what is compared. In
-//! the bad cases nothing may be touched: a command line that would start a program writes `ran`, which must not be
-//! there afterwards, and the server's text must be as before.
+//! `{targets}`, `{repository}` and `{server}` (the pid of a process to attach to) stand for
+//! themselves in `ARGS`, `SHELL` and files, and paths and numbers that differ between runs are
+//! written so in what is compared. In the bad cases nothing may be touched: a command line that
+//! would start a program writes `ran`, which must not be there afterwards, and the server's text
+//! must be as before.
 //!
 //! `UPDATE_CASES=1` rewrites `EXIT` and the outputs. Read the difference.
 
@@ -119,7 +120,7 @@ fn print(head: &str, cases: &[Case]) -> String {
     out
 }
 
-/// What a case is run in: where things are, and what stands for them.
+/// The environment of a case: directories, and the placeholders for them.
 struct Place {
     scratch: Scratch,
     targets: PathBuf,
@@ -133,7 +134,7 @@ impl Place {
             .replace("{server}", &self.server.to_string())
     }
 
-    /// Puts the stand-ins in the place of what differs between runs and machines.
+    /// Replaces text that differs between runs and machines by placeholders.
     fn blank(&self, text: &str) -> String {
         let text = text
             .replace(&*self.targets.to_string_lossy(), "{targets}")
@@ -160,7 +161,8 @@ fn root() -> String {
     repository().canonicalize().expect("the repository is there").to_string_lossy().into_owned()
 }
 
-/// A line of a summary without what depends on where the program is: which engine could take its sites, and how.
+/// A summary line without the engine and tactic of its sites, which depend on where the program is
+/// loaded.
 fn without_tactics(line: &str) -> String {
     if line.split_once(' ').is_some_and(|(count, rest)| {
         count.parse::<u64>().is_ok()
@@ -190,7 +192,7 @@ fn number_after(text: &str, word: &str, with: &str) -> String {
     out + rest
 }
 
-/// Runs a case; gives it as it would be written, and what is wrong beside the goldens.
+/// Plays a case; returns it with the actual output, and mistakes beyond the compared output.
 fn play(case: &Case, place: &Place) -> (Case, Vec<String>) {
     let mut wrong = Vec::new();
     for (name, text) in case.all("FILE") {
@@ -226,7 +228,7 @@ fn play(case: &Case, place: &Place) -> (Case, Vec<String>) {
     (seen, wrong)
 }
 
-/// The directory of the programs that cases name, with all of them; `None` where there is no gcc.
+/// The directory of the programs that cases name, all of them built; `None` without gcc.
 fn programs() -> Option<PathBuf> {
     for name in ["leaf", "places", "float"] {
         target(name)?;
@@ -235,14 +237,15 @@ fn programs() -> Option<PathBuf> {
     Some(target("server")?.parent().expect("programs are in a directory").to_path_buf())
 }
 
-/// Plays a case where nothing else is. In the bad cases nothing may be touched.
+/// Plays a case in an empty directory. A bad case must touch nothing.
 fn check(case: &Case, targets: &Path, bad: bool) -> Result<(), String> {
     let (seen, mut wrong) = in_a_place(case, targets, bad);
     wrong.extend(compare(case, &seen));
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
 }
 
-/// Plays a case, with a server of its own; gives it as it would be written, and what is wrong beside the goldens.
+/// Plays a case with a server of its own; returns it with the actual output, and mistakes beyond
+/// the compared output.
 fn in_a_place(case: &Case, targets: &Path, bad: bool) -> (Case, Vec<String>) {
     let mut server = Server::start(&targets.join("server"), [] as [&str; 0]);
     server.line();
@@ -263,7 +266,7 @@ fn in_a_place(case: &Case, targets: &Path, bad: bool) -> (Case, Vec<String>) {
     (seen, wrong)
 }
 
-/// The files of a directory of cases.
+/// The case files of a directory.
 fn files(directory: &str) -> Vec<PathBuf> {
     let entries =
         std::fs::read_dir(repository().join("tests/cases").join(directory)).expect("there are cases");
@@ -287,7 +290,8 @@ fn compare(case: &Case, seen: &Case) -> Vec<String> {
     wrong
 }
 
-/// Wrong programs and wrong command lines are refused with their messages; good sessions look as their transcripts.
+/// Wrong programs and command lines are refused with the expected messages; good sessions match
+/// their transcripts.
 fn main() -> ExitCode {
     let mut trials = Trials::new();
     let programs = programs();

@@ -1,4 +1,5 @@
-//! Attaching: until a signal, a time, or the end of the process; afterwards every byte is as before.
+//! Attaching: until a signal, a time limit, or the end of the process; afterwards every byte is
+//! restored.
 
 use crate::support::{
     Outcome, Server, attach, counting, dprobes, engine, finish, is_traced, need, target, text_differences,
@@ -16,7 +17,8 @@ fn executable_mappings(pid: u32) -> Vec<String> {
         .collect()
 }
 
-/// Attaches to a server, lets it call 50 times, ends the tracer, and checks that nothing is left behind.
+/// Attaches to a server, lets it call 50 times, ends the tracer, and checks that nothing is left
+/// behind.
 fn until(end: impl FnOnce(crate::support::Attached) -> Outcome) {
     let program = need!("attaching", target("server"), "gcc");
     let mut server = Server::start(&program, [] as [&str; 0]);
@@ -81,7 +83,8 @@ fn a_signal_at_any_moment_of_the_beginning_ends_the_whole_session() {
         // SAFETY: kill takes no pointers; dprobes is our child and was not reaped.
         unsafe { libc::kill(attached.id() as i32, [libc::SIGINT, libc::SIGTERM, libc::SIGHUP][round % 3]) };
         let (status, _, told) = finish(attached, "after the signal");
-        // What a front that ended by the signal has started has ended too, and had nothing to say.
+        // If the front was killed by the signal, the command it started has ended too, with no
+        // output.
         match status.signal() {
             Some(_) => assert_eq!(told, "", "round {round}: {status}"),
             None => assert_eq!(status.code(), Some(0), "round {round}: {status}, {told}"),
@@ -146,7 +149,7 @@ fn detaching_in_the_middle_of_the_hits_loses_nothing_and_harms_nothing() {
         assert!(outcome.stats.hits(1) > 0, "{outcome:#?}");
         assert_eq!(outcome.stats.locals, [outcome.stats.hits(1)], "{outcome:#?}");
         assert_eq!(text_differences(pid), [""; 0]);
-        // The program knows what the sums of its calls should be.
+        // The program knows the expected sums of its calls.
         let line = server.ask("that is enough");
         assert!(line.starts_with("calls ") && !line.contains("wrong"), "{line}");
     }

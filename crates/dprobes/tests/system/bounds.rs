@@ -1,4 +1,5 @@
-//! The bounds of a handler: how long it may run, and what it may end. By a jump and by a trap alike.
+//! Limits of a handler's run: its number of instructions, and what Ctrl-C can interrupt; by jumps
+//! and by traps.
 
 use crate::support::{Outcome, Run, attach, need, start_server, target};
 use std::time::{Duration, Instant};
@@ -28,7 +29,7 @@ fn long(length: usize, times: usize) -> String {
 
 #[test]
 fn a_run_ends_at_insmax() {
-    // `inc` and `jmp`, so many times; what was logged is kept.
+    // Executes `inc` and `jmp` up to the limit; what was logged before is kept.
     let handler = "push 7\nlog 1\nagain: inc lv, 0\njmp again";
     let ended = by_each_engine("jmpmax = 65535\ninsmax = 20002", "", handler, |engine, outcome| {
         assert_eq!(outcome.stats.locals, [20 * 10_000, 0], "{engine}: {outcome:#?}");
@@ -46,12 +47,12 @@ fn a_run_of_procedures_ends_at_insmax_too() {
     need!("bounds", ended, "gcc");
 }
 
-/// Attaches to a process, with a handler that takes minutes for each hit, and ends that by Ctrl-C.
+/// Attaches with a handler that takes minutes per hit, and interrupts it with Ctrl-C.
 fn ctrl_c_ends_a_long_run(engine: &str) {
     let program = need!("bounds", target("server"), "gcc");
     let mut server = start_server(&program);
     let pid = server.pid();
-    // Procedures, each of which calls the next twice: 2^15 calls of the last, and no jump.
+    // Each procedure calls the next one twice: 2^15 calls of the last, without a jump.
     let levels: String = (0..15)
         .map(|level| format!("proc p{level}\ncall p{0}\ncall p{0}\nret\nendproc\n", level + 1))
         .collect();
@@ -68,8 +69,8 @@ fn ctrl_c_ends_a_long_run(engine: &str) {
     let outcome = attached.stop(libc::SIGINT);
     let took = start.elapsed();
     assert_eq!(outcome.status.code(), Some(0), "{outcome:#?}");
-    // 2^30 instructions take several seconds on any machine, and the tracer is twice as slow here; a hundred of them
-    // take minutes.
+    // 2^30 instructions take several seconds on any machine, and the tracer is twice as slow here;
+    // a hundred of them take minutes.
     assert!(took < Duration::from_secs(20), "{took:?}");
     assert_eq!(server.line(), "done 100");
     let (status, _) = server.end();

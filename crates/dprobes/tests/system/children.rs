@@ -1,4 +1,4 @@
-//! Children of every kind, and what they execute, are probed too.
+//! Children of every kind, and the programs they execute, are probed too.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ fn a_process_that_executes_another_program_keeps_its_probes() {
     keeps_its_probes(&need!("children", target("server"), "gcc"));
 }
 
-/// A server that executes itself anew is probed before and after.
+/// A server that executes itself again is probed before and after.
 pub(crate) fn keeps_its_probes(program: &Path) {
     let mut server = Server::start(program, [] as [&str; 0]);
     server.line();

@@ -1,4 +1,4 @@
-//! What the original's options do, in the background session.
+//! The original's options in the background session.
 
 use crate::support::{
     Server, Session, becomes_traced, counting, find_program, is_traced, need, run, start_server, target,
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// A copy of a program of its own: the session probes every process that maps the module.
+/// A private copy of a program: the session probes every process that maps the module.
 fn copy(session: &Session, program: &Path, name: &str) -> PathBuf {
     let path = session.path().join(name);
     std::fs::copy(program, &path).expect("room for a copy");
@@ -54,7 +54,7 @@ fn what_is_removed_lets_go_of_the_processes_that_have_no_other_probe() {
     }
 
     session.done(&["--remove", "--name", text(&one)]);
-    // At once: who asked is answered when they have been let go.
+    // At once: the command returns only after the processes were detached.
     assert!(!is_traced(of_one.pid()));
     assert_eq!(text_differences(of_one.pid()), [""; 0]);
     assert!(is_traced(of_other.pid()) && is_traced(of_both.pid()));
@@ -66,7 +66,7 @@ fn what_is_removed_lets_go_of_the_processes_that_have_no_other_probe() {
 
     session.done(&["-r", "-n", text(&library)]);
     assert!(!is_traced(of_both.pid()) && is_traced(of_other.pid()));
-    // What was let go can be probed again.
+    // Detached processes can be probed again.
     let again = session.done(&["-i", &session.program("again.rpn", &counting(&one, ["server_work"]))]);
     assert!(again.contains("which 2 processes map now"), "{again}");
     assert_eq!(of_both.ask("call 6"), "done 6");
@@ -160,13 +160,13 @@ fn symbols_come_from_another_file_of_the_same_build_only() {
         assert_eq!(process.ask("call 6"), "done 6");
         assert_eq!(hits(&session, "server_work"), 6, "{}", symbols.display());
     }
-    // And for a process that comes later, when the file of symbols is gone.
+    // Also for a later process, when the file of symbols is gone.
     std::fs::remove_file(&debug).expect("it was made");
     let mut late = start_server(&stripped);
     becomes_traced(late.pid(), true);
     assert_eq!(late.ask("call 2"), "done 2");
     assert_eq!(hits(&session, "server_work"), 8);
-    // Where neither has a build-id, the places of the code decide.
+    // If neither has a build-id, the positions of the code decide.
     let bare = session.path().join("bare");
     let (status, _, said) = run(Command::new(&objcopy).arg("--strip-all").arg(&plain).arg(&bare));
     assert!(status.success(), "{said}");
@@ -223,7 +223,7 @@ fn unformatted_records_are_bytes_in_a_line() {
 #[test]
 fn no_thread_gets_past_a_probe_before_all_are_in() {
     let lockstep = need!("classic", target("lockstep"), "gcc");
-    // The probes of the two threads first and last, in either order, and many between them.
+    // The probes of the two functions come first and last, in either order, with many in between.
     let fillers: Vec<String> = (0..512).map(|place| format!("filler + {place}")).collect();
     for (ends, options) in [
         (["left", "right"], &[][..]),
@@ -244,7 +244,8 @@ fn no_thread_gets_past_a_probe_before_all_are_in() {
         }
         let rounds = process.ask("stop");
         let (left, right) = (hits(&session, "left"), hits(&session, "right"));
-        // Each call of `left` is followed by one of `right`; the first that was seen may have been that.
+        // Each call of `left` is followed by one of `right`; the first call seen may be one of
+        // `right`.
         assert!(right == left || right == left + 1, "{options:?} {left} {right} of {rounds}");
     }
 }

@@ -1,4 +1,4 @@
-//! Traces in other forms hold the records that the store holds, as their own tools read them.
+//! Converted traces hold the records of the store, as read by the tools for each form.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ const READS: u64 = 300;
 const TEMPLATES: &str =
     "major=7\nminor=1 desc=\"read\" fmt=\"at=%8u, counter=%8d\"\nminor=2 desc=\"read's end\" fmt=\"%8x\"\n";
 
-/// A trace of calls and their ends, made by a real run; what a template says of it is in `templates`.
+/// A trace of calls and returns made by a real run; its templates are in `templates`.
 fn trace(scratch: &Scratch) -> Option<()> {
     let module = target("store")?;
     let name = module.to_str()?;
@@ -41,7 +41,7 @@ fn convert(scratch: &Scratch, words: &[&str]) -> (String, String) {
     (stdout, stderr)
 }
 
-/// A Python that has a module, if there is one: that of `DPROBES_PYTHON`, or of this machine.
+/// A Python with this module, if there is one: `DPROBES_PYTHON`, or this machine's.
 fn python(module: &str) -> Option<PathBuf> {
     let named = std::env::var_os("DPROBES_PYTHON").map(PathBuf::from);
     let python = named.or_else(|| find_program("python3"))?;
@@ -112,7 +112,7 @@ fn babeltrace2_counts_the_same_records() {
     assert_eq!(stdout.matches(" at = ").count() as u64, READS);
 }
 
-/// Reads the file as the published definitions have it: a field that they do not know is a mistake.
+/// Reads the file with the published definitions; an unknown field is an error.
 const PERFETTO: &str = r#"
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as published
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -171,7 +171,7 @@ fn parquet_is_read_by_duckdb() {
     }
     convert(&scratch, &["parquet", "-t", "templates"]);
     let python = need!("convert: parquet", python("duckdb"), "the Python module duckdb (DPROBES_PYTHON)");
-    // `at` is a word of DuckDB's own.
+    // `at` is a keyword of DuckDB.
     let query = r#"import duckdb
 print(*duckdb.sql("""select count(*), sum("at"), count("at"), sum(counter), min(comm), count(distinct number), min(event),
     sum(octet_length(data)) from 'trace.parquet'""").fetchall()[0])"#;
@@ -216,7 +216,7 @@ fn what_cannot_be_converted_is_refused() {
         let (status, _, stderr) = run(command.current_dir(scratch.path()));
         assert!(status.code() == Some(1) && stderr.contains(reason), "{words:?}: {stderr}");
     }
-    // A trace that was cut off is converted as far as it is there, and its end is told.
+    // A truncated trace is converted as far as possible, and the truncation is reported.
     let path = scratch.path().join("trace.dpt");
     let whole = std::fs::read(&path).expect("it is there");
     std::fs::write(&path, &whole[..whole.len() / 2]).expect("written");

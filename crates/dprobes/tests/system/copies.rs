@@ -1,4 +1,5 @@
-//! A program that is executed again is armed as before, without being planned anew: what is copied does what was worked out.
+//! A program that is executed again is armed by copying the first arming instead of planning anew;
+//! the copied probes work alike.
 
 use crate::support::{
     Outcome, Place, Run, Scratch, Server, Session, attach, changed_text, counting, dprobes, is_traced, need,
@@ -38,7 +39,7 @@ fn what_is_copied_counts_as_traps_do() {
         let traps = run(&program, "trap", "4", way, None);
         assert_eq!(jumps.stdout, traps.stdout);
         assert_eq!(hits(&jumps), hits(&traps), "{way}");
-        // The program itself may have its heap where its landing pads were.
+        // The program's own heap may be where its landing pads were.
         assert!(jumps.stats.copied >= 4, "libc, four times: {}", jumps.stats.copied);
         assert_eq!(traps.stats.copied, 0);
         // Each process has as many sites as the first.
@@ -54,7 +55,8 @@ fn what_is_copied_counts_as_traps_do() {
 #[test]
 fn records_of_what_is_copied_are_of_its_own_addresses() {
     let program = need!("copies", target("again"), "gcc");
-    // What the handler logs of the address is what the record's first line says, in each process another one.
+    // The address that the handler logs is that of the record's header, and differs in each
+    // process.
     let outcome = run(&program, "auto", "3", "fork", Some("push r, rip; push r, rdi; log 2"));
     assert!(outcome.stats.copied >= 3, "{}", outcome.stats.copied);
     let mut pages = BTreeMap::new();
@@ -93,7 +95,7 @@ fn handlers_that_read_memory_and_leave_to_the_interpreter_are_copied() {
             let outcome = run(&program, engine, "2", "end", Some(handler));
             let bytes = outcome.records.lines().skip(1).step_by(2);
             let mut bytes: Vec<String> = bytes.map(|line| line.split(" : ").skip(1).collect()).collect();
-            // Where the program begins, a trap tells of a hit before the buffers are read.
+            // Near the program's start, a trap reports a hit before the buffers are read.
             bytes.sort_unstable();
             (bytes, outcome.stats.copied)
         };
@@ -122,7 +124,8 @@ fn probes_end_in_copies_too() {
     assert_eq!([state(1), state(2), state(3)], ["disabled", "armed", "removed"]);
 }
 
-/// Starts the program by dprobes, serving after some rounds: where it is, and dprobes.
+/// Starts the program under dprobes, in server mode after some rounds; returns dprobes and the
+/// program's process id.
 fn serving(program: &Path, scratch: &Scratch) -> (Server, u32) {
     let mut words: Vec<String> = ["run", "-o", "/dev/null"].iter().map(|word| (*word).to_owned()).collect();
     words.extend(["--stats".to_owned(), scratch.path().join("stats").display().to_string()]);
@@ -138,20 +141,21 @@ fn serving(program: &Path, scratch: &Scratch) -> (Server, u32) {
     }
 }
 
-/// The code of probes that a process has from a file: ranges of addresses.
+/// The code for probes that a process has mapped from a file, as address ranges.
 fn code_from_file(pid: u32) -> Vec<String> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it lives");
     let is_code = |line: &&str| line.contains(" r-xp ") && line.contains("/memfd:dprobes");
     maps.lines().filter(is_code).filter_map(|line| Some(line.split(' ').next()?.to_owned())).collect()
 }
 
-/// The tracer behind a process that was started, once it has begun: its only child.
+/// The tracer of a front, once it has begun: the front's only child.
 fn tracer_behind(front: u32) -> Option<i32> {
     let children = std::fs::read_to_string(format!("/proc/{front}/task/{front}/children")).ok()?;
     children.split_whitespace().next()?.parse().ok()
 }
 
-/// Memory is mapped, descriptors are opened and closed, and probes are copied, whenever the tracer is killed.
+/// The tracer is killed at any time: while memory is mapped, descriptors are opened and closed, and
+/// probes are copied.
 #[test]
 fn a_program_that_executes_itself_outlives_its_tracer() {
     let program = need!("copies", target("again"), "gcc");
@@ -168,10 +172,11 @@ fn a_program_that_executes_itself_outlives_its_tracer() {
         let server = Server::start(Path::new(dprobes().get_program()), words);
         let first = server.line();
         assert_eq!(first, expected[0]);
-        // At another moment each time, most of them while it is armed again.
+        // At a different moment each time, mostly while the program is armed again.
         std::thread::sleep(Duration::from_micros(1 + 7919 * round as u64 % 200_000));
         if let Some(tracer) = tracer_behind(server.pid()) {
-            // SAFETY: kill takes no pointers; the process is one that our child has started and waits for.
+            // SAFETY: kill takes no pointers; the process is one that our child has started and
+            // waits for.
             killed += u64::from(unsafe { libc::kill(tracer, libc::SIGKILL) } == 0);
         }
         let (_, rest) = server.end();
@@ -187,7 +192,7 @@ fn what_is_copied_is_mapped_from_a_file_that_nobody_can_change() {
     let (mut server, pid) = serving(&program, &scratch);
     let code = code_from_file(pid);
     assert!(!code.is_empty());
-    // The process cannot write to what it was given, nor has it a descriptor left.
+    // The process cannot write to the code it was given, and has no descriptor of it left.
     for range in code {
         let opened = std::fs::OpenOptions::new().write(true).open(format!("/proc/{pid}/map_files/{range}"));
         let mut file = opened.expect("root may open it");
@@ -255,7 +260,8 @@ fn what_was_copied_is_taken_out_at_the_end() {
 fn processes_of_a_session_are_armed_as_the_first() {
     let program = need!("copies", target("again"), "gcc");
     armed_in_a_session(&program, false);
-    // Another thread might use a descriptor that its process is given: what is copied is written.
+    // Another thread might use a descriptor given to its process: with threads, copies are written
+    // instead of mapped.
     armed_in_a_session(&program, true);
 }
 
@@ -317,7 +323,8 @@ fn copied(session: &Session) -> u64 {
     status.split("; ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok()).unwrap_or(0)
 }
 
-/// What is worked out in a process is not believed in those of others: it might have shown something else than its file.
+/// What is planned in one user's process is not used in another's: its memory might have differed
+/// from the file.
 #[test]
 fn a_process_of_another_user_is_planned_anew() {
     let program = need!("copies", target("again"), "gcc");

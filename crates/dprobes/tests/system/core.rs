@@ -1,4 +1,4 @@
-//! `exit 3`: a core dump that debuggers read, of a process that notices nothing.
+//! `exit 3`: writes a core dump that debuggers can read, of a process that goes on undisturbed.
 
 use crate::support::{Scratch, Stats, dprobes, find_program, need, repository, run, target};
 use object::elf::{FileHeader64, PT_LOAD};
@@ -28,7 +28,7 @@ impl std::fmt::Debug for ScratchGuard {
     }
 }
 
-/// The one core file there is, which standard error has told of.
+/// The only core file, which standard error has named.
 #[track_caller]
 pub(crate) fn told_core(outcome: &Dumped) -> &Path {
     let [core] = &outcome.cores[..] else { panic!("one core file: {outcome:#?}") };
@@ -39,7 +39,7 @@ pub(crate) fn told_core(outcome: &Dumped) -> &Path {
     core
 }
 
-/// Runs the target under a probe program; it ends as without.
+/// Runs the target with a probe program; it ends as without.
 #[track_caller]
 pub(crate) fn dumped(probes: &str, words: &[&OsStr]) -> Dumped {
     let scratch = Scratch::new();
@@ -54,7 +54,7 @@ pub(crate) fn dumped(probes: &str, words: &[&OsStr]) -> Dumped {
         .map(|entry| entry.expect("it can be read").path())
         .filter(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"core.")))
         .collect();
-    // By the numbers at the end: core.7, core.7.1, core.7.2.
+    // Sorted by the numbers at the end: core.7, core.7.1, core.7.2.
     cores.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
     let stats = Stats::read(&stats).unwrap_or_else(|| panic!("no stats: {stderr}"));
     Dumped { stdout, stderr, stats, cores, _scratch: ScratchGuard(scratch) }
@@ -149,7 +149,7 @@ fn malloc_of_a_size_leaves_a_core_of_all_threads_and_the_program_goes_on() {
     for function in ["waiter", "reader", "sleeper", "main"] {
         assert!(said.contains(&format!(" {function} (")), "{function}: {said}");
     }
-    // Not only gdb's idea of it: the file has no trap there.
+    // Not just from gdb's own breakpoint handling: the core file has no trap there.
     assert_ne!(bytes(core, register(&said, "rip"), 1), [0xcc]);
 
     let readelf = need!("core", find_program("readelf"), "readelf");
@@ -238,7 +238,7 @@ fn a_thread_that_no_tracer_can_stop_is_left_out_and_named() {
     let [core] = &outcome.cores[..] else { panic!("one core file: {outcome:#?}") };
     let left_out = outcome.stderr.split("; without thread ").nth(1).unwrap_or_default();
     assert!(left_out.split(',').next().is_some_and(|number| number.parse::<u32>().is_ok()), "{outcome:#?}");
-    // gdb would show the thread all the same, which it finds in the libc's list.
+    // gdb would show the thread in any case, from the libc's thread list.
     let (status, notes, _) = run(Command::new(readelf).arg("-nW").arg(core));
     assert!(status.success());
     assert_eq!(notes.matches("NT_PRSTATUS").count(), 5, "{outcome:#?}");
@@ -253,7 +253,7 @@ fn a_dump_that_cannot_be_written_is_told_and_the_program_goes_on() {
     );
     let scratch = Scratch::new();
     let file = scratch.file("program.rpn", &probes);
-    // Not even root may make a file there.
+    // Not even root can create a file there.
     let mut command = dprobes();
     command.arg("run").arg(&file).arg("--").arg(&program).arg("1").current_dir("/proc");
     let (status, stdout, stderr) = run(&mut command);

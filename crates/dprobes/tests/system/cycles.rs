@@ -1,16 +1,17 @@
-//! Programs that are inserted and removed again and again while another one stays: nothing is left behind by any of them.
+//! Programs are inserted and removed again and again while another one stays: none leaves anything
+//! behind.
 
 use crate::support::{Session, changed_text, counting, need, start_server, target, text_differences};
 
-/// After how many cycles what is taken is looked at first.
+/// The number of cycles after which resources are first measured.
 const WARM: usize = 10;
 
-/// How often the program comes and goes.
+/// The total number of cycles.
 fn cycles_in_all() -> usize {
     testing::rounds(WARM + 10, WARM + 30)
 }
 
-/// What a session and a process that it probes have taken.
+/// The resources of a session and of a process that it probes.
 #[derive(Debug)]
 struct Taken {
     /// The session's own memory, in KiB.
@@ -63,7 +64,8 @@ fn cycles(engine: &str) {
             before = Some(taken(tracer, server.pid()));
         }
     }
-    // Bytes, and jumps. Where a jump leads to may have a byte of a jump, or the byte that was there, by chance.
+    // The numbers of bytes and jumps. A jump target may by chance contain the byte of a jump, or
+    // the original byte.
     let as_ever = |now: usize, first: usize| first > 20 && now.abs_diff(first) <= first / 10;
     let as_first = |&(bytes, jumps): &(usize, usize)| {
         as_ever(bytes, ways[0].0) && (engine == "trap" || as_ever(jumps, ways[0].1))

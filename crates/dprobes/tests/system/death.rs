@@ -1,4 +1,4 @@
-//! dprobes is killed with SIGKILL: the probed program lives on, with every byte as before.
+//! dprobes is killed with SIGKILL: the probed program lives on, with every byte restored.
 
 use crate::support::{
     Attached, Server, attach, changed_text, counting, is_traced, need, target, text_differences,
@@ -17,7 +17,8 @@ fn killed(victim: impl Fn(&Attached) -> i32) {
         let mut attached = attach(pid, &counting(&program, ["server_work"]), &[]);
         attached.wait_for(pid, &program, "server_work");
         assert_eq!(server.ask("call 50"), "done 50");
-        // SAFETY: kill takes no pointers; the front is our child and was not reaped, and it has not reaped its own.
+        // SAFETY: kill takes no pointers; the front is our child and was not reaped, and it has not
+        // reaped its own.
         assert_eq!(unsafe { libc::kill(victim(&attached), libc::SIGKILL) }, 0);
         attached.death();
         let mut patience = 500;
@@ -59,7 +60,7 @@ fn blocked(pid: u32) -> u64 {
     mask(pid, "SigBlk:")
 }
 
-/// Every breakpoint stays, and the program goes on: it answers them itself.
+/// All breakpoints stay, and the program goes on: it answers them itself.
 #[test]
 fn both_processes_and_the_breakpoints_are_answered_all_the_same() {
     let program = need!("death", target("server"), "gcc");
@@ -70,7 +71,7 @@ fn both_processes_and_the_breakpoints_are_answered_all_the_same() {
     attached.wait_for(pid, &program, "server_work");
     assert_eq!(server.ask("call 50"), "done 50");
     let tracer = attached.tracer();
-    // The front first: it is not to put anything back.
+    // The front first, so that it restores nothing.
     signal(attached.pid(), libc::SIGSTOP);
     signal(tracer, libc::SIGKILL);
     signal(attached.pid(), libc::SIGKILL);
@@ -105,7 +106,8 @@ fn a_signal_that_kills_does_so_under_probes_and_afterwards() {
     }
 }
 
-/// What one tracer leaves behind, which knows its own traps, does not keep the next one from being survived.
+/// The guard left behind by one tracer, which knows only that tracer's traps, does not stop the
+/// program from surviving the next.
 #[test]
 fn one_tracer_after_another() {
     let program = need!("death", target("mortal"), "gcc");
@@ -115,7 +117,7 @@ fn one_tracer_after_another() {
     for function in ["mix", "walk", "weigh"] {
         let mut attached = attach(pid, &counting(&program, [function]), &["--engine", "trap"]);
         attached.wait_for(pid, &program, function);
-        // The front cannot put anything back until the program has met its traps.
+        // The front cannot restore anything until the program has met its traps.
         let (front, tracer) = (attached.pid(), attached.tracer());
         signal(front, libc::SIGSTOP);
         signal(tracer, libc::SIGKILL);
@@ -132,7 +134,7 @@ fn one_tracer_after_another() {
     assert!(status.success() && lines == ["right"], "{status}, {lines:?}");
 }
 
-/// What is mapped in a process: how many mappings, bytes of all of them, and bytes of those below 2 GiB.
+/// A process's mappings: their number, their bytes, and the bytes below 2 GiB.
 fn mapped(pid: u32) -> [u64; 3] {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it lives");
     let ranges = maps.lines().filter_map(|line| line.split_once(' ')?.0.split_once('-'));
@@ -143,12 +145,12 @@ fn mapped(pid: u32) -> [u64; 3] {
     })
 }
 
-/// What a tracer that is killed has mapped in a process is unmapped when the bytes are back: a process that outlives many of them is
-/// what it was.
+/// What a killed tracer has mapped is unmapped once the bytes are restored: a process that outlives
+/// many tracers keeps no memory of theirs.
 #[test]
 fn many_tracers_one_after_another_leave_no_memory() {
     let program = need!("death", target("server"), "gcc");
-    // One for which all is mapped that a handler can need, and one for which there are many landing pads, or slots.
+    // One that needs everything that a handler can, and one that needs many landing pads, or slots.
     let logs = format!(
         "name = \"{}\"\nmodtype = user\nmajor = 1\noffset = server_work\npush 8\npush r, rsp\nlog mrf\nexit\n",
         program.display()
@@ -198,15 +200,15 @@ fn libc_of(pid: u32) -> PathBuf {
     paths.find(|path| path.ends_with("/libc.so.6")).expect("a libc").into()
 }
 
-/// Functions of libc that threads come to while they block all signals, each with a counting probe.
+/// Functions of libc that threads execute while they block all signals, each with a counting probe.
 const IN_MOMENTS: &str = "name = \"libc.so.6\"\nmodtype = user\nvars = 1\noffset = \"_setjmp\":entry\ninc lv, 0\nabort\noffset = \"*madvise\":entry\ninc lv, 0\nabort\noffset = \"*getpagesize\":entry\ninc lv, 0\nabort\n";
 
-/// Whether a process has a handler for its traps.
+/// Whether a process has a guard for its traps.
 fn answers(pid: u32) -> bool {
     mask(pid, "SigCgt:") & 1 << (libc::SIGTRAP - 1) != 0
 }
 
-/// Waits until a process has one, and some of what its threads do meanwhile.
+/// Waits until a process has a guard, and some more time for its threads to run.
 fn comes_to_answer(pid: u32) {
     while !is_traced(pid) || !answers(pid) {
         std::thread::sleep(Duration::from_millis(1));
@@ -214,8 +216,8 @@ fn comes_to_answer(pid: u32) {
     std::thread::sleep(Duration::from_millis(700));
 }
 
-/// Threads that start others, begin and end block all signals, and are in libc then: each trap there would take the handler away that
-/// answers traps if the tracer dies.
+/// Threads that start others, begin or end are in libc with all signals blocked: a trap there would
+/// reset the guard's SIGTRAP handler, which answers traps if the tracer dies.
 #[test]
 fn traps_stay_answered_in_a_process_whose_threads_block_all_signals() {
     let program = need!("death", target("mortal"), "gcc");
@@ -238,7 +240,8 @@ fn traps_stay_answered_in_a_process_whose_threads_block_all_signals() {
     assert!(status.success() && lines == ["right"], "{status}, {lines:?}");
 }
 
-/// The process answers its traps by itself for half a second, in which threads begin and end all the time.
+/// The process answers its traps itself for half a second, while threads begin and end all the
+/// time.
 #[test]
 fn threads_begin_and_end_while_nobody_answers() {
     let program = need!("death", target("mortal"), "gcc");
@@ -261,14 +264,15 @@ fn threads_begin_and_end_while_nobody_answers() {
     }
 }
 
-/// Where in a libc's file all signals are blocked by a constant: `mov eax,14`, `lea rsi,[rip+...]`, `syscall`.
+/// Places in a libc's file that block all signals with a constant: `mov eax,14`,
+/// `lea rsi,[rip+...]`, `syscall`.
 fn blocks_in(libc: &[u8]) -> Vec<usize> {
     let is_one =
         |code: &[u8]| code[..8] == [0xb8, 14, 0, 0, 0, 0x48, 0x8d, 0x35] && code[12..] == [0x0f, 0x05];
     libc.windows(14).enumerate().filter(|(_, code)| is_one(code)).map(|(at, _)| at + 12).collect()
 }
 
-/// A probe at the very call is a probe as any other, beside what the tracer has there for itself.
+/// A probe at such a call works like any other, beside the tracer's own trap there.
 #[test]
 fn a_probe_where_all_signals_are_blocked_counts_each_hit() {
     let program = need!("death", target("mortal"), "gcc");
@@ -325,7 +329,8 @@ fn what_a_program_blocks_by_itself_stays_blocked_in_its_threads_and_children() {
 fn the_tracer_at_any_moment() {
     let program = need!("death", target("mortal"), "gcc");
     let points = ["mix", "weigh", "walk", "work", "check", "thread", "alarmed"];
-    // Spread over the time that arming, running and disarming take, in an order that is always the same.
+    // Spread over the time that arming, running and disarming take, in an order that is always the
+    // same.
     for (number, way) in
         ["loop", "threads", "forks", "modules", "signals"].into_iter().cycle().take(15).enumerate()
     {

@@ -1,4 +1,4 @@
-//! Processes of different users share no variables and no counters: what one writes there is nobody else's.
+//! Processes of different users share no variables and no counters: none can change another's.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use crate::support::{FORGED, Outcome, Run, Scratch, need, target};
 
-/// Calls of the parent, but for one before and one after all others.
+/// Calls of the parent, without one before and one after all others.
 const CALLS: u64 = 20_000;
 
 fn program() -> Option<PathBuf> {
     target("strangers")
 }
 
-/// Counts in all kinds of variables at one probe, and lets the other run so many times.
+/// Counts in all kinds of variables at one probe, and lets the other run up to `most` times.
 fn counting(program: &Path, most: u64, log: &str) -> String {
     format!(
         "name = \"{}\"\nmodtype = user\nmajor = 4\nvars = 2\n\
@@ -39,7 +39,7 @@ fn run(program: &Path, how: &str, text: &str, options: &[&str]) -> Outcome {
     outcome
 }
 
-/// Checks what root's processes have counted, who have called each function so often.
+/// Checks the counts of root's processes, which have called each function `calls` times.
 #[track_caller]
 fn roots_counts_are(outcome: &Outcome, calls: u64) {
     let of: Vec<_> = outcome.stats.users.iter().map(|user| &user.name[..]).collect();
@@ -58,7 +58,7 @@ fn a_program_of_another_user_changes_no_count_and_ends_no_probe_but_its_own() {
         return testing::skipped("domains", "root");
     }
     FORGED.set(true);
-    // One that executes a program, and one that has dropped its rights in place.
+    // One child executes a program, and one drops its rights in place.
     for how in ["exec", "drop"] {
         for (log, options) in [("abort", &[][..]), ("push r, rdi\nlog 1\nexit", &["--lossless"])] {
             let options = [&["--engine=jump"], options].concat();
@@ -81,7 +81,7 @@ fn who_calls_a_setuid_program_changes_no_count_of_it() {
     let trusted = scratch.path().join("strangers-of-root");
     std::fs::copy(&program, &trusted).expect("it can be copied");
     std::fs::set_permissions(&trusted, Permissions::from_mode(0o4755)).expect("it is this test's");
-    // Both files are meant, of which only functions have names in common.
+    // Both files match; only their functions have names in common.
     let text = counting(&program, 0, "abort").replace(&program.display().to_string(), "*strangers*");
     let text = text.replace("offset = strangers_work", "offset = strangers_work:entry");
     let text =
@@ -123,7 +123,8 @@ fn each_user_has_turns_of_its_own_unless_all_share_them() {
     }
 }
 
-/// There are 128 domains at a time: processes of more users are trapped, or, where only jumps are wanted, not probed, which is told of each.
+/// There are 128 domains at a time: processes of further users are trapped or, with jumps only, not
+/// probed; each is reported.
 #[test]
 fn more_users_than_can_be_told_apart_are_trapped() {
     const USERS: u64 = 140;

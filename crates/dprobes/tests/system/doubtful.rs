@@ -1,5 +1,6 @@
-//! Code that is not only code: tables and literals inside functions, instructions that are passed over, calls that come back elsewhere, bytes
-//! that the dynamic linker writes. Whatever is asked for, the program does what it does unprobed.
+//! Code mixed with data: tables and literals inside functions, instructions that are skipped, calls
+//! that return elsewhere, bytes that the dynamic linker writes. Whatever is probed, the program
+//! behaves as unprobed.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,14 +8,14 @@ use std::process::Command;
 use crate::i386::target_32;
 use crate::support::{Outcome, Run, counting, dprobes, need, run, target, variant};
 
-/// What a program prints unprobed.
+/// The output of a program unprobed.
 fn alone(program: &Path) -> String {
     let (status, stdout, stderr) = run(&mut Command::new(program));
     assert!(status.success(), "{status}: {stderr}");
     stdout
 }
 
-/// A run with a count at these points, which must change nothing.
+/// A run with counting probes at these points, which must change nothing.
 #[track_caller]
 fn unchanged(program: &Path, engine: &str, points: &[&str]) -> Outcome {
     let outcome = Run::new(&counting(program, points.iter().copied()))
@@ -25,7 +26,7 @@ fn unchanged(program: &Path, engine: &str, points: &[&str]) -> Outcome {
     outcome
 }
 
-/// A run with one point, which may be refused: whether it was not, and what was told.
+/// A run with one point, which may be refused: whether it was accepted, and the output.
 fn once(program: &Path, engine: &str, point: &str) -> (bool, String, String) {
     let at = format!("{}:{point}", program.file_name().unwrap_or_default().to_string_lossy());
     let mut command = dprobes();
@@ -56,7 +57,8 @@ fn data_and_what_is_passed_over_stay_as_they_are() {
     }
 }
 
-/// Jumps over several instructions, of which one faults and is passed over, or is one to which a call comes back.
+/// Jumps over several instructions, one of which faults and is skipped, or is the return point of a
+/// call.
 #[test]
 fn groups_are_not_entered_at_a_follower() {
     let program = need!("doubtful", target("doubtful"), "gcc");
@@ -71,12 +73,13 @@ fn groups_are_not_entered_at_a_follower() {
     }
 }
 
-/// Code that jumps past a prefix, next to instructions for which neighbours are moved: what overlaps is not.
+/// Code that jumps past a prefix, next to instructions for which neighbours are moved: overlapping
+/// instructions are not moved.
 #[test]
 fn instructions_that_overlap_stay_where_they_are() {
     let program = need!("overlapping", target("overlapping"), "gcc");
     let alone = alone(&program);
-    // Where landing pads fit depends on what is mapped where: not each run moves the same.
+    // Where landing pads fit depends on the memory map: runs differ in what they move.
     let again = vec!["short*:*"; testing::rounds(0, 3)];
     for points in ["short*:*", "prefixed*:*", "*:*"].into_iter().chain(again) {
         for engine in ["auto", "trap"] {
@@ -96,7 +99,7 @@ fn what_cannot_be_told_from_data_is_refused() {
             assert!(!done && stderr.contains("cannot be told from data"), "{point}: {stderr}");
             assert!(stderr.contains("--dont-verify-opcodes"), "{point}: {stderr}");
         }
-        // Who knows better insists: the instruction behind the data is one.
+        // The option overrides the check: the instruction after the data is a real one.
         let insisted = Run::new(&counting(&program, ["in_call:12"]))
             .option("--dont-verify-opcodes")
             .option(format!("--engine={engine}"))

@@ -1,5 +1,5 @@
-//! A probe on every instruction of a program that holds one of each class, in turn and all at once: nothing of what
-//! the program computes changes, and every execution is counted.
+//! Probes on every instruction of a program with one of each class, in turn and all at once: the
+//! program's results do not change, and every execution is counted.
 
 use crate::oracle::{Instruction, count_by_stepping, disassemble};
 use crate::support::{Run, counting, need, run, target};
@@ -15,7 +15,7 @@ pub(crate) struct Subject {
     program: PathBuf,
     /// In the order of the file, each with its offset in the file.
     instructions: Vec<(Instruction, u64)>,
-    /// How often each begins, by address.
+    /// How often each is executed, by address.
     begins: HashMap<u64, u64>,
     stdout: String,
 }
@@ -25,7 +25,7 @@ fn subject() -> Option<Subject> {
 }
 
 impl Subject {
-    /// The program, with the instructions of those sections, which are at least so many.
+    /// The program, with the instructions of these sections, at least `least` of them.
     pub(crate) fn of(program: PathBuf, sections: &[&str], least: usize) -> Option<Subject> {
         let bytes = std::fs::read(&program).expect("the program can be read");
         let file = object::File::parse(&*bytes).expect("the program is ELF");
@@ -50,7 +50,7 @@ impl Subject {
         Some(Subject { program, instructions, begins, stdout })
     }
 
-    /// Runs with probes on these instructions and gives what differs from the unprobed run.
+    /// Runs with probes on these instructions and returns the differences from the unprobed run.
     fn differences(&self, of: &[usize]) -> Vec<String> {
         let points = of.iter().map(|&index| format!("{:#x}", self.instructions[index].1));
         let outcome = Run::new(&counting(&self.program, points)).on([&self.program]);
@@ -127,13 +127,14 @@ fn the_program_runs_what_it_holds() {
     runs_what_it_holds(&subject, 600);
 }
 
-/// Of the instructions before `probed_end`, so many run, and the others are jumped over.
+/// More than `least` of the instructions before `probed_end` are executed; taken jumps skip the
+/// others.
 pub(crate) fn runs_what_it_holds(subject: &Subject, least: usize) {
     let base = subject.instructions.iter().take_while(|(each, _)| each.address < subject.end_of_base());
     let (ran, skipped): (Vec<_>, Vec<_>) =
         base.partition(|(each, _)| subject.begins.contains_key(&each.address));
     assert!(ran.len() > least, "{} instructions ran", ran.len());
-    // Only what a taken jump leaps over never runs.
+    // Only instructions behind a taken jump never run.
     for (each, _) in skipped {
         assert!(
             each.text.starts_with("inc %r")

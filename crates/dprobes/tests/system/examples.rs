@@ -16,8 +16,8 @@ fn unchanged(name: &str, words: &[&str]) -> Outcome {
     outcome
 }
 
-/// What `ls -l /` prints the same twice, in words: the link counts and times of some directories change under it, and
-/// with them the columns' widths.
+/// The stable words of the output of `ls -l /`: link counts and times of some directories, and so
+/// column widths, change.
 fn steady(text: &str) -> Vec<Vec<&str>> {
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     lines.filter(|words| !matches!(words.last(), Some(&("proc" | "tmp" | "run")))).collect()

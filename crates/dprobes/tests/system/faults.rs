@@ -1,11 +1,11 @@
-//! A probed instruction that faults: the program sees its fault where it happened, and the record counts only when the
-//! instruction completed.
+//! A probed instruction that faults: the program sees the fault at the original address, and a
+//! record counts only if the instruction completes.
 
 use crate::support::{Outcome, Run, need, target};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
-/// Runs `fault MODE` unprobed and probed, compares what it prints, and gives the probed run.
+/// Runs `fault MODE` unprobed and probed, compares the output, and returns the probed run.
 fn fault(mode: &str, header: &str, point: &str) -> Option<Outcome> {
     fault_by(&[], mode, header, point)
 }

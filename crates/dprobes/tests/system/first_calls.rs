@@ -1,18 +1,19 @@
-//! The first calls that a process makes for its tracer go through a few bytes that are lent for that, behind the code of the vdso or of
-//! the dynamic linker. The tracer is killed before each of its own system calls by which it changes the process: all is zeros again
-//! afterwards, and the program works on.
+//! The first system calls that a process makes for its tracer go through a few bytes borrowed
+//! behind the code of the vdso or of the dynamic linker. The tracer is killed before each of its
+//! own system calls that change the process: afterwards the bytes are zeros again, and the program
+//! works on.
 
 use crate::support::{Scratch, Server, counting, dprobes, is_traced, memory, need, target};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// System calls by which a tracer changes a process: ptrace, pwrite64, process_vm_writev.
+/// System calls that change a traced process: ptrace, pwrite64, process_vm_writev.
 const CHANGING: [i64; 3] = [libc::SYS_ptrace, libc::SYS_pwrite64, libc::SYS_process_vm_writev];
 
-/// `ptrace` of a process or thread that is this test's.
+/// `ptrace` on a process or thread that this test traces.
 fn trace(request: u32, pid: i32, data: usize) {
-    // SAFETY: the requests that are made here take an address of 0, and a number or a pointer that is valid.
+    // SAFETY: the requests made here take an address of 0, and a number or a valid pointer.
     let done = unsafe { libc::ptrace(request, pid, 0usize, data) };
     assert_ne!(done, -1, "{request:#x}: {}", std::io::Error::last_os_error());
 }
@@ -24,7 +25,8 @@ fn wait(pid: i32) -> i32 {
     status
 }
 
-/// Starts the command, and lets it run until it has forked its tracer, which is stopped and this thread's: its front is let go.
+/// Starts the command and lets it run until it has forked its tracer, which stays stopped and
+/// traced by this thread; the front is detached.
 fn split(command: &mut Command) -> (std::process::Child, i32) {
     // SAFETY: one system call without pointers in the child.
     let child = unsafe {
@@ -50,14 +52,15 @@ fn split(command: &mut Command) -> (std::process::Child, i32) {
     (child, tracer as i32)
 }
 
-/// Whether a process answers its traps itself: then its first calls are made.
+/// Whether a process has a guard, that is, its first calls are done.
 fn has_guard(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
     let line = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("every process has one");
     u64::from_str_radix(line.trim(), 16).expect("a set") & 1 << (libc::SIGTRAP - 1) != 0
 }
 
-/// Kills a tracer before the call of this number by which it changes a process. Says whether the first calls were made by then.
+/// Kills a tracer before its `call`th system call that changes the process; returns whether the
+/// first calls were done by then.
 fn kill_before(call: usize, tracer: i32, pid: u32) -> bool {
     let (mut calls, mut entered) = (0, false);
     loop {
@@ -68,7 +71,7 @@ fn kill_before(call: usize, tracer: i32, pid: u32) -> bool {
             continue;
         }
         entered = !entered;
-        // SAFETY: all zeros are registers.
+        // SAFETY: all zeros is a valid value.
         let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
         trace(libc::PTRACE_GETREGS, tracer, (&raw mut registers).addr());
         if entered && CHANGING.contains(&registers.orig_rax.cast_signed()) {
@@ -84,7 +87,7 @@ fn kill_before(call: usize, tracer: i32, pid: u32) -> bool {
     }
 }
 
-/// The vdso and the dynamic linker, as a process has them.
+/// The code of the vdso and of the dynamic linker in a process.
 fn code(pid: u32) -> Vec<Vec<u8>> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it lives");
     let lines = maps

@@ -1,8 +1,9 @@
-//! A process that writes into its own rings what no handler writes: it can falsify its own records, and nothing else.
+//! A process that writes forged data into its own rings can falsify its own records, and nothing
+//! else.
 
 use crate::support::{FORGED, Server, attach, need, target};
 
-/// The modes in which what it writes is no record, and those in which it is a record of another meaning.
+/// The modes of the target, and whether the forged data are valid records.
 const MODES: [(&str, bool); 7] = [
     ("big", true),
     ("random", true),
@@ -16,14 +17,15 @@ const MODES: [(&str, bool); 7] = [
 /// Bytes of a ring.
 const RING: u64 = 64 << 20;
 
-/// The memory of its own that a process has, in KiB. What was read into is kept for the next record.
+/// Private memory of a process, in KiB. The buffer that a record is read into is kept for the next
+/// one.
 fn memory_of(pid: i32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
     let own = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("the kernel says so");
         line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number")
     };
-    // What it shares with the process is the process's.
+    // Memory shared with the process belongs to the process.
     own("RssAnon:")
 }
 
@@ -41,7 +43,7 @@ fn it_takes_no_memory_of_the_reader_and_no_record_of_another_process() {
         assert_eq!(server.line(), "ready");
         let buffer = format!("--buffer={RING}");
         let mut options = vec!["--engine=jump", &buffer, "--log", "PID"];
-        // Where threads may wait, it says of others that they do.
+        // With threads that may wait, it forges the state that says others wait.
         options.extend((mode == "waiters").then_some("--lossless"));
         let mut attached = attach(server.pid(), &log, &options);
         attached.wait_for(server.pid(), &program, "forger_work");
@@ -53,12 +55,12 @@ fn it_takes_no_memory_of_the_reader_and_no_record_of_another_process() {
         let outcome = attached.end();
         assert!(outcome.status.success(), "{mode}: {}", outcome.stderr);
         assert_eq!(server.end().0.code(), Some(0), "{mode}");
-        // A record, and its text, of 64 MiB would be several times this.
+        // A record of 64 MiB and its text would take several times this.
         assert!(memory < 100 << 10, "{mode}: {memory} KiB");
         let told = outcome.stderr.matches("what no handler writes into its own buffer").count();
         assert_eq!(told, usize::from(is_told), "{mode}: {}", outcome.stderr);
         assert_eq!(outcome.stats.nonsense > 0, is_told, "{mode}");
-        // The child's, all of them, each argument once.
+        // The records of the child: all of them, each argument once.
         let mut lines = outcome.records.lines();
         let mut arguments = Vec::new();
         while let Some(line) = lines.next() {

@@ -1,8 +1,10 @@
-//! Random assembly: functions with tables and literals in them, overlapping instructions, calls that come back elsewhere, instructions that
-//! fault and are passed over. Probed all at once, and some of them, by both engines, the program does what it does unprobed: its output
-//! has a sum over the bytes of all its functions' data. Every entry is counted as often as it is called.
+//! Random assembly: functions with tables and literals, overlapping instructions, calls that return
+//! elsewhere, instructions that fault and are skipped. With all or some of it probed, by both
+//! engines, the program behaves as unprobed: its output has a checksum of all its functions' data.
+//! Every entry is counted at each call.
 //!
-//! More of it: `DPROBES_GENERATED_SEEDS=50 cargo test -p dprobes --test system -- --ignored generated`.
+//! More of it:
+//! `DPROBES_GENERATED_SEEDS=50 cargo test -p dprobes --test system -- --ignored generated`.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -29,7 +31,7 @@ impl Random {
     }
 }
 
-/// Instructions that compute with registers alone, some of them of one byte or two.
+/// Instructions that only use registers, some of one or two bytes.
 const PLAIN: [&str; 14] = [
     "cwtl",
     "not %eax",
@@ -47,7 +49,7 @@ const PLAIN: [&str; 14] = [
     "sub %rdx, %rax",
 ];
 
-/// The assembly of so many functions, `g_LETTER_NUMBER`, which take and give a number.
+/// The assembly of some functions, `g_LETTER_NUMBER`, which take and return a number.
 fn assembly(random: &mut Random, functions: u64) -> (String, Vec<String>, usize) {
     let mut text = String::from(
         ".text\n.balign 16\n.type skip_pop, @function\nskip_pop: pop %rcx\n add (%rcx), %rax\n add $8, %rcx\n jmp *%rcx\n\
@@ -98,7 +100,7 @@ fn assembly(random: &mut Random, functions: u64) -> (String, Vec<String>, usize)
                     text.push_str("7: add 6b(%rip), %rax\n");
                 }
                 3 => {
-                    // A table, with a bound or without one that can be seen.
+                    // A table, with a visible bound or without.
                     let bound = random.pick(&["cmp $3, %ecx\n ja 5f\n", ""]);
                     writeln!(
                         text,
@@ -180,7 +182,7 @@ fn build(scratch: &Scratch, seed: u64, functions: u64) -> Option<(PathBuf, Vec<S
     Some((program, names))
 }
 
-/// Probes what a pattern means, and compares.
+/// Probes what a pattern matches, and compares the output.
 fn compare(program: &Path, alone: &str, engine: &str, points: &str) {
     let module = program.file_name().unwrap_or_default().to_string_lossy();
     let mut command = dprobes();
@@ -213,7 +215,7 @@ fn seed(seed: u64, functions: u64) -> Option<()> {
 #[test]
 fn random_assembly_does_what_it_does_unprobed() {
     need!("generated", seed(1, 120), "gcc");
-    // One that is at a fixed address.
+    // A program at a fixed address.
     need!("generated", seed(2, 120), "gcc");
 }
 

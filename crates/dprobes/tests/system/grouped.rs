@@ -1,5 +1,6 @@
-//! Jumps over several instructions: where nothing else fits, in a program that has not begun. They count every call, nobody is ever seen amid
-//! what they cover. A session, whose programs come at any time, has none.
+//! Jumps over several instructions, used where nothing else fits, in a program that has not begun.
+//! They count every call, and no thread is seen between the instructions they cover. A session does
+//! not use them, since its programs may come at any time.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +24,7 @@ fn everywhere(program: &Path) -> String {
     counting(program, points("")).replace("modtype = user\n", "modtype = user\nlogmax = 0\n")
 }
 
-/// A run with these arguments, in which all probes are grouped and have each been hit so often.
+/// A run with these arguments, in which all probes are grouped and have this many hits each.
 #[track_caller]
 fn grouped(program: &Path, arguments: &[&str], hits: u64) -> Outcome {
     let words = std::iter::once(program.as_os_str()).chain(arguments.iter().map(|word| word.as_ref()));
@@ -64,14 +65,15 @@ fn children_keep_what_their_parents_have() {
 fn a_program_that_steps_itself_comes_through() {
     let program = need!("jump", program(), "gcc");
     let outcome = grouped(&program, &["-t", "20"], 20);
-    // What a jump covers is one step, all else as many as ever.
+    // The covered instructions count as one step, all others as before.
     let alone = std::process::Command::new(&program).args(["-t", "20"]).output().expect("it runs");
     let steps = |text: &str| text.trim_end().rsplit(' ').next().and_then(|count| count.parse::<u64>().ok());
     let (alone, probed) = (steps(&String::from_utf8_lossy(&alone.stdout)), steps(&outcome.stdout));
     assert_eq!(probed.map(|steps| steps + 2 * 20 * FUNCTIONS as u64), alone, "{outcome:#?}");
 }
 
-/// A second program has probes on instructions that follow: none of a session's jumps covers them, and neither program loses a hit.
+/// A second program probes the following instructions: no jump of a session covers them, and
+/// neither program loses a hit.
 #[test]
 fn a_later_program_has_probes_on_what_follows() {
     let program = need!("jump", program(), "gcc");
@@ -96,7 +98,8 @@ fn a_later_program_has_probes_on_what_follows() {
     assert_eq!(server.ask("1000"), "calls 128000 wrong 0 shown 0 signals 0");
     let after = hits(&session);
     assert_eq!((before.len(), after.len()), (3 * FUNCTIONS, 3 * FUNCTIONS));
-    // The first program's have every hit of the process; the second's, in all three, those since they were there.
+    // The first program's probes have every hit of the process; in the last round all probes
+    // count every call.
     assert_eq!(before.iter().filter(|&&hits| hits == 1_608_000).count(), FUNCTIONS, "{before:?}");
     assert!(before.iter().zip(&after).all(|(before, after)| after - before == 8000), "{before:?} {after:?}");
     session.done(&["remove", "--name", module.to_str().expect("text")]);
@@ -114,7 +117,7 @@ fn hits(session: &Session) -> Vec<u64> {
     counts.collect::<Result<_, _>>().expect("they are numbers")
 }
 
-/// What is taken out while threads are in it is the program's again.
+/// Threads inside a removed group execute the program's own code again.
 #[test]
 fn probes_that_are_over_leave_threads_where_they_are() {
     let program = need!("jump", program(), "gcc");

@@ -1,4 +1,5 @@
-//! Processes at the edge: killed, leaderless, sandboxed, born while the tracer comes and goes.
+//! Unusual processes: killed, without their first thread, sandboxed, created while the tracer comes
+//! and goes.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,8 @@ fn program() -> Option<PathBuf> {
     target("hazards")
 }
 
-/// How many executable mappings of no file a process has, seen through one of its threads that lives.
+/// The number of executable anonymous mappings of a process, read through one of its living
+/// threads.
 fn slots(pid: u32) -> usize {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process is there");
     let maps = tasks
@@ -59,7 +61,7 @@ fn more_children_than_the_soft_limit_of_open_files_are_followed() {
     assert_eq!(stdout, "64\nwell 150\n", "{status}: {stderr}");
 }
 
-/// Attaches and leaves again and again; nothing must be left behind, or be waited for.
+/// Attaches and detaches repeatedly; nothing must be left behind, and nothing waited for.
 fn come_and_go(mode: &str, rounds: usize) -> (std::process::ExitStatus, Vec<String>) {
     let program = program().expect("it was built before");
     let mut server = Server::start(&program, [mode]);
@@ -78,7 +80,8 @@ fn come_and_go(mode: &str, rounds: usize) -> (std::process::ExitStatus, Vec<Stri
         assert!(server.lives() && !is_traced(pid), "round {round}");
         assert_eq!(slots(pid), before, "round {round}: slots are left behind");
     }
-    // A thread that does not stop is waited for three seconds. A busy machine may take as long, but not every time.
+    // Detaching waits three seconds for a thread that does not stop. A busy machine may take as
+    // long, but not every time.
     assert!(slow.len() <= rounds / 2, "it waited in rounds {slow:?}");
     assert!(hits > 0 || mode == "pending");
     assert_eq!(text_differences(pid), [""; 0]);

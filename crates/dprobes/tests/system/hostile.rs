@@ -1,5 +1,6 @@
-//! Names that a terminal would obey: of functions, sections, files and threads, and in the text of programs. Every command is fed with them, and
-//! nothing that it writes, to the terminal or to a file, has a byte that does more than stand there.
+//! Names with terminal control sequences: of functions, sections, files and threads, and in program
+//! text. They are given to every command, and no output, on the terminal or in a file, has a
+//! character that is not plain.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -8,12 +9,13 @@ use std::path::{Path, PathBuf};
 
 use crate::support::{Scratch, Server, Session, dprobes, engine, need, target};
 
-/// What stands in the place of each run of 24 letters Z: a title for the window, a line of its own, C1, a mark of direction, no UTF-8.
+/// Replaces each run of 24 letters Z: a window title, a line of its own, C1, a mark of direction,
+/// invalid UTF-8.
 const NAME: &[u8; 24] = b"\x1b]0;t\x07\nFORGED\xc2\x9b1m\xe2\x80\xae\xff...";
 /// The program's file. (Line breaks in the names of mapped files are the kernel's to escape.)
 const FILE: &[u8] = b"h\x1b[2J\xc2\x9b1m\xe2\x80\xaex";
 
-/// The program under test, with its hostile names; none without gcc.
+/// The program under test, with its hostile names; `None` without gcc.
 fn hostile(scratch: &Scratch) -> Option<PathBuf> {
     let mut bytes = fs::read(target("hostile")?).expect("it was built");
     let mut found = 0;
@@ -30,10 +32,10 @@ fn hostile(scratch: &Scratch) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Panics if something is in it that a terminal would obey, or that nobody would see.
+/// Panics if there is a character that a terminal would interpret, or that is invisible.
 #[track_caller]
 fn is_plain(what: &dyn std::fmt::Debug, bytes: &[u8]) {
-    // A file that was written may hold a name as bytes; a stream's are text.
+    // An output file may hold a name as bytes; an output stream must be text.
     let text = std::str::from_utf8(bytes).unwrap_or_else(|error| panic!("{what:?}: {error}"));
     for (number, line) in text.lines().enumerate() {
         let bad = line.chars().find(|&letter| letter != '\t' && !printable::is_plain(letter));
@@ -42,7 +44,7 @@ fn is_plain(what: &dyn std::fmt::Debug, bytes: &[u8]) {
     }
 }
 
-/// Runs a command, and looks at all it says. Gives standard output.
+/// Runs a command and checks all its output; returns standard output.
 #[track_caller]
 fn say(scratch: &Scratch, succeeds: bool, words: &[OsString]) -> String {
     let output =
@@ -97,7 +99,7 @@ fn no_name_reaches_a_terminal_as_it_is() {
     say(&scratch, false, &own(&["run", "--at", "@:f:entry", "--", "@"]));
     say(&scratch, false, &own(&["show", "--@"]));
 
-    // Programs: what is wrong with them, and what is right.
+    // Programs, wrong and right ones.
     let text = |name: &str, text: &str| {
         scratch.file(name, text);
     };
@@ -165,7 +167,7 @@ fn no_name_reaches_a_terminal_as_it_is() {
     assert!(is_written("trace.txt").contains(r" name=c\x1b]0;t\x07\x0a\u{9b}"));
     is_written("stats.json");
 
-    // What the trace says, in all forms.
+    // The trace's contents, in all forms.
     assert!(say(&scratch, true, &own(&["show", "trace.dpt", "--log", "ALL"])).contains(r"name=c\x1b"));
     assert!(say(&scratch, true, &own(&["show", "--info", "trace.dpt"])).contains(r"call\x1b"));
     for list in [
@@ -206,7 +208,8 @@ fn no_name_reaches_a_terminal_as_it_is() {
     is_plain(&"the session's log", &fs::read(&log).expect("there is one"));
 }
 
-/// A library whose path has a line break: the kernel's list of mappings shows it escaped.
+/// A line break in a library's path does not forge a line: the kernel escapes it in the list of
+/// mappings.
 #[test]
 fn a_file_whose_name_has_a_line_break_forges_no_line() {
     let scratch = Scratch::new();

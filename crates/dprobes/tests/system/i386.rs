@@ -1,4 +1,4 @@
-//! 32-bit programs under the 64-bit tracer: what the other modules promise holds for them, too.
+//! 32-bit programs under the 64-bit tracer: the promises of the other modules hold for them, too.
 
 use crate::children::keeps_its_probes;
 use crate::every_instruction::{Subject, probe_all_at_once, probe_each_in_turn, runs_what_it_holds};
@@ -74,7 +74,8 @@ fn every_instruction_at_once() {
     runs_what_it_holds(&subject, 600);
 }
 
-/// Nothing a program does tells it that it is probed: the faults of its instructions, its signals, its own traps.
+/// A program cannot tell that it is probed: by faults of its instructions, its signals, or its own
+/// traps.
 fn same(target: &Path, words: &[&str], points: &[&str]) -> Outcome {
     let (status, stdout, _) = run(Command::new(target).args(words));
     let command = std::iter::once(target.as_os_str()).chain(words.iter().map(|word| word.as_ref()));
@@ -102,7 +103,8 @@ fn faults_are_seen_where_they_happen() {
 #[test]
 fn a_timers_handler_sees_only_the_programs_own_addresses() {
     let program = need!("i386", target_32("signals", &[]), "gcc -m32");
-    // Every hit is a stop here, and a signal two more: at 5,000 a second a slow machine would do nothing else.
+    // Every hit is a stop here, and a signal two more: at 5,000 per second a slow machine would do
+    // nothing else.
     let calls = testing::rounds("3000", "8000");
     for stack in ["any", "alt"] {
         under_a_timer(&program, &[calls, stack, "1000"]);
@@ -150,7 +152,8 @@ fn a_linker_whose_mapping_is_not_recognised_is_watched_where_it_tells_debuggers(
     let library = need!("i386", target_32("plugin", &[]), "gcc -m32");
     let mut linker =
         std::fs::read(interpreter(&plain).expect("it is dynamic")).expect("the linker can be read");
-    // cmp $0xfffff000,%eax: one number of an error less is as good to the linker, and unknown to the tracer.
+    // cmp $0xfffff000,%eax: with fewer error numbers it still suits the linker, but the tracer
+    // does not recognise it.
     let mut changed = 0;
     for at in 0..linker.len() - 5 {
         if linker[at..at + 5] == [0x3d, 0x00, 0xf0, 0xff, 0xff] {
@@ -187,11 +190,12 @@ fn malloc_in_the_c_library() {
     let sizes = record_bytes(&outcome);
     assert_eq!(sizes.len() as u64, outcome.stats.logged(1), "{outcome:#?}");
     assert!(sizes.iter().all(|size| size.len() == 8), "a word has 4 bytes: {outcome:#?}");
-    // stdout's buffer, for the line that the program prints.
+    // The buffer of stdout, for the line that the program prints.
     assert!(sizes.iter().any(|size| size == "00040000" || size == "00100000"), "{outcome:#?}");
 }
 
-/// Attaching leaves no trace: until a signal, several times over, while threads sleep in every kind of system call.
+/// Attaching leaves no trace: until a signal, several times over, while threads sleep in every kind
+/// of system call.
 #[test]
 fn attaching_and_leaving_is_seen_by_nobody() {
     nobody_notices(&need!("i386", target_32("syscalls", &[]), "gcc -m32"));
@@ -207,12 +211,12 @@ fn a_64_bit_program_that_executes_a_32_bit_one_and_the_other_way_round() {
     let narrow = need!("i386", target_32("leaf", &[]), "gcc -m32");
     let wide = need!("i386", target("leaf"), "gcc");
     let shell = format!("{0} 20; {1} 30; {0} 5; exit 9", narrow.display(), wide.display());
-    // A module that is named by its path says what the program is compiled for.
+    // A module given by its path determines what the program is compiled for.
     for (program, calls) in [(&narrow, 25), (&wide, 30)] {
         let outcome = Run::new(&counting(program, ["leaf_work"])).on(["/bin/sh", "-c", &shell]).ended_with(9);
         assert_eq!(outcome.stats.hits(1), calls, "{outcome:#?}");
     }
-    // One that is not is probed in both, each time by the program as it is compiled for that machine.
+    // A module given by name is probed in both, each time by the version for that machine.
     let both = "name = \"libc.so.6\"\nmodtype = user\nvars = 1\noffset = exit\nminor = 1\ninc lv, 0\npush 1\nlog 1\nexit\n";
     let outcome = Run::new(both).on(["/bin/sh", "-c", &shell]).ended_with(9);
     let mut rows = record_bytes(&outcome);
@@ -224,7 +228,8 @@ fn a_64_bit_program_that_executes_a_32_bit_one_and_the_other_way_round() {
         "two narrow programs and a wide one; the shell does not call it: {outcome:#?}"
     );
     assert_eq!(outcome.stats.locals, [3], "{outcome:#?}");
-    // What compiles for the command's machine alone is not in the other's processes, which is told once.
+    // A program that compiles only for the command's machine is not inserted in processes of the
+    // other, which is reported once.
     let wide_only = both.replace("push 1\n", "push r, r8\n");
     let outcome = Run::new(&wide_only).on(["/bin/sh", "-c", &shell]).ended_with(9);
     assert_eq!(outcome.stats.locals, [1], "{outcome:#?}");
@@ -255,7 +260,7 @@ fn registers_have_their_i386_names_and_32_bits() {
     assert_eq!(format!("{:#x}", address(bytes[0])), placed, "{outcome:#?}");
     assert!(address(bytes[1]) < 8, "the second argument is the thread's number: {outcome:#?}");
     assert_eq!(address(bytes[2]), 1, "1 - 0: {outcome:#?}");
-    // What 64-bit code alone has is refused by name.
+    // Features of 64-bit code are refused by name.
     let outcome = run(crate::support::dprobes()
         .arg("run")
         .arg(Scratch::new().file("program.rpn", &text("push r, rax\nlog 1")))

@@ -1,4 +1,5 @@
-//! Probes that are jumps: exact on many threads, put in and taken out while they run, and safe when the tracer dies.
+//! Probes by jump: exact on many threads, inserted and removed while they run, and safe when the
+//! tracer dies.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -59,7 +60,7 @@ fn every_record_of_eight_threads_is_written_or_counted_as_dropped() {
     assert_eq!((probe.hits, probe.runs + probe.missed), (16_000, 16_000), "{probe:?}");
     assert_eq!(probe.logged + probe.dropped, probe.runs, "{probe:?}");
     assert_eq!(outcome.headers().len() as u64, probe.logged);
-    // What was logged is what came in, each argument as often.
+    // The records hold the arguments, each as often.
     let mut rows: Vec<&str> = outcome.records.lines().filter(|line| line.contains(" : ")).collect();
     rows.sort_unstable();
     let same: Vec<usize> = rows.chunk_by(|one, other| one == other).map(<[&str]>::len).collect();

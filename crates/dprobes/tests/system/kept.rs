@@ -1,4 +1,5 @@
-//! A command that fails leaves what stood in its output files; one that succeeds puts something whole in its place.
+//! A command that fails leaves its output files unchanged; one that succeeds replaces them as a
+//! whole.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -6,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Scratch, dprobes, need, run, start_server, target};
 
-/// Something of each kind stands there already.
+/// A file of each kind exists already.
 const FILES: [&str; 4] = ["keep.dpt", "keep.txt", "keep.ltt", "keep.json"];
 const OLD: &str = "what an earlier command has written";
 
@@ -17,7 +18,7 @@ fn fill(scratch: &Scratch) {
     fs::create_dir(scratch.path().join("keep.ctf")).expect("room");
 }
 
-/// All names in the directory, but those of programs and scripts.
+/// All names in the directory, except programs and scripts.
 fn names(scratch: &Scratch) -> Vec<String> {
     let entries = fs::read_dir(scratch.path()).expect("a directory").flatten();
     let mut names: Vec<String> =
@@ -52,7 +53,8 @@ fn a_command_that_fails_replaces_nothing() {
     fill(&scratch);
     let at = ["--at", "sh:main:entry", "--do", "log 0"];
     let wrong = scratch.file("wrong.rpn", "name = \"sh\"\nmodtype = user\nnonsense\n");
-    // No such process; no such command; no such function; a program with a mistake; a process that must not be traced.
+    // No such process; no such command; no such function; a program with a mistake; a process that
+    // must not be traced.
     let mut absent = tracing("attach", &scratch);
     absent.args(["-p", "4194303"]).args(at);
     let mut unknown = tracing("run", &scratch);
@@ -84,7 +86,7 @@ fn a_command_that_fails_replaces_nothing() {
     }
 }
 
-/// While it is written, a trace stands under its name and can be read.
+/// While it is written, a trace is already in its place and can be read.
 #[test]
 fn a_trace_is_in_its_place_as_soon_as_the_probes_are_in() {
     let module = need!("kept", target("server"), "gcc");

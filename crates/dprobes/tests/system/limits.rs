@@ -1,4 +1,5 @@
-//! Limits and signals that would end the tracer: the probes are out before it ends, or it does not end.
+//! Limits and signals that would kill the tracer: it removes the probes before it ends, or it does
+//! not end.
 
 use crate::support::{
     Run, Scratch, Server, attach, changed_text, counting, dprobes, file_offset, is_traced, need, target,
@@ -24,7 +25,7 @@ fn ends(command: &mut Command) -> (ExitStatus, String) {
     (output.status, String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Sets a limit of this process, both as it is and as it may be.
+/// Sets a limit of this process, both soft and hard.
 fn limit(resource: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
     let limit = libc::rlimit { rlim_cur: value, rlim_max: value };
     // SAFETY: the kernel reads one structure.
@@ -39,7 +40,7 @@ fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// A server works on, and nothing of dprobes is in it.
+/// Checks that a server works on and has nothing of dprobes in it.
 #[track_caller]
 fn works_on(mut server: Server) {
     let pid = server.pid();
@@ -83,7 +84,7 @@ fn a_command_has_its_own_actions_for_signals() {
     let words = ["grep", "-E", "SigIgn|SigBlk", "/proc/self/status"];
     let alone = Command::new(words[0]).args(&words[1..]).output().expect("there is a grep");
     let outcome = Run::new(&counting(&program, ["server_work"])).on(words);
-    // Those beyond belong to the C library, or are nobody's.
+    // Signals beyond belong to the C library, or are unused.
     let ordinary = |text: &str| -> Vec<u64> {
         let sets = text.lines().filter_map(|line| line.split_whitespace().nth(1));
         sets.map(|set| u64::from_str_radix(set, 16).expect("a set") & 0x7fff_ffff).collect()
@@ -124,7 +125,7 @@ fn without_proc_nothing_is_begun() {
 
 #[test]
 fn without_threads_nothing_is_begun() {
-    /// Nobody's user.
+    /// The id of a user that does not exist.
     const USER: u32 = 61_234;
     if !is_root() {
         return testing::skipped("limits: a limit of processes", "root");
@@ -135,7 +136,7 @@ fn without_threads_nothing_is_begun() {
     let mut command = Command::new(&copy);
     command.args(["run", "--at", "nothing:main:entry", "--do", "inc lv, 0; abort", "--", "true"]);
     command.current_dir("/").uid(USER).gid(USER);
-    // Two processes: the front, and the tracer, which has no second thread then.
+    // Two processes, the front and the tracer: the tracer cannot start its second thread.
     // SAFETY: the closure makes one system call.
     unsafe { command.pre_exec(|| limit(libc::RLIMIT_NPROC, 2)) };
     let (status, said) = ends(&mut command);
@@ -158,7 +159,7 @@ fn an_error_that_nobody_reads_is_still_one() {
     assert_eq!(command.status().expect("dprobes starts").code(), Some(1));
 }
 
-/// What a command is asked to show and cannot is no success.
+/// Failing to write requested output is an error.
 #[test]
 fn a_full_disk_is_an_error() {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/malloc.rpn");

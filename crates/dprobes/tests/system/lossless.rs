@@ -1,4 +1,4 @@
-//! `--lossless`: every record is written, however slow that goes; and nobody waits for ever.
+//! `--lossless`: every record is written, however slowly; and no process waits for ever.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn lossless(run: Run) -> Run {
     OPTIONS.iter().fold(run, |run, option| run.option(option))
 }
 
-/// Checks that every hit has its record, here `each` for each probe.
+/// Checks that every hit has its record, `each` for each probe.
 #[track_caller]
 fn exact(outcome: &Outcome, each: u64) {
     for probe in &outcome.stats.probes {
@@ -58,7 +58,7 @@ fn every_hit_of_eight_threads_has_its_record() {
     assert!(!outcome.stdout.contains("wrong"), "{}", outcome.stdout);
     exact(&outcome, 16_000);
     assert_eq!(records(&outcome.records), POINTS * 16_000);
-    // What was logged is what came in, each argument as often.
+    // The records hold the arguments, each as often.
     let mut rows: Vec<&str> = outcome.records.lines().filter(|line| line.contains(" : ")).collect();
     rows.sort_unstable();
     let same: Vec<usize> = rows.chunk_by(|one, other| one == other).map(<[&str]>::len).collect();
@@ -98,7 +98,7 @@ fn an_inserted_program_loses_nothing() {
     let words = ["insert", "-p", &pid, "-o", written.to_str().expect("text"), &file];
     session.done(&[&words[..], &OPTIONS].concat());
     assert!(is_right(&server.ask("500")));
-    // All that was logged before is written when the removal is done.
+    // All earlier records are written when the removal is done.
     session.done(&["remove", "--all"]);
     let text = std::fs::read_to_string(&written).expect("records");
     assert_eq!(records(&text), POINTS * 4000);
@@ -106,7 +106,8 @@ fn an_inserted_program_loses_nothing() {
 }
 
 fn kill(pid: i32, signal: i32) {
-    // SAFETY: kill takes no pointers; the process is a child of the test, or a child of that, and not yet reaped.
+    // SAFETY: kill takes no pointers; the process is a child of the test, or a child of that, and
+    // not yet reaped.
     assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
 }
 
@@ -134,7 +135,7 @@ fn nobody_waits_for_ever_when_both_processes_are_killed() {
     attached.wait_for(pid, &program, "jumps_19");
     server.send("5000");
     std::thread::sleep(Duration::from_millis(50));
-    // Neither has the time to do anything about the other's end.
+    // Neither has time to react to the other's end.
     let tracer = attached.tracer();
     kill(tracer, libc::SIGSTOP);
     kill(attached.pid(), libc::SIGKILL);
@@ -146,8 +147,8 @@ fn nobody_waits_for_ever_when_both_processes_are_killed() {
     assert!(server.end().0.success());
 }
 
-/// A program that unmaps the page by which it would see that its records are read, or puts something else there, does not wait for room
-/// that it could not be told of; it neither ends nor stands still.
+/// A program that unmaps or replaces the page that shows whether its records are read does not wait
+/// for room, since it could not be told of it; it neither ends nor hangs.
 #[test]
 fn a_program_without_the_readers_sign_of_life_goes_on() {
     const THREADS: u64 = 60;
@@ -160,7 +161,8 @@ fn a_program_without_the_readers_sign_of_life_goes_on() {
                 "name = \"{module}\"\nmodtype = user\nmajor = 3\nmaxhits = 0xffffffffffffffff\n\
                  offset = unmaps_work\nminor = 1\n{handler}\nexit\n"
             );
-            // Whether anybody comes to wait depends on how fast the records are read: tried until somebody has.
+            // Whether a thread waits depends on how fast the records are read: repeated until one
+            // has waited.
             let mut waited = false;
             for _ in 0..20 {
                 let (threads, calls) = (THREADS.to_string(), CALLS.to_string());
@@ -230,7 +232,7 @@ fn a_program_ends_as_it_would_though_nobody_reads_for_a_while() {
     };
     let (mut attached, reader) = attach_to_pipe(pid, &logging(&program), &OPTIONS, reader);
     attached.wait_for(pid, &program, "jumps_19");
-    // More than all buffers on the way hold.
+    // More than all buffers together hold.
     assert!(is_right(&server.ask("3000")));
     assert!(server.end().0.success());
     let outcome = attached.end();
@@ -254,7 +256,7 @@ fn who_is_impatient_interrupts_twice() {
     server.send("20000");
     std::thread::sleep(Duration::from_secs(2));
     kill(attached.pid(), libc::SIGINT);
-    // The program goes on when nothing was read for some time, and then it is let go.
+    // The program goes on once nothing was read for some time, and is then detached.
     assert!(is_right(&server.line()));
     let outcome = attached.stop(libc::SIGINT);
     assert_eq!(text_differences(pid), [""; 0]);

@@ -1,4 +1,4 @@
-//! One insert, two kinds of processes: each gets the program as it is compiled for its machine.
+//! One insert, two kinds of processes: each gets the program compiled for its machine.
 
 use crate::i386::target_32;
 use crate::support::{
@@ -17,7 +17,8 @@ struct Pair {
 }
 
 impl Pair {
-    /// `name` is the test's own: the session probes whatever maps a module of the name.
+    /// `name` is unique to a test: the session probes every process that maps a module with this
+    /// name.
     fn new(name: &str) -> Option<Pair> {
         let (wide, narrow) = (target("server")?, target_32("server", &[])?);
         let session = Session::new();
@@ -42,7 +43,7 @@ impl Pair {
         )
     }
 
-    /// The lines of a query that say which processes are refused, and why.
+    /// The lines of a query that name refused processes, with the reasons.
     fn refused(&self) -> Vec<String> {
         let said = self.session.done(&["query", "--name", &self.name]);
         said.lines()
@@ -71,7 +72,7 @@ fn rows(path: &Path) -> Vec<String> {
     rows.map(|row| row.split_whitespace().collect()).collect()
 }
 
-/// The same, when so many are there, or after ten seconds.
+/// The same, once there are `count` rows, or after ten seconds.
 fn rows_when(path: &Path, count: usize) -> Vec<String> {
     for _ in 0..500 {
         if rows(path).len() >= count {
@@ -94,7 +95,7 @@ fn a_module_found_by_its_name_is_probed_in_the_processes_of_both_machines() {
         "{said}"
     );
     assert_eq!((wide.ask("call 3"), narrow.ask("call 5")), ("done 3".into(), "done 5".into()));
-    // It is one program: the counts and the variable are of both.
+    // It is one program: the counts and the variable are those of both processes.
     assert!(pair.session.done(&["query", "--name", &pair.name]).contains("hits 8 runs 8"));
     assert!(pair.session.done(&["getvars", "--name", &pair.name]).contains("lv[0] = 8 (0x8)"));
     // Those that are started later, too.
@@ -153,14 +154,14 @@ fn what_compiles_for_one_machine_is_refused_to_the_other_with_the_reason() {
     assert_eq!((wide.ask("call 3"), narrow.ask("call 5")), ("done 3".into(), "done 5".into()));
     assert!(pair.session.done(&["query", "--all"]).contains("hits 3 runs 3"));
     assert!(!is_traced(narrow.pid()) && text_differences(narrow.pid()).is_empty());
-    // One that is started later is refused, too; one that has ended is not named any more.
+    // A process that is started later is refused, too; one that has ended is not listed any more.
     let mut later = start(&pair.narrow);
     pair.becomes_refused(&later);
     assert_eq!(later.ask("call 1"), "done 1");
     narrow.send("exit 0");
     drop(narrow);
     assert!(pair.refused()[0].starts_with(&reason(&format!(" {}", later.pid()))), "{:?}", pair.refused());
-    // One that is named is no warning: it is an error, and nothing is inserted.
+    // For a process named by -p it is not a warning but an error, and nothing is inserted.
     let pid = later.pid().to_string();
     let said = pair.session.fails(&["insert", "--merge", "-p", &pid, &program]);
     assert!(
@@ -191,7 +192,7 @@ fn an_opcode_that_one_machine_has_refuses_the_others_processes() {
     assert!(refused[0].starts_with(&format!("not probed in x86-64 process {}: ", wide.pid())), "{refused:?}");
     assert_eq!((wide.ask("call 3"), narrow.ask("call 5")), ("done 3".into(), "done 5".into()));
     assert!(pair.session.done(&["query", "--all"]).contains("hits 5 runs 5"));
-    // Where no process takes it, nothing is inserted.
+    // If no process can take it, nothing is inserted.
     drop(narrow);
     pair.session.done(&["remove", "--all"]);
     let said = pair.session.fails(&["insert", &program]);

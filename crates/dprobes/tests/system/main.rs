@@ -1,8 +1,9 @@
 //! The whole product, from outside: the real command on real processes.
 //!
-//! Each module is one promise. Programs under test are in `tests/targets` of the repository, one per hazard; they are
-//! built with gcc on first use, and a test whose tools are missing is skipped. What the
-//! product says about itself (`--stats`) is compared with what the program under test, or another tool, counted.
+//! Each module tests one promise. The programs under test are in `tests/targets` of the repository,
+//! one per hazard; they are built with gcc on first use, and a test whose tools are missing is
+//! skipped. The product's own counts (`--stats`) are compared with counts of the program under
+//! test, or of another tool.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 

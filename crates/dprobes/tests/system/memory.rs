@@ -1,4 +1,5 @@
-//! Memory as handlers see it: as the program itself does, without what dprobes has put there, and the same by both engines.
+//! Memory as handlers see it: as the program itself does, without what dprobes has put there, and
+//! the same by both engines.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +17,8 @@ fn probe(program: &Path, handler: &str) -> String {
     )
 }
 
-/// All ways to access the address in rdi, each logged with what came of it: the value, or the exception and how far from there it was.
+/// Accesses the address in rdi in all ways, and logs each result: the value, or the exception and
+/// its distance from that address.
 fn every_access() -> String {
     let caught = "ret b: log 1 push r, rdi xchg sub log 1 ros 1";
     let accesses = [
@@ -79,19 +81,19 @@ fn both_engines_see_what_the_program_sees() {
     assert_eq!(by_trap.len(), by_jump.len());
     for (number, (one, other)) in by_trap.iter().zip(&by_jump).enumerate() {
         let place = places.get(number).copied().unwrap_or("what differs from run to run");
-        // Of the three on the stack, the log has addresses.
+        // For the three on the stack, the log has addresses.
         let is_stack = (places.len()..places.len() + 3).contains(&number);
         let [one, other] = [one, other].map(|log| if is_stack { &log[..32] } else { &**log });
         assert_eq!(one, other, "{number}: {place}");
     }
-    // vfyr and vfyrw, each a word, say what the program has found out; but where reading has raised no signal because a page was taken from
-    // a file behind its end.
+    // The words logged by vfyr and vfyrw agree with what the program has found out, unless reading
+    // raised no signal because a page behind a file's end was dropped.
     for (place, log) in places.iter().zip(&by_trap) {
         let can = |verified: &str| if verified.starts_with("00") { "1" } else { "0" };
         let said = format!("{} {}", can(&log[..16]), can(&log[16..32]));
         assert!(place.ends_with(&said), "{place}: {said}");
     }
-    // The stack and below, far below; then the code.
+    // The stack, just below it, and far below it; then the code.
     let [here, below, far, code, middle, writable] = &by_trap[places.len()..] else { unreachable!() };
     assert!(here.starts_with("00") && below.starts_with("01") && far.starts_with("01"), "{by_trap:?}");
     const NOPS: &str = "0f1f4400000f1f440000c3";
@@ -107,7 +109,7 @@ fn both_engines_see_what_the_program_sees() {
 #[test]
 fn nothing_of_ours_is_there_for_handlers() {
     let program = need!("memory", program(), "gcc");
-    // Overwrites what it can: nothing.
+    // Tries to overwrite everything; nothing can be overwritten.
     let handler = "call w push r, rdi vfyr push r, rdi vfyrw log 2\nexit\n\
         proc w sx b push r, rdi push 0x7f7f7f7f7f7f7f7f pop mem, u64 push 0x99 log 1 ret b: ros 3 endproc\n";
     for outcome in runs(&program, handler, "ours") {
@@ -120,7 +122,7 @@ fn nothing_of_ours_is_there_for_handlers() {
         let logs = logs(&outcome);
         assert_eq!(logs.len(), 6 * mappings + 1000, "{outcome:#?}");
         for (number, log) in logs.iter().enumerate() {
-            // The first of each mapping is before it, and may be the program's.
+            // The first access of each mapping is just before it, and may be the program's.
             let is_ours = number >= 6 * mappings || number % 6 != 0;
             let nothing = format!("01{0:014}01{0:014}", 0);
             assert!(!is_ours || *log == nothing, "{number} of {mappings} mappings: {log}");
@@ -131,7 +133,7 @@ fn nothing_of_ours_is_there_for_handlers() {
 #[test]
 fn handlers_find_nothing_below_2_gib_that_the_program_has_not() {
     let program = need!("memory", program(), "gcc");
-    // Looks at a page of each MiB. (That there is none costs a stop.)
+    // Looks at a page of each MiB. (Each page that is not mapped costs a stop.)
     let handler = "push r, rdi pop lv, 0\npush 64\n\
         l: push lv, 0 vfyr jz found ros 1\npush 0x100000 push lv, 0 add pop lv, 0\nloop l\nabort\n\
         found: log 1\n";

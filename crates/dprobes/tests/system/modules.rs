@@ -1,4 +1,5 @@
-//! Modules of every kind: position-independent or not, static, stripped, opened and closed while the program runs.
+//! Modules of every kind: position-independent or not, static, stripped, loaded and unloaded while
+//! the program runs.
 
 use crate::support::{Run, Scratch, counting, file_offset, need, target, variant};
 
@@ -60,7 +61,8 @@ fn a_module_named_by_its_file_name_and_by_a_symbolic_link() {
 #[test]
 fn a_symbol_with_an_expression_and_an_opcode() {
     let program = need!("modules", target("exact"), "gcc");
-    // exact_entry is push %rbp (1 byte), mov %rsp,%rbp (3), lea (%rdi,%rdi,2),%rax (4), then exact_mid.
+    // exact_entry is push %rbp (1 byte), mov %rsp,%rbp (3), lea (%rdi,%rdi,2),%rax (4), then
+    // exact_mid.
     for (point, opcode) in [("exact_mid - 0x4", 0x48), ("exact_entry+1", 0x48), ("exact_entry + (2*4)", 0x48)]
     {
         let text = format!(

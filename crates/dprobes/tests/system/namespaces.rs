@@ -1,4 +1,5 @@
-//! Records name threads by the numbers and names that whoever traces them knows, also in a pid namespace of their own.
+//! Records give threads the ids and names of the tracer's pid namespace, also for processes in a
+//! pid namespace of their own.
 
 use std::collections::HashSet;
 
@@ -33,7 +34,7 @@ fn a_process_in_a_pid_namespace_is_not_taken_for_a_stranger() {
         for header in &headers {
             assert_eq!(item(header, "name"), "intruder", "{engine}: {header}");
         }
-        // Its first process is number 1 for itself, and somebody else's number here.
+        // Its first process has id 1 in its own namespace, which is another process here.
         let pids: HashSet<String> = headers.iter().map(|header| item(header, "pid")).collect();
         assert_eq!(pids.len(), 21, "{engine}: {pids:?}");
         assert!(!pids.contains("1"), "{engine}: {pids:?}");

@@ -1,9 +1,9 @@
-//! Every option of the original's manual (dprobes(8) of 5.0), with every command: taken where the manual has it, and
-//! refused elsewhere with the names of the commands that take it.
+//! Every option of the original's manual (dprobes(8) of 5.0), with every command: accepted where
+//! the manual has it, and refused elsewhere with the names of the commands that take it.
 
 use crate::support::{Scratch, dprobes, run};
 
-/// The manual's commands: as an option, its short form, as a word; and what it needs besides.
+/// The manual's commands: as an option, its short form, as a word; and further arguments it needs.
 const COMMANDS: [([&str; 3], &[&str]); 6] = [
     (["--insert", "-i", "insert"], &["nowhere.rpn"]),
     (["--remove", "-r", "remove"], &["--all"]),
@@ -13,7 +13,8 @@ const COMMANDS: [([&str; 3], &[&str]); 6] = [
     (["--apply-ppdf", "-p", "apply-ppdf"], &["nowhere.ppdf"]),
 ];
 
-/// An option: its spellings with their values, the manual's commands that take it, and those that take it here only.
+/// An option: its spellings with their values, the manual's commands that take it, and commands
+/// that take it only here.
 type Row = (&'static [&'static [&'static str]], &'static [&'static str], &'static [&'static str]);
 
 const OPTIONS: &[Row] = &[
@@ -75,7 +76,7 @@ const OPTIONS: &[Row] = &[
     (&[&["-o", "f"]], &["build-ppdf"], &["insert", "apply-ppdf"]),
 ];
 
-/// Runs a command line where there is no session and no file; gives its status and what it said.
+/// Runs a command line without a session or file; returns its status and message.
 fn said(scratch: &Scratch, words: &[&str]) -> (Option<i32>, String) {
     let mut command = dprobes();
     command.env("DPROBES_SESSION_DIR", scratch.path().join("none")).current_dir(scratch.path()).args(words);
@@ -92,7 +93,7 @@ fn each_is_taken_by_its_commands_and_refused_by_the_others() {
             let word = command[2];
             let takes = of_manual.contains(&word) || of_ours.contains(&word);
             for option in *spellings {
-                // The option that says which programs are meant is given once.
+                // The option that selects programs may be given only once.
                 let names = matches!(option[0].split('=').next(), Some("--name" | "-n" | "--all" | "-a"));
                 let needed = if names && takes { &[][..] } else { needed };
                 for spelled in command {

@@ -1,5 +1,5 @@
-//! How often each instruction of a program runs, found without any probe: by stepping the whole program, one
-//! instruction at a time, with ptrace, and reading rip at every stop.
+//! Counts how often each instruction of a program runs, without probes: single-steps the whole
+//! program with ptrace and reads rip at every stop.
 
 use std::collections::HashMap;
 use std::os::unix::process::CommandExt;
@@ -12,7 +12,7 @@ pub(crate) struct Instruction {
     pub(crate) text: String,
 }
 
-/// The instructions of a section, by objdump; `None` where there is no objdump.
+/// The instructions of a section, from objdump; `None` without objdump.
 pub(crate) fn disassemble(program: &Path, section: &str) -> Option<Vec<Instruction>> {
     let objdump = crate::support::find_program("objdump")?;
     let output =
@@ -27,10 +27,11 @@ pub(crate) fn disassemble(program: &Path, section: &str) -> Option<Vec<Instructi
     Some(String::from_utf8_lossy(&output.stdout).lines().filter_map(parse).collect())
 }
 
-/// Steps a program to its end; gives how often each of the instructions began.
+/// Single-steps a program to its end; returns how often each instruction began.
 ///
-/// A repeated string instruction stops once per repetition with rip unchanged: that is one beginning. `pushf` stores
-/// the trap flag that the stepping set: it is cleared in memory, so that the program does not come to step itself.
+/// A repeated string instruction stops once per repetition with rip unchanged, which counts as one
+/// beginning. `pushf` stores the trap flag set by the stepping: it is cleared in memory, so that
+/// the program does not later step itself.
 #[expect(clippy::zombie_processes, reason = "it is waited for with waitpid, which also tells of its stops")]
 pub(crate) fn count_by_stepping(program: &Path, instructions: &[Instruction]) -> HashMap<u64, u64> {
     let of_interest: HashMap<u64, &str> =
@@ -61,11 +62,13 @@ pub(crate) fn count_by_stepping(program: &Path, instructions: &[Instruction]) ->
         }
         let signal = libc::WSTOPSIG(status);
         assert_eq!(signal, libc::SIGTRAP, "the stepped program got a signal at {last:#x}");
-        // SAFETY: registers is a live user_regs_struct, which is what PTRACE_GETREGS writes; pid is stopped.
+        // SAFETY: registers is a live user_regs_struct, which is what PTRACE_GETREGS writes; pid is
+        // stopped.
         let read = unsafe { libc::ptrace(libc::PTRACE_GETREGS, pid, 0, &mut registers) };
         assert_eq!(read, 0, "registers can be read");
         if pushed_flags {
-            // SAFETY: PEEKDATA and POKEDATA take an address of the stopped process, not of this one.
+            // SAFETY: PEEKDATA and POKEDATA take an address of the stopped process, not of this
+            // one.
             unsafe {
                 let word = libc::ptrace(libc::PTRACE_PEEKDATA, pid, registers.rsp, 0);
                 libc::ptrace(libc::PTRACE_POKEDATA, pid, registers.rsp, word & !0x100);

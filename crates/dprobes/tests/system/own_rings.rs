@@ -1,4 +1,4 @@
-//! Every process has contexts and rings of its own: what one writes there is nobody else's.
+//! Every process has its own contexts and rings: none can write into another's.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ fn logging(program: &Path) -> String {
     )
 }
 
-/// Large rings, by which the program under test knows them.
+/// Large rings, by which the program under test recognises them.
 const BUFFER: &str = "--buffer=64M";
 
 /// Whether this test may become another user.
@@ -26,7 +26,7 @@ fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Checks that each of so many hits has its record, none is dropped, and none is missed.
+/// Checks that each of `hits` hits has its record, and none is dropped or missed.
 #[track_caller]
 fn exact(outcome: &Outcome, hits: u64) {
     let probe = &outcome.stats.probes[0];
@@ -36,7 +36,7 @@ fn exact(outcome: &Outcome, hits: u64) {
     assert_eq!(records as u64, hits);
 }
 
-/// The first words of the records' data, how often each.
+/// The first words of the records' data, with their numbers.
 fn arguments(outcome: &Outcome) -> Vec<(String, usize)> {
     let rows = outcome.records.lines().filter_map(|line| line.split(" : ").nth(1));
     let mut rows: Vec<String> = rows.map(|row| row.trim().to_owned()).collect();
@@ -75,7 +75,7 @@ fn a_child_of_another_user_writes_into_nothing_of_its_parents() {
     }
 }
 
-/// What `smaps` says of mappings: what each is called, its KiB, and whether it is left out of core dumps.
+/// The mappings in `smaps`: name, KiB, and whether they are left out of core dumps.
 fn smaps(pid: u32) -> Vec<(String, u64, bool)> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps")).expect("it lives");
     let mut mappings: Vec<(String, u64, bool)> = Vec::new();
@@ -101,7 +101,7 @@ fn rings_and_contexts_are_left_out_of_core_dumps() {
     let mut attached = attach(server.pid(), &text, &["--engine=jump"]);
     attached.wait_for(server.pid(), &program, "server_work");
     let after = smaps(server.pid());
-    // What is large and can be written: the rings, which are shared, and the contexts.
+    // Large writable mappings: the rings, which are shared, and the contexts.
     let large = |name: &str| {
         let found = after.iter().filter(|(own, size, _)| own.starts_with(name) && *size > 4 << 10);
         found.map(|(_, size, left_out)| (*size, *left_out)).collect::<Vec<_>>()
@@ -109,7 +109,7 @@ fn rings_and_contexts_are_left_out_of_core_dumps() {
     let rings = large("rw-s /memfd:dprobes");
     assert!(rings.len() == 1 && rings[0].0 >= 256 << 10 && rings[0].1, "{after:?}");
     assert!(large("rw-p").iter().any(|(_, left_out)| *left_out), "{after:?}");
-    // Code, through which debuggers unwind, stays.
+    // Code, through which debuggers unwind, is dumped.
     let is_code = |name: &str| name.starts_with("r-xp");
     assert!(after.iter().all(|(name, _, left_out)| !is_code(name) || !left_out), "{after:?}");
     assert_eq!(server.ask("call 10"), "done 10");
@@ -132,7 +132,7 @@ fn children_that_log_as_soon_as_they_are_born_have_all_their_records() {
     }
 }
 
-/// What a process has mapped for probes that is shared, and where: the lines of its list of mappings.
+/// The shared mappings of a process for probes, as lines of its list of mappings.
 fn shared_mappings(pid: u32) -> Vec<String> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it lives");
     maps.lines().filter(|line| line.contains("memfd:dprobes")).map(str::to_owned).collect()
@@ -152,7 +152,7 @@ fn a_program_that_only_counts_has_no_rings_until_something_is_logged() {
     let outcome = attached.end();
     assert_eq!(outcome.stats.probes[0].hits, 101, "{}", outcome.stderr);
 
-    // In a session, one that counts is followed by one that logs.
+    // In a session, with a counting program before a logging one.
     let session = crate::support::Session::new();
     let (count, log) =
         (session.program("count.rpn", &counts), session.program("log.rpn", &logging(&program)));

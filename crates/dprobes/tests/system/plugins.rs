@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use crate::support::{Run, Scratch, Session, find_program, need, repository, target};
 
-/// The example in C, or another source, built into a directory.
+/// Builds the example in C, or another source, into a directory.
 fn in_c(into: &Path, name: &str, text: Option<&str>) -> Option<PathBuf> {
     let cc = find_program("cc")?;
     let source = match text {
@@ -72,7 +72,7 @@ fn a_plugin_in_c_sees_programs_and_records() {
         // The flags, major, minor, the processor, the process.
         assert!(line.ends_with(&format!(" header 20 data {data}")), "{line}");
     }
-    // It passed them on.
+    // The plugin passed them on.
     assert_eq!(outcome.headers().len(), 2, "{outcome:#?}");
     assert_eq!(outcome.stats.hits(1), 2, "{outcome:#?}");
 }
@@ -104,7 +104,7 @@ fn a_plugin_in_rust_answers_callk_and_takes_records() {
     }
     assert!(outcome.stderr.contains("unique: 3 records, 3 repeated\n"), "{outcome:#?}");
     assert_eq!((outcome.stats.hits(1), outcome.stats.runs(1)), (6, 6), "{outcome:#?}");
-    // With nobody there it does nothing: the top is the address.
+    // Without a plugin `callk` does nothing: the address is on top of the stack.
     let outcome = Run::new(&program).on(command()).ended_with(0);
     assert_eq!((outcome.headers().len(), outcome.stats.hits(1)), (6, 6), "{outcome:#?}");
 }

@@ -1,4 +1,4 @@
-//! Points of functions: where they are, and that every entry and every return is counted, and nothing else.
+//! Points of functions: their positions; every entry and every return is counted, and nothing else.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ const VARIANTS: &[(&str, &[&str])] = &[
     ("points-static", &["-static"]),
 ];
 
-/// How often each function was entered, and left.
+/// How often each function was entered and left.
 type Counts = BTreeMap<String, (u64, u64)>;
 
-/// What the program itself has counted.
+/// The program's own counts.
 fn own_counts(stdout: &str) -> Counts {
     let line = |line: &str| {
         let mut fields = line.split(' ');
@@ -37,7 +37,7 @@ fn own_counts(stdout: &str) -> Counts {
     counts
 }
 
-/// The hits of two probes, by function, as the program prints its own.
+/// The hits of two probes, by function, in the form of the program's own counts.
 fn probed_counts(outcome: &Outcome) -> Counts {
     let mut counts = Counts::new();
     let [entries, returns] = outcome.stats.probes.as_slice() else { panic!("{outcome:#?}") };
@@ -50,7 +50,8 @@ fn probed_counts(outcome: &Outcome) -> Counts {
     counts
 }
 
-/// The lines of `dprobes list FILE PATTERN --points POINT`: address (it says the offset in the file), function, instruction.
+/// The lines of `dprobes list FILE PATTERN --points POINT`: address (it says the offset in the
+/// file), function, instruction.
 fn listed(program: &Path, pattern: &str, point: &str) -> Vec<(u64, String, String)> {
     let (status, stdout, stderr) =
         run(dprobes().arg("list").arg(program).arg(pattern).args(["--points", point]));
@@ -103,7 +104,7 @@ fn the_target_has_what_is_hard_about_it() {
 fn i386_programs_are_counted_too() {
     let program = need!("points", m32("points", "points-32"), "gcc -m32");
     let outcome = Run::at(["a.out:t_*:entry", "a.out:t_*:return"]).on([&program]).ended_with(0);
-    // What is written in assembly is not in this build.
+    // The functions in assembly are not in this build.
     let mut own = own_counts(&outcome.stdout);
     own.retain(|_, counts| *counts != (0, 0));
     assert_eq!(probed_counts(&outcome), own, "{outcome:#?}");
@@ -119,7 +120,7 @@ fn m32(name: &str, output: &str) -> Option<PathBuf> {
     variant(name, output, &["-m32"])
 }
 
-/// Functions without symbols are known from the unwinding table.
+/// Functions without symbols are found in the unwind table.
 #[test]
 fn a_stripped_program_is_counted_by_address() {
     let program = need!("points", target("points"), "gcc");
@@ -233,7 +234,7 @@ fn arguments_and_results_are_those_of_the_call() {
         rows.map(|line| word(line).unwrap_or_else(|| panic!("{line}"))).collect()
     };
     let arguments = words(&outcome);
-    // In the order of the calls, by the definition of the numbers.
+    // In the order of the calls, from the definition of the numbers.
     fn calls(n: u64, into: &mut Vec<u64>, results: &mut Vec<u64>) -> u64 {
         into.push(n);
         let result = if n < 2 { n } else { calls(n - 1, into, results) + calls(n - 2, into, results) };
@@ -275,7 +276,7 @@ fn arguments_on_the_stack_are_found() {
 #[test]
 fn points_of_several_modules_are_counted_by_module() {
     let program = need!("points", target("points"), "gcc");
-    // The program by the name DTrace has for it; a library without its version; any module.
+    // The program by DTrace's name for it; a library without its version; any module.
     let outcome =
         Run::at(["a.out:t_leaf:entry", "libc:printf:entry", ":::entry"]).on([&program]).ended_with(0);
     let [leaf, printf, all] = outcome.stats.probes.as_slice() else { panic!("{outcome:#?}") };
@@ -318,7 +319,8 @@ fn a_ppdf_has_all_sites() {
     );
 }
 
-/// What callgrind counts as calls of libc's functions, in a program that uses the same ones in every run.
+/// What callgrind counts as calls of libc's functions, in a program that uses the same ones in
+/// every run.
 #[test]
 fn calls_are_as_many_as_callgrind_counts() {
     let program = need!("points", target("points"), "gcc");
@@ -344,8 +346,8 @@ fn calls_are_as_many_as_callgrind_counts() {
     let places = outcome.stats.probes[0].places.as_ref().expect("they are points");
     let mut compared = 0;
     for place in places {
-        // Callgrind takes the jump at a function's end into the next one for a call only where it leaves the function; a
-        // conditional one is none to it.
+        // Callgrind counts the jump at a function's end into the next one as a call only if it
+        // leaves the function, and never a conditional jump.
         if place.function == "t_padded" {
             continue;
         }
@@ -376,7 +378,8 @@ fn a_session_keeps_points_and_shows_them_by_function() {
     assert!(text_differences(server.pid()).is_empty());
 }
 
-/// What is empty means any, also as a point; a pattern means those that match; a library may be named without its version.
+/// An empty field matches everything, also as a point; a pattern means the points that match; a
+/// library may be named without its version.
 #[test]
 fn any_point_and_some_points_are_named() {
     let module = need!("points", target("server"), "gcc");

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The machines that a PPDF may be for: each promise is made for the programs of both.
+/// The machines that a PPDF may be for: each promise is tested with the programs of both.
 const KINDS: [Kind; 2] = [Kind { narrow: false }, Kind { narrow: true }];
 
 /// The programs of one machine.
@@ -29,7 +29,7 @@ impl Kind {
     }
 }
 
-/// Calls of each function of the target `store` for 20 rounds, in the order of the points below.
+/// Calls of each function of the target `store` in 20 rounds, in the order of the points below.
 const CALLS: [u64; 4] = [1, 20, 40, 1];
 
 /// Counts in the four functions of the target `store`, which are of two groups and two types.
@@ -52,7 +52,7 @@ fn store(name: &str) -> String {
     text
 }
 
-/// Builds a PPDF; gives its path and what was said.
+/// Builds a PPDF; returns its path and the messages.
 #[track_caller]
 fn build(scratch: &Scratch, program: &str, options: &[&OsStr]) -> (PathBuf, String) {
     let rpn = scratch.file("program.rpn", program);
@@ -66,7 +66,7 @@ fn build(scratch: &Scratch, program: &str, options: &[&OsStr]) -> (PathBuf, Stri
     (ppdf, stderr)
 }
 
-/// Runs dprobes, which refuses; gives the one line it says.
+/// Runs dprobes, which refuses; returns its only line.
 #[track_caller]
 fn refusal<W: AsRef<OsStr>>(status: i32, words: impl IntoIterator<Item = W>) -> String {
     let mut command = dprobes();
@@ -240,7 +240,7 @@ fn another_build_of_the_module_is_refused_with_both_build_ids_of(kind: Kind) {
         words.extend(["--".into(), program.into()]);
         words
     };
-    // No option insists: the places of one build mean nothing in another.
+    // No option overrides this: positions of one build are meaningless in another.
     for options in [&[][..], &["--dont-verify-opcodes"]] {
         let said = refusal(125, words(&changed, options));
         assert!(said.contains(&format!("build-id {} expected", build_id(&program))), "{said}");
@@ -277,7 +277,7 @@ fn another_build_of_a_running_process_is_refused_before_it_is_touched_of(kind: K
     let scratch = Scratch::new();
     let text = counting(Path::new("server"), ["server_work"]);
     let (ppdf, _) = build(&scratch, &text, &["--sym".as_ref(), other.as_os_str()]);
-    // As the program names it.
+    // The path as the program names it.
     let server = scratch.path().join("server");
     std::fs::copy(&program, &server).expect("a program can be copied");
     let mut server = Server::start(&server, [] as [&str; 0]);
@@ -348,7 +348,7 @@ fn a_changed_instruction_is_refused_with_both_of(kind: Kind) {
     assert!(said.contains(&format!("the instruction `{before}")), "{said}");
     assert!(said.contains(&format!("expected, `{}", shown(&bytes))), "{said}");
     assert!(said.contains("prog:store_read: ") && !said.contains("store_write"), "{said}");
-    // What is not selected is not in the way; and one may insist.
+    // Probes that are not selected do not matter; and the check can be switched off.
     let outcome =
         Run::file(&ppdf).option("--group=life").on([patched.as_os_str(), "20".as_ref()]).ended_with(3);
     assert_eq!(hits(&outcome), [(1, 1), (4, 1)]);
@@ -374,7 +374,7 @@ fn a_stripped_module_is_probed_by_symbols_from_elsewhere_of(kind: Kind) {
     let (status, _, stderr) = run(Command::new(strip).arg(&stripped));
     assert!(status.success(), "{stderr}");
     let on = [stripped.as_os_str(), "20".as_ref()];
-    // The whole module here, the stripped one there.
+    // Built with the whole module; applied to the stripped one.
     let (ppdf, _) = build(&scratch, &store("prog"), &["--sym".as_ref(), program.as_os_str()]);
     assert_eq!(Run::file(&ppdf).on(on).ended_with(3).stats.hits(2), 20);
     // The stripped module here, its symbols beside it.
@@ -391,7 +391,7 @@ fn a_stripped_module_is_probed_by_symbols_from_elsewhere_of(kind: Kind) {
     assert!(said.contains(&build_id(&program)) && said.contains(&build_id(&changed)), "{said}");
 }
 
-/// As [`refusal`], of more than one line.
+/// Like [`refusal`], for several lines.
 #[track_caller]
 fn refusal_lines<'a>(words: impl IntoIterator<Item = &'a OsStr>) -> String {
     let (status, stdout, stderr) = run(dprobes().args(words));
@@ -481,13 +481,13 @@ fn a_library_is_looked_for_by_the_machine_that_was_asked_for() {
     assert!(outcome.records.contains("0x00000000 : 01000000   "), "{outcome:#?}");
     let outcome = Run::file(&wide_ppdf.0).on([wide.as_os_str(), "3".as_ref()]).ended_with(7);
     assert_eq!(outcome.stats.hits(1), 1, "{outcome:#?}");
-    // In the other's processes it is not, which is told.
+    // In processes of the other machine it is not inserted, which is reported.
     let outcome = Run::file(&narrow_ppdf.0).on([wide.as_os_str(), "3".as_ref()]).ended_with(7);
     assert_eq!(outcome.stats.hits(1), 0, "{outcome:#?}");
     assert!(outcome.stderr.contains("is 64-bit code and is not probed: "), "{outcome:#?}");
     assert!(outcome.stderr.contains(" was built for i386"), "{outcome:#?}");
 
-    // A file that is for the other machine is no file of the module's.
+    // A file for the other machine is not the module's.
     let rpn = scratch.file("again.rpn", text);
     let words = [
         "build-ppdf".as_ref(),

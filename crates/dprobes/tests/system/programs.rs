@@ -1,5 +1,6 @@
-//! Real programs with probes on malloc and free: their output is as before, and the hits equal the calls that a
-//! preloaded library counted in the same run (tests/targets/malloccount.c says why the two are the same number).
+//! Real programs with probes on malloc and free: their output does not change, and the hits equal
+//! the calls counted by a preloaded library in the same run (tests/targets/malloccount.c says why
+//! the two are the same number).
 
 use crate::support::{Run, Scratch, counting, find_program, need, run, target};
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ fn counters(file: &Path) -> [u64; 2] {
     [0, 8].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("two numbers of eight bytes")))
 }
 
-/// Runs a command three times: as it is, with the counting library alone, and with probes beside it.
+/// Runs a command three times: unchanged, with only the counting library, and with probes too.
 fn malloc_and_free(words: &[&str], at_least: u64) {
     let library = need!("programs", crate::support::variant("malloccount", "malloccount.so", &[]), "gcc");
     let launcher = need!("programs", target("preload"), "gcc and a static C library");

@@ -1,4 +1,5 @@
-//! A real server under load: redis-server, probed by attaching to its command dispatcher while redis-benchmark runs.
+//! A real server under load: redis-server, probed by attaching to its command dispatcher while
+//! redis-benchmark runs.
 
 use crate::support::{
     Scratch, attach, counting, file_offset, find_program, is_traced, need, run, text_differences,
@@ -42,8 +43,9 @@ fn hits_on_the_dispatcher_equal_the_commands_sent() {
     let server = need!("redis", find_program("redis-server"), "redis-server");
     let benchmark = need!("redis", find_program("redis-benchmark"), "redis-benchmark");
     let client = need!("redis", find_program("redis-cli"), "redis-cli");
-    // Its path may be a symbolic link to a program of several names: it is started, and probed, by this one.
-    // The path of a socket is short by law: it cannot lie below target/.
+    // The server's path may be a symbolic link to a program with several names: it is started and
+    // probed under this one. The path of a socket is limited in length, so it cannot be below
+    // target/.
     let scratch = Scratch::new();
     let short = std::env::temp_dir().join(format!("dprobes-redis-{}", std::process::id()));
     let socket = short.join("s");
@@ -51,7 +53,8 @@ fn hits_on_the_dispatcher_equal_the_commands_sent() {
     let redis = start(&server, &socket);
     let pid = redis.0.id();
 
-    // `call` executes every command; it is exported for modules, and so has a symbol in the stripped program.
+    // `call` executes every command; it is exported for modules, and so has a symbol in the
+    // stripped program.
     let points = ["call", "processCommand"].into_iter().filter(|name| file_offset(&server, name).is_some());
     let points: Vec<&str> = points.collect();
     assert_eq!(points.first(), Some(&"call"), "redis-server exports no dispatcher");
@@ -74,7 +77,7 @@ fn hits_on_the_dispatcher_equal_the_commands_sent() {
         );
     }
     let outcome = attached.stop(libc::SIGINT).ended_with(0);
-    // INFO tells the commands before itself, and is one itself.
+    // INFO does not count itself, but is a command too.
     for minor in 1..=points.len() as u32 {
         assert_eq!(outcome.stats.hits(minor), processed + 1, "{}: {outcome:#?}", points[minor as usize - 1]);
     }

@@ -1,5 +1,5 @@
-//! Programs that forbid themselves nearly all system calls when they are already probed: handlers make none, and the right numbers are in
-//! their records.
+//! Programs that forbid themselves nearly all system calls once they are probed: handlers make
+//! none, and their records have the right ids.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,8 @@ fn program() -> Option<PathBuf> {
     target("sealed")
 }
 
-/// Logs, at each call of `sealed_work`, the thread that calls it and the process as the handler is told it; `what` comes before.
+/// Logs, at each call of `sealed_work`, the ids of the calling thread and of the process as a
+/// handler sees them, after `what`.
 fn logging(program: &Path, what: &str) -> String {
     format!(
         "name = \"{}\"\nmodtype = user\nmajor = 3\nmaxhits = 0xffffffffffffffff\n\
@@ -26,7 +27,7 @@ fn logging(program: &Path, what: &str) -> String {
     )
 }
 
-/// Probes the program, tells it to begin, and compares how it ends with what it does unprobed.
+/// Probes the program, tells it to begin, and compares its end with that of an unprobed run.
 #[track_caller]
 fn same_as_unprobed(program: &Path, mode: &str, calls: u64, text: &str, options: &[&str]) -> (Outcome, u32) {
     let words = [mode.to_owned(), THREADS.to_string(), calls.to_string()];
@@ -63,7 +64,7 @@ fn logged(records: &str) -> Vec<(u64, u64)> {
     rows.map(words).collect()
 }
 
-/// Checks that every call has its record, which has the right thread and process.
+/// Checks that every call has its record, with the right thread and process.
 #[track_caller]
 fn all_is_there(outcome: &Outcome, pid: u32, calls: u64, of: &str) {
     let probe = &outcome.stats.probes[0];
@@ -78,7 +79,7 @@ fn all_is_there(outcome: &Outcome, pid: u32, calls: u64, of: &str) {
     );
     let words = logged(&outcome.records);
     assert_eq!(words.len() as u64, all, "{of}");
-    // The child knows its own process, the others theirs.
+    // The child logs its own process id, all others theirs.
     let strangers: Vec<_> = words.iter().filter(|(_, process)| *process != u64::from(pid)).collect();
     assert!(matches!(strangers[..], [(thread, process)] if thread == process), "{of}: {strangers:?}");
     let mut threads: BTreeMap<u64, u64> = BTreeMap::new();
@@ -89,7 +90,7 @@ fn all_is_there(outcome: &Outcome, pid: u32, calls: u64, of: &str) {
     assert_eq!(counts, wanted, "{of}");
 }
 
-/// Checks in a trace store that the records of each thread are those that say so.
+/// Checks in a trace store that each record has the header of the thread that it logs.
 #[track_caller]
 fn threads_are_told_apart(store: &str, records: &str, of: &str) {
     let mut threads: BTreeMap<u64, usize> = BTreeMap::new();
@@ -112,7 +113,7 @@ fn a_filter_that_is_set_while_probed_kills_nobody() {
     for mode in ["strict", "filter", "late"] {
         for (number, what) in [
             "",
-            // What is not compiled.
+            // Statements that are not compiled.
             "push 64\nmalloc\nfree\n",
             // Memory into which a stack may grow.
             "push r, rsp\npush 0xffffffffffff0000\nadd\nvfyr\nros 1\n",
@@ -147,14 +148,14 @@ fn a_full_buffer_is_waited_for_without_a_system_call() {
 fn ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it lives");
     let fields: Vec<&str> = stat.rsplit(')').next().expect("a name").split_whitespace().collect();
-    // utime and stime, the 14th and the 15th of all.
+    // utime and stime, the 14th and 15th field of the line.
     fields[11..13].iter().map(|field| field.parse::<u64>().expect("a number")).sum()
 }
 
 #[test]
 fn threads_that_wait_for_a_reader_that_does_not_come_take_no_processor() {
     let program = need!("sealed", target("jumps"), "gcc");
-    // As many as there are buffers for; and more, some of which find none.
+    // As many threads as there are buffers; and more, some of which find none.
     for threads in [2, 60] {
         take_no_processor_while_they_wait(&program, threads);
     }
@@ -178,7 +179,7 @@ fn take_no_processor_while_they_wait(program: &Path, threads: u64) {
     let options = ["--engine=jump", "--lossless", "--buffer=256K"];
     let (mut attached, reader) = attach_to_pipe(pid, &text, &options, reader);
     attached.wait_for(pid, program, "jumps_19");
-    // More than what the tracer keeps for its output, and the rings.
+    // More than the tracer's output buffers and the rings hold.
     let rounds = 30_000 / threads;
     server.send(&rounds.to_string());
     // Until the tracer takes no more.

@@ -1,5 +1,5 @@
-//! The examples of the original's manual and paper, as `tests/seeds` has them: those for user programs on 32-bit programs,
-//! as their authors ran them, the others refused by name.
+//! The examples of the original's manual and paper, in `tests/seeds`: those for user programs run
+//! on 32-bit programs, as their authors ran them; the others are refused by name.
 
 use crate::core::{dumped, gdb, register, told_core};
 use crate::i386::target_32;
@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 /// What an example is for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum For {
-    /// A user program: there is a test here that runs it.
+    /// A user program: a test here runs it.
     User,
     /// The kernel or a module of it.
     Kernel,
@@ -96,7 +96,8 @@ fn those_for_the_kernel_are_refused_by_name_and_nothing_is_started() {
     assert!(session.fails(&["session", "status"]).contains("there is no session"));
 }
 
-/// The bytes that an example logs at its only hit in `main` of the application; `codes` are its major and minor code.
+/// The bytes that an example logs at its only hit in `main` of the application; `codes` are its
+/// major and minor code.
 #[track_caller]
 fn logged(appln: &Path, name: &str, codes: (u32, u32)) -> Vec<u8> {
     let outcome = Run::file(&example(name)).on([appln]).ended_with(0);
@@ -116,7 +117,7 @@ fn words<const N: usize>(words: [u32; N]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// `appln`, under the name that the examples call it by.
+/// `appln`, under the name that the examples use.
 fn appln() -> Option<PathBuf> {
     static PLACED: OnceLock<Option<PathBuf>> = OnceLock::new();
     let place = || {
@@ -131,14 +132,16 @@ fn appln() -> Option<PathBuf> {
     PLACED.get_or_init(place).clone()
 }
 
-/// "The probe is hit and the log shows the values of cs and ds": a 32-bit program's on this kernel, ds pushed last.
+/// "The probe is hit and the log shows the values of cs and ds": a 32-bit program's on this kernel,
+/// ds pushed last.
 #[test]
 fn example_1_logs_the_segment_registers() {
     let appln = need!("seeds", appln(), "gcc -m32");
     assert_eq!(logged(&appln, "manual-example-1-user", (1, 2)), words([0x2b, 0x23]));
 }
 
-/// "The logged string is prefixed by a token byte of 1 and a word indicating the length"; the NUL is not logged.
+/// "The logged string is prefixed by a token byte of 1 and a word indicating the length"; the NUL
+/// is not logged.
 #[test]
 fn the_scenario_of_log_str_logs_the_string_at_ecx() {
     let appln = need!("seeds", appln(), "gcc -m32");
@@ -173,7 +176,8 @@ fn sample_4_logs_the_sum() {
     assert_eq!(logged(&appln, "manual-sample-4-arithmetic", (0, 0)), words([6]));
 }
 
-/// Leaf 0 is the highest leaf in eax, which is on top, and the vendor's name in ebx, edx, ecx; the kernel tells both.
+/// Leaf 0 is the highest leaf in eax, which is on top, and the vendor's name in ebx, edx, ecx; the
+/// kernel tells both.
 #[test]
 fn sample_5_logs_the_processors_leaf_0() {
     let appln = need!("seeds", appln(), "gcc -m32");
@@ -218,7 +222,7 @@ fn malloc_of_0x20000000_forces_a_core_dump() {
     assert!(outcome.stats.hits(1) > 1, "{outcome:#?}");
     assert_eq!(outcome.stats.hits(1), outcome.stats.logged(1), "{outcome:#?}");
 
-    // The dump is of the moment of that call: its argument lies above the return address.
+    // The dump is of the moment of that call: its argument is above the return address.
     let commands = ["info threads", "bt", "info registers eip esp", "output/x *(int (*)[2])$esp", "x/i $pc"];
     let said = gdb(&debugger, &program, core, &commands);
     let frame = |number: &str| said.lines().find(|line| line.starts_with(number)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The background session: its whole life, driven from one shell after another.
+//! The background session: its whole life, driven from several shells.
 
 use crate::support::{
     Server, Session, becomes_traced, counting, is_traced, need, run, start_server as start, target,
@@ -32,7 +32,7 @@ fn from_the_first_insert_to_the_stop() {
     // A program that is started after the insert.
     let mut late = start(&module_copy);
     becomes_traced(late.pid(), true);
-    // Other text changes first: the dynamic linker's.
+    // Other text changes first: that of the dynamic linker.
     let is_probed = || text_differences(late.pid()).iter().any(|place| place.starts_with(name));
     let probed = (0..1000).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
@@ -149,8 +149,9 @@ fn the_selected_probes_of_a_ppdf_are_applied() {
     assert!(session.done(&["getvars", "--all", "--local"]).contains("lv[0] = 9 (0x9)"));
 }
 
-/// The jump at `work`, whose first instruction has one byte, covers the next two: its trampoline executes copies of them, until they
-/// are probed themselves. Where memory is in use that the three jumps would have to lead to, one of them becomes a trap.
+/// The first instruction of `work` has one byte, so the jump there covers the next two: its
+/// trampoline executes copies of them, until they are probed themselves. If memory that the three
+/// jumps would have to lead to is in use, one of them becomes a trap.
 #[test]
 fn instructions_behind_a_jump_are_probed_later() {
     let module = need!("session", target("tight"), "gcc");
@@ -236,7 +237,8 @@ fn processes_of_others_are_probed_only_by_name() {
     std::fs::remove_file(copy).expect("it is ours");
 }
 
-/// A probe that ends after some hits ends for one user's processes or, if variables are shared, for all.
+/// A probe that ends after some hits ends for one user's processes or, with shared variables, for
+/// all.
 #[test]
 fn users_share_variables_in_a_session_only_where_it_is_said() {
     let module = need!("session", target("server"), "gcc");
@@ -278,7 +280,8 @@ fn users_share_variables_in_a_session_only_where_it_is_said() {
     std::fs::remove_file(copy).expect("it is ours");
 }
 
-/// The directory lets nobody in; where somebody has opened it, the session itself asks who speaks.
+/// The directory lets no other user in; if it has been opened to all, the session itself checks the
+/// client's user.
 #[test]
 fn another_user_is_not_heard() {
     use std::os::unix::fs::PermissionsExt;
@@ -296,7 +299,8 @@ fn another_user_is_not_heard() {
     let mode = |path: &Path, mode| {
         std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("it is ours");
     };
-    // Who is not welcome is answered before a word is read: the connection may be at its end then, with the answer in it.
+    // An unwelcome client is answered before its request is read: the connection may already be
+    // closed then, with the answer in it.
     let say = "import socket as s\nc = s.socket(s.AF_UNIX)\nc.connect('session')\ntry: c.sendall(b'nothing\\n')\n\
                except BrokenPipeError: pass\nprint(c.recv(4096))";
     let ask = |user: &str| {
@@ -316,7 +320,7 @@ fn another_user_is_not_heard() {
     assert!(session.done(&["query", "--all"]).contains("hits 0 runs 0"));
 }
 
-/// Nothing is lost where nobody said where records go: they are in the file that was told.
+/// Without an option for them, records go to a file, which is named, and none is lost.
 #[test]
 fn records_go_to_a_file_that_is_told() {
     let module = need!("session", target("server"), "gcc");

@@ -1,4 +1,4 @@
-//! Signals: the program's own never see the tracer, and none is lost.
+//! Signals: the program's own never reveal the tracer, and none is lost.
 
 use crate::support::{
     Outcome, Run, Server, attach, counting, is_traced, need, run, target, text_differences,
@@ -7,13 +7,14 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// The number behind a word in a line of words and numbers.
+/// The number after a word in a line of words and numbers.
 pub(crate) fn number(line: &str, word: &str) -> u64 {
     let mut words = line.split_whitespace().skip_while(|each| *each != word);
     words.nth(1).and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("no {word} in {line:?}"))
 }
 
-/// Runs the program `signals` with probes: its handler sees no address but its own, and no hit and no signal is lost.
+/// Runs the program `signals` with probes: its handler sees only addresses of its own, and no hit
+/// and no signal is lost.
 pub(crate) fn under_a_timer(program: &Path, words: &[&str]) {
     let points = [
         "signals_push",
@@ -139,7 +140,7 @@ fn a_signal_before_the_instruction_of_a_removed_probe_does_not_lose_its_record()
 fn a_signal_that_ends_dprobes_run_takes_the_probes_out_first() {
     let program = need!("signals", target("tight"), "gcc");
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // On a busy machine the program may take its time to come to its probe.
+        // On a busy machine the program may take a while to reach its probe.
         let outcome = [500, 4000, 20_000].into_iter().map(|wait| ended_by(signal, &program, wait));
         let outcome = outcome.inspect(ended_early).find(|outcome| outcome.stats.hits(1) > 0);
         assert!(outcome.is_some(), "the program never came to its probe");

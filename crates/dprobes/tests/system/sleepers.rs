@@ -1,4 +1,4 @@
-//! System calls in which threads sleep while a tracer comes and goes: none may notice.
+//! System calls in which threads sleep while a tracer comes and goes: none may be disturbed.
 
 use std::path::Path;
 
@@ -9,7 +9,8 @@ fn no_sleeping_system_call_returns_when_a_tracer_comes_and_goes() {
     nobody_notices(&need!("sleepers", target("syscalls"), "gcc"));
 }
 
-/// A tracer comes and goes several times, while threads of the program `syscalls` sleep in every kind of system call.
+/// A tracer attaches and detaches several times, while threads of the program `syscalls` sleep in
+/// every kind of system call.
 pub(crate) fn nobody_notices(program: &Path) {
     let mut server = Server::start(program, [] as [&str; 0]);
     server.line();

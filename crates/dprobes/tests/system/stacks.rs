@@ -1,4 +1,5 @@
-//! Stacks with little room, and what is below them: a program that has them does the same probed and unprobed.
+//! Stacks with little room, and data below them: a program that has them behaves the same probed
+//! and unprobed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +11,7 @@ fn program() -> Option<PathBuf> {
     target("stacks")
 }
 
-/// A program with these points in a module, each a symbol (and what is added to it) and its handler.
+/// A program with these points in a module, each a symbol (with an offset) and its handler.
 pub(crate) fn probes(module: &Path, points: &[(&str, &str)]) -> String {
     let mut text = format!("name = \"{}\"\nmodtype = user\nmajor = 1\nvars = 1\n", module.display());
     for (number, (point, handler)) in points.iter().enumerate() {
@@ -19,7 +20,8 @@ pub(crate) fn probes(module: &Path, points: &[(&str, &str)]) -> String {
     text
 }
 
-/// Runs a program by each engine that may serve it, and compares what it prints and how it ends with what it does unprobed.
+/// Runs a program by each engine that it is built for, and compares its output and end with an
+/// unprobed run.
 #[track_caller]
 pub(crate) fn same_as_unprobed(program: &Path, words: &[&str], text: &str) -> Vec<Outcome> {
     let (status, stdout, stderr) = run(Command::new(program).args(words));
@@ -50,7 +52,7 @@ pub(crate) fn same_as_unprobed(program: &Path, words: &[&str], text: &str) -> Ve
 pub(crate) const COUNT: &str = "inc lv, 0\nabort";
 /// Logs two words.
 pub(crate) const LOG: &str = "push r, rip\npush r, rflags\nlog 2";
-/// Reads the flags, and does no more.
+/// Only reads the flags.
 const FLAGS: &str = "push r, rflags\nros 1\nabort";
 /// Leaves compiled code, and logs.
 pub(crate) const LEAVE: &str = "push 64\nmalloc\nfree\npush r, rip\nlog 1";
@@ -77,14 +79,14 @@ fn a_hit_without_room_is_missed_and_nothing_else() {
     }
 }
 
-/// The same as [`LOG`], which reads the flags, without them.
+/// Like [`LOG`], without reading the flags.
 const WORDS: &str = "push r, rip\npush r, rdi\nlog 2";
-/// A condition, which holds; with what is done then.
+/// A condition that holds, before further statements.
 const IF: &str = "push r, rdi\njnz holds\nabort\nholds:\n";
 /// Logs a string.
 const STRING: &str = "push 16\npush r, rsi\nlog str";
 
-/// Bytes below the red zone that the documentation says a handler of a kind takes.
+/// Bytes below the red zone that a handler of a kind takes, as documented.
 fn documented(kind: &str) -> u64 {
     let page = repository().join("docs/jump-engine.md");
     let text = std::fs::read_to_string(page).expect("the page can be read");
@@ -92,7 +94,7 @@ fn documented(kind: &str) -> u64 {
     row.split(' ').next().and_then(|word| word.parse().ok()).expect("a number of bytes")
 }
 
-/// Each kind of handler writes as far below the stack pointer as the documentation says, and no further.
+/// Each kind of handler writes exactly as far below the stack pointer as the documentation says.
 #[test]
 fn a_handler_takes_no_more_of_the_stack_than_is_documented() {
     const CALLS: u64 = 20_000;
@@ -111,9 +113,10 @@ fn a_handler_takes_no_more_of_the_stack_than_is_documented() {
         ("logs a string, or leaves to the interpreter, with `--lossless`", LEAVE, LOSSLESS),
     ] {
         let counts = handler.ends_with(COUNT);
-        // No flags are read behind the one, and nothing can fault there; before the other flags are live, and a record waits.
+        // Behind the first point no flags are read and nothing can fault; before the second the
+        // flags are live, and a record waits for its commit.
         for (point, more) in [("stacks_leaf + 3", 0), ("stacks_leaf", if counts { 8 } else { 16 })] {
-            // The ring is full now and then: those that may wait do.
+            // The ring is full now and then; threads that may wait do.
             let run = Run::new(&probes(&program, &[(point, handler)]))
                 .option("--engine=jump")
                 .option("--buffer=256K");
@@ -140,7 +143,7 @@ fn what_is_below_a_stack_pointer_that_is_none_stays() {
             for (number, probe) in outcome.stats.probes.iter().enumerate() {
                 let calls = if (3..=6).contains(&number) { 64 } else { 8 };
                 assert_eq!((probe.hits, probe.missed), (calls, 0), "{outcome:#?}");
-                // Where the array is read, there is no stack for a handler.
+                // Where the array is read, a handler has no stack.
                 assert!(probe.engine == "trap" || !(2..=7).contains(&number), "{outcome:#?}");
             }
         }
@@ -151,7 +154,7 @@ fn what_is_below_a_stack_pointer_that_is_none_stays() {
 fn a_record_that_waits_is_not_disturbed_by_the_next_handler() {
     let program = need!("stacks", program(), "gcc");
     for other in [COUNT, LEAVE, "push r, r9\npush r, r10\nadd\nlog 0"] {
-        // The other one makes no record that would wait, too.
+        // The other handler makes no record that would wait for its commit, either.
         let text = probes(&program, &[("stacks_load", LOG), ("stacks_load", other)]);
         let text = text.replace("minor = 2\n", "minor = 2\nlogonfault = yes\n");
         for outcome in same_as_unprobed(&program, &["saved"], &text) {
@@ -161,11 +164,11 @@ fn a_record_that_waits_is_not_disturbed_by_the_next_handler() {
     }
 }
 
-/// The functions of Go here: two that do not look for room, and one that does.
+/// The Go functions probed: two that do not check for stack space, and one that does.
 const GO: [&str; 3] = ["main.leaf", "main.big", "main.deep"];
 
-/// Runs the program of goroutines with every instruction of a function probed: it is what it is unprobed, and the hits of its
-/// returns are the calls.
+/// Runs the program of goroutines with every instruction of a function probed: it behaves as
+/// unprobed, and the hits of returns equal the calls.
 #[track_caller]
 fn goroutines(program: &Path, engine: &str, counts: [&str; 2], function: &str, handler: &str) {
     let (status, stdout, _) = run(Command::new(program).args(counts));
@@ -208,8 +211,8 @@ fn goroutines_at_the_end_of_their_stacks_keep_what_is_theirs() {
     goroutines(&program, "trap", ["1", "100"], "main.deep", &COUNT.replace('\n', "; "));
 }
 
-/// A goroutine that loses its processor before an instruction of which the hit is counted has not lost that hit, nor hits again when it
-/// goes on: others have gone on and have lost theirs meanwhile, by the same thread.
+/// A goroutine that is descheduled before an instruction whose hit is counted neither loses that
+/// hit nor hits again when it goes on, although other goroutines run on the same thread meanwhile.
 #[test]
 fn goroutines_without_a_processor_have_hit_once() {
     const GOROUTINES: u64 = 40;
@@ -226,7 +229,8 @@ fn goroutines_without_a_processor_have_hit_once() {
     assert_eq!((status.code(), &probed), (Some(0), &unprobed), "{stderr}");
     let stats = Stats::read(&stats).expect("an account");
     let hits: Vec<u64> = stats.probes[0].places.iter().flatten().map(|place| place.hits).collect();
-    // What is once in the function, in the loop, and where the loop ends; the function asks for more stack in none of them.
+    // Possible counts of an instruction: once in the function, in the loop, or where the loop ends;
+    // none of them asks for more stack.
     let possible = [0, GOROUTINES, GOROUTINES * EACH, GOROUTINES * (EACH + 1)];
     assert!(hits.iter().all(|hits| possible.contains(hits)), "{:#?}", stats.probes);
     assert!(hits.contains(&possible[1]) && hits.contains(&possible[2]), "{:#?}", stats.probes);

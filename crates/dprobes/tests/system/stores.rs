@@ -1,4 +1,4 @@
-//! Trace stores: what `-o FILE.dpt` keeps is what text would have said, whatever ends the writer.
+//! Trace stores: `-o FILE.dpt` keeps what text output would have, however the writer ends.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -11,12 +11,12 @@ use crate::support::{Scratch, Session, dprobes, find_program, need, run, start_s
 /// Calls of the probed function.
 const CALLS: usize = 500;
 
-/// The program under test, with the lines of its source.
+/// The program under test, with line information.
 fn server() -> Option<PathBuf> {
     variant("server", "server-lines", &["-g"])
 }
 
-/// Logs the argument at the entry, and something longer where it is left.
+/// Logs the argument at the entry, and more data at the returns.
 fn program(module: &Path) -> String {
     let name = module.to_str().expect("text");
     format!(
@@ -26,7 +26,7 @@ fn program(module: &Path) -> String {
     )
 }
 
-/// Runs the program under test with its probes, and these options; says what standard error has.
+/// Runs the program under test with its probes and these options; returns standard error.
 fn traced(module: &Path, scratch: &Scratch, options: &[&str]) -> String {
     let program = scratch.file("program.rpn", &program(module));
     let mut command = dprobes();
@@ -36,13 +36,13 @@ fn traced(module: &Path, scratch: &Scratch, options: &[&str]) -> String {
     stderr
 }
 
-/// What `dprobes show` says: its status, standard output and standard error.
+/// The status, standard output and standard error of `dprobes show`.
 fn show(scratch: &Scratch, words: &[&str]) -> (Option<i32>, String, String) {
     let (status, stdout, stderr) = run(dprobes().arg("show").args(words).current_dir(scratch.path()));
     (status.code(), stdout, stderr)
 }
 
-/// What it says where nothing is wrong.
+/// Its standard output, if it succeeds.
 #[track_caller]
 fn shown(scratch: &Scratch, words: &[&str]) -> String {
     let (status, stdout, stderr) = show(scratch, words);
@@ -73,12 +73,13 @@ fn a_store_says_what_text_would_have_said() {
         traced(&module, &scratch, &[options, &["--engine", "trap", "-o", "text"]].concat());
         let text = std::fs::read_to_string(scratch.path().join("text")).expect("records");
         assert_eq!(text.lines().filter(|line| line.contains(" cpu=")).count(), 2 * CALLS);
-        // Which items are shown is said when the store is read.
+        // The items to show are chosen when the store is read.
         traced(&module, &scratch, &["--engine", "trap", "-o", "trace.dpt"]);
         let read = shown(&scratch, &[options, &["trace.dpt"]].concat());
         assert!(normal(&read) == normal(&text), "{options:?}");
     }
-    // A store need not be called one, and may be asked for fewer items; what it does not have is not shown.
+    // A store need not be called .dpt, and may be made with fewer items; missing items are not
+    // shown.
     traced(&module, &scratch, &["-o", "trace", "--format", "dpt", "--log", "UID"]);
     let read = shown(&scratch, &["--log", "ALL", "trace"]);
     let first = read.lines().next().expect("a record");
@@ -113,7 +114,8 @@ fn a_store_says_where_its_probes_were_and_what_was_counted() {
     ] {
         assert!(info.contains(&wanted), "{wanted}:\n{info}");
     }
-    // The first instruction may be of the function's own line or of its first statement.
+    // Debug information may assign the first instruction to the function's own line or to its first
+    // statement.
     let of_line = |line: usize| info.contains(&format!(" server_work ({}:{line})", source_path.display()));
     assert!(of_line(line) || of_line(line + 1), "line {line}:\n{info}");
 }
@@ -164,7 +166,8 @@ fn a_store_whose_writer_was_killed_is_read() {
     let store = scratch.path().join("trace.dpt");
     let start = Instant::now();
     let waited = |what: &str| assert!(start.elapsed() < Duration::from_secs(60), "{what}");
-    // Records are in the file about a second after they were made, though neither is a block full nor the writer asked for it.
+    // Records are in the file about a second after they were made, although no block is full and
+    // the writer was not asked to write.
     loop {
         assert_eq!(server.ask("call 10"), "done 10");
         let size = std::fs::metadata(&store).map_or(0, |metadata| metadata.len());
@@ -181,7 +184,7 @@ fn a_store_whose_writer_was_killed_is_read() {
     // SAFETY: kill takes no pointers; the front has not waited for its child yet.
     unsafe { libc::kill(tracer, libc::SIGKILL) };
     child.wait().expect("a child can be waited for");
-    // It is told that it has no end, whatever is done with it.
+    // Every command reports that it has no end.
     let (status, records, stderr) = show(&scratch, &["trace.dpt"]);
     assert!(status == Some(1) && stderr.contains("trace.dpt: the trace was cut short"), "{stderr}");
     assert!(records.contains("DProbes(3,1)"));
@@ -191,7 +194,7 @@ fn a_store_whose_writer_was_killed_is_read() {
     assert!(status.code() == Some(1) && stderr.contains("trace.dpt: the trace was cut short"), "{stderr}");
     let info = shown(&scratch, &["--info", "trace.dpt"]);
     assert!(info.contains("end         cut short") && info.contains("server_work"), "{info}");
-    // What is left of a block is told.
+    // An incomplete block is reported.
     let bytes = std::fs::read(&store).expect("it is there");
     std::fs::write(&store, &bytes[..bytes.len() - 5]).expect("it can be written");
     let (status, rest, stderr) = show(&scratch, &["trace.dpt"]);
@@ -267,7 +270,8 @@ fn programs_of_a_session_share_a_store() {
 fn what_was_lost_is_told_where_it_was_lost() {
     let module = need!("stores", server(), "gcc");
     let scratch = Scratch::new();
-    // It calls with numbers that count down; no reader keeps up with it through the smallest buffer.
+    // It calls with numbers that count down; no reader keeps up with it through the smallest
+    // buffer.
     let calls = 400_000_u64;
     let text = format!(
         "name = \"{}\"\nmodtype = user\nmajor = 3\noffset = server_work\nminor = 1\npush r, rdi\nlog 1\nexit\n",
@@ -293,8 +297,8 @@ fn what_was_lost_is_told_where_it_was_lost() {
     assert!(lost > 0 && records.len() > 1000, "{lost}");
     let told: u64 = info.gaps_told.iter().map(|gap| gap.dropped).sum();
     assert_eq!((told, info.dropped()), (lost, lost), "{:?}", info.gaps_told);
-    // Wherever a number is missing, the times of its neighbours are those of a loss, or within.
-    // Two may have the same time.
+    // If a number is missing, its neighbours' times are at or within a reported loss. Two records
+    // may have the same time.
     records.sort_unstable_by_key(|&(time, number)| (time, std::cmp::Reverse(number)));
     records.push((records.last().expect("there are some").0, u64::MAX));
     let mut places = 0;
@@ -324,7 +328,7 @@ fn programs_that_share_a_store_keep_their_templates() {
     let name = copy.to_str().expect("text");
     let path = session.path().join("trace.dpt").to_str().expect("text").to_owned();
     let mut server = start_server(&copy);
-    // The same codes, with other words for them; and one without any.
+    // The same codes with another description; and a program without templates.
     for (number, place, format) in [
         (1, "server_work", Some("first %wu")),
         (2, "server_work + 7", Some("second %wx")),
@@ -354,11 +358,11 @@ fn programs_that_share_a_store_keep_their_templates() {
     assert_eq!(count(": of 1\nfirst 1\n"), 20, "{shown}");
     assert_eq!(count(": of 2\nsecond 0000000000000002\n"), 20, "{shown}");
     assert_eq!(count("\n+00000000 03 00 00 00 "), 20, "{shown}");
-    // A directory counts before them all.
+    // The templates of a directory take precedence over all.
     let home = session.path().join("templates-1").to_str().expect("text").to_owned();
     let shown = session.done(&["show", &path, "--templates", &home]);
     assert_eq!(shown.matches(": of 1\nfirst ").count(), 60, "{shown}");
-    // Other forms do the same: the values of each by its own template.
+    // Other forms also decode each program's values by its own template.
     let rows = session.done(&["convert", &path, "--to", "csv"]);
     assert!(rows.lines().next().is_some_and(|names| names.ends_with(",event,first,second,fields")), "{rows}");
     let row = |end: &str| rows.lines().filter(|row| row.ends_with(end)).count();
@@ -370,7 +374,8 @@ fn programs_that_share_a_store_keep_their_templates() {
     );
 }
 
-/// What the reader that was written by the page on records says of a store, which has read as `json` what ours finds.
+/// Compares a store as read by the reader written from the documentation with `json`, our own
+/// reading.
 fn read_by_the_page(python: &Path, json: &str, store: &Path) -> String {
     let scratch = Scratch::new();
     let shown = scratch.file("shown.json", json);
@@ -382,7 +387,8 @@ fn read_by_the_page(python: &Path, json: &str, store: &Path) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The page on records is enough to read a store: a reader that was written by it alone finds what ours finds.
+/// The documentation of the format is enough to read a store: a reader written from it alone finds
+/// the same records.
 #[test]
 fn a_reader_that_knows_only_the_page_reads_a_store() {
     let module = need!("stores", server(), "gcc");

@@ -1,4 +1,4 @@
-//! What is not ours to probe is refused, and left as it was.
+//! Processes that may not be probed are refused, and left unchanged.
 
 use crate::support::{Server, dprobes, need, run, target, text_differences};
 use std::process::Command;
@@ -13,7 +13,7 @@ fn a_process_of_another_user_and_a_thread_of_the_kernel_are_refused() {
     }
     let mut server = Server::start(&program, [] as [&str; 0]);
     server.line();
-    // Others may not enter this directory: a copy of the command lies where they may.
+    // Other users cannot enter this directory: they get a copy of the command elsewhere.
     let copy = std::env::temp_dir().join(format!("dprobes-{}", std::process::id()));
     std::fs::copy(env!("CARGO_BIN_EXE_dprobes"), &copy).expect("the command can be copied");
     let scratch = std::env::temp_dir().join(format!("dprobes-{}.rpn", std::process::id()));

@@ -1,4 +1,4 @@
-//! `list --tactics`: what it foresees is what happens, and nothing is changed for it.
+//! `list --tactics`: its prediction is what happens, and it changes nothing.
 
 use std::path::Path;
 use std::process::Command;

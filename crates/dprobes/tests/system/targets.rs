@@ -1,4 +1,5 @@
-//! `--log-target`: several targets of one run say the same, and what is wrong with one is no other's business.
+//! `--log-target`: several targets of one run get the same records, and a failure of one does not
+//! affect the others.
 
 use std::fs::File;
 use std::io::Read;
@@ -42,7 +43,8 @@ fn traced_for(calls: usize, module: &Path, scratch: &Scratch, options: &[&str]) 
 
 /// The reader's end of a pseudo-terminal, and the path of the line.
 fn terminal() -> (File, PathBuf) {
-    // SAFETY: plain system calls; the file is ours alone, and the name is copied before another call.
+    // SAFETY: plain system calls; the file is ours alone, and the name is copied before another
+    // call.
     unsafe {
         let master = libc::posix_openpt(libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC);
         assert!(master >= 0 && libc::grantpt(master) == 0 && libc::unlockpt(master) == 0);
@@ -53,7 +55,7 @@ fn terminal() -> (File, PathBuf) {
     }
 }
 
-/// Gathers messages until none comes for a while.
+/// Collects messages until none comes for a while.
 fn gather(path: &Path) -> std::thread::JoinHandle<Vec<Vec<u8>>> {
     let socket = UnixDatagram::bind(path).expect("a socket");
     std::thread::spawn(move || {
@@ -70,7 +72,7 @@ fn gather(path: &Path) -> std::thread::JoinHandle<Vec<Vec<u8>>> {
     })
 }
 
-/// What babeltrace2 says of a trace; none if it is not installed.
+/// The output of babeltrace2 for a trace; `None` if it is not installed.
 fn babeltrace(trace: &Path) -> Option<(String, String)> {
     find_program("babeltrace2")?;
     let (_, stdout, stderr) = run(Command::new("babeltrace2").arg("--clock-seconds").arg(trace));
@@ -115,7 +117,7 @@ fn all_at_once_have_every_record() {
     let events: Vec<_> = trace::sink::ltt::Events::of(&stream).collect::<Result<_, _>>().expect("a stream");
     let of_records = events.iter().filter(|event| matches!(event, trace::sink::ltt::Event::Record(1, ..)));
     assert_eq!((of_records.count(), events.len()), (2 * CALLS, 2 * CALLS + 2));
-    // The line has the same records, as bytes.
+    // The serial line has the same records, as bytes.
     let mut expected = Vec::new();
     for event in &events {
         if let trace::sink::ltt::Event::Record(_, record, items) = event {
@@ -155,7 +157,8 @@ fn typed_fields_come_from_templates() {
     assert_eq!((with("{ argument = "), with(", result = 0x")), (2 * CALLS, CALLS), "{shown}");
 }
 
-/// One target is stuck, one is gone, one is full: the program ends in time, and the others have all.
+/// One target is stuck, one is gone, one is full: the program ends in time, and the other targets
+/// have all records.
 #[test]
 fn a_target_that_fails_is_told_of_and_stops_no_other() {
     let module = need!("targets", target("server"), "gcc");
@@ -225,7 +228,7 @@ fn what_cannot_be_opened_is_refused_before_anything_begins() {
     }
 }
 
-/// Bytes of a trace that are on the disk: its files end with room that is not.
+/// Bytes of a trace on the disk: its files end with reserved space that does not count.
 fn written(trace: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let files = std::fs::read_dir(trace).expect("it was begun").flatten();
@@ -285,7 +288,7 @@ fn a_session_gives_each_program_its_targets() {
         (session.program("one.rpn", &text("server_work", 1)), session.program("two.rpn", &text("main", 2)));
     let targets = format!("ltt:{},klog:{},ctf:{}", at("stream"), at("log"), at("trace"));
     session.done(&["insert", "-p", &pid, "--log-target", &targets, &one]);
-    // Targets that are there are shared.
+    // Open targets are shared.
     session.done(&[
         "insert",
         "-p",
@@ -310,13 +313,14 @@ fn a_session_gives_each_program_its_targets() {
     assert_eq!((shown.lines().count(), complaints.as_str()), (200, ""));
 }
 
-/// A session whose records go to a pipe that somebody has and does not read, with a program in each of two modules: how many records
-/// there are, and what its log says when it has been stopped.
+/// A session whose records go to a pipe that is open but never read, with a program in each of two
+/// modules. Returns the session, the pipe, the number of records, and the log after the session was
+/// stopped.
 fn session_before_a_stuck_reader(modules: [&Path; 2], format: &str) -> (Session, File, usize, String) {
     let session = Session::new();
     let pipe = session.path().join("pipe");
     make_pipe(&pipe);
-    // Both ends: opening waits for nobody.
+    // Opened for reading and writing, so that opening does not wait.
     let reader = File::options().read(true).write(true).open(&pipe).expect("it is there");
     let log = || std::fs::read_to_string(session.path().join("home/log")).expect("it is kept");
     let calls = 5000;
@@ -338,7 +342,7 @@ fn session_before_a_stuck_reader(modules: [&Path; 2], format: &str) -> (Session,
         names.push(copy.display().to_string());
         assert!(server.end().0.success());
     }
-    // The other program has the pipe still: nobody waits.
+    // The other program still uses the pipe: nothing waits.
     let begin = Instant::now();
     session.done(&["remove", "--name", &names[0]]);
     assert!(!log().contains("nobody took the records"), "{}", log());
@@ -362,7 +366,7 @@ fn a_session_does_not_wait_for_ever_for_a_reader_that_has_stopped() {
     let module = need!("targets", target("server"), "gcc");
     let (session, mut reader, all, log) = session_before_a_stuck_reader([&module, &module], "file:");
     assert!(log.contains("nobody took the records"), "{log}");
-    // What is in the pipe and what is lost is all that there was.
+    // The records in the pipe and the lost ones are all there were.
     let writer = File::options().write(true).open(session.path().join("pipe")).expect("it is there");
     let read = std::thread::spawn(move || {
         let mut text = Vec::new();
@@ -375,7 +379,7 @@ fn a_session_does_not_wait_for_ever_for_a_reader_that_has_stopped() {
     });
     std::io::Write::write_all(&mut { writer }, b"the end").expect("it is read");
     let text = read.join().expect("it reads");
-    // Of the last one a part may stand there, which is none of those that were written.
+    // The last one may be incomplete; it does not count as written.
     let whole = text.lines().filter(|line| line.contains(" : ")).count();
     let written = all - told_lost(&log);
     assert!(written > 0 && written < all && (written..=written + 1).contains(&whole), "{written} {whole}");
@@ -415,7 +419,8 @@ fn a_pipe_that_nobody_reads_is_refused_by_a_session() {
     session.done(&["session", "stop"]);
 }
 
-/// What each target has written and lost is in the summary and in the statistics; a loss is a warning, and with `--strict` a failure.
+/// The summary and the statistics show what each target has written and lost; a loss is a warning,
+/// and an error with `--strict`.
 #[test]
 fn the_losses_of_each_target_are_told() {
     let module = need!("targets", target("server"), "gcc");
@@ -454,7 +459,8 @@ fn the_losses_of_each_target_are_told() {
     assert_eq!(status, Some(125), "{stderr}");
     let (status, stderr, _) = traced(3000, "file:all", &["--strict"]);
     assert_eq!(status, Some(5), "{stderr}");
-    // What its queue had taken when the first write failed is among its losses, the rest was dropped, too.
+    // Its losses include what its queue had taken when the first write failed, and what was dropped
+    // afterwards.
     let calls = 200_000;
     let (_, stderr, stats) = traced(calls, "ltt:/dev/full", &[]);
     assert_eq!(

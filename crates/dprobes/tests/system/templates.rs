@@ -1,4 +1,4 @@
-//! Records shown by templates, while they are made.
+//! Records shown by templates while they are made.
 
 use crate::support::{Run, Session, dprobes, need, repository, run, start_server, target};
 use std::path::PathBuf;
@@ -49,7 +49,7 @@ fn the_examples_are_shown_by_theirs() {
         let (size, caller) =
             body.strip_prefix("size=").and_then(|body| body.split_once(" from 0x")).expect("two fields");
         assert!(size.parse::<u64>().is_ok_and(|size| size < 1 << 32), "{body}");
-        // Who calls is a library, and those begin at most 1 TiB and a stack below 2^47.
+        // The caller is in a library; libraries are mapped at most 1 TiB and a stack below 2^47.
         let caller = u64::from_str_radix(caller, 16).expect("an address");
         assert!((0x7e << 40..1 << 47).contains(&caller), "{body}");
     }
@@ -98,7 +98,7 @@ fn a_template_that_is_changed_is_read_again_and_its_mistakes_are_told() {
     template("letter %c%7i");
     becomes("letter A\n");
     template("letter %k");
-    // With its mistake the template is gone: the records have no description any more.
+    // A template with a mistake is not used: the records lose their description.
     for _ in 0..100 {
         assert_eq!(server.ask("call 1"), "done 1");
         std::thread::sleep(Duration::from_millis(100));

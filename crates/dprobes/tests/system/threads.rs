@@ -9,7 +9,7 @@ fn threads_born_while_attached_are_counted_and_those_dying_do_no_harm() {
     come_and_go(&need!("threads", target("threads"), "gcc"), 15);
 }
 
-/// Attaches so many times to the program `threads`, whose threads are born and die meanwhile.
+/// Attaches `rounds` times to the program `threads`, whose threads begin and end meanwhile.
 pub(crate) fn come_and_go(program: &Path, rounds: u32) {
     let mut server = Server::start(program, [] as [&str; 0]);
     let pid = server.pid();

@@ -1,4 +1,5 @@
-//! `dprobes top` in a terminal: counts that are the program's own, keys, and a terminal that is afterwards as before.
+//! `dprobes top` in a terminal: its counts equal the program's own, keys work, and the terminal is
+//! restored.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -15,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A terminal, and a command in it.
 struct Pty {
     screen: File,
-    /// The other side, held open so that its settings can be looked at.
+    /// The other side, kept open to read its settings.
     terminal: File,
     child: Child,
     text: String,
@@ -25,7 +26,8 @@ impl Pty {
     fn start(mut command: Command) -> Pty {
         let (mut screen, mut terminal) = (-1, -1);
         let size = libc::winsize { ws_row: 24, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
-        // SAFETY: all pointers are valid for the call or null, as it allows; on success both descriptors are new and ours.
+        // SAFETY: all pointers are valid for the call or null, as it allows; on success both
+        // descriptors are new and ours.
         let (screen, terminal) = unsafe {
             let made =
                 libc::openpty(&mut screen, &mut terminal, std::ptr::null_mut(), std::ptr::null(), &size);
@@ -48,7 +50,7 @@ impl Pty {
         Pty { screen, terminal, child, text: String::new() }
     }
 
-    /// Reads what there is.
+    /// Reads the available output.
     fn read(&mut self) {
         let mut bytes = [0; 1 << 16];
         while let Ok(count @ 1..) = self.screen.read(&mut bytes) {
@@ -56,7 +58,7 @@ impl Pty {
         }
     }
 
-    /// Waits until the text since the last call has something.
+    /// Waits until the output since the last call contains a text.
     #[track_caller]
     fn shows(&mut self, what: &str) {
         let start = Instant::now();
@@ -72,7 +74,7 @@ impl Pty {
         self.screen.write_all(key.as_bytes()).expect("the terminal takes it");
     }
 
-    /// Waits for the end; gives the status and what was written since the last look.
+    /// Waits for the end; returns the status and the output since the last call.
     #[track_caller]
     fn end(mut self) -> (Option<i32>, String) {
         let start = Instant::now();
@@ -97,7 +99,7 @@ impl Drop for Pty {
     }
 }
 
-/// Whether a terminal echoes and sends lines, as it does when a shell hands it out.
+/// Whether a terminal echoes and is line-buffered, as a shell leaves it.
 fn is_cooked(terminal: &File) -> bool {
     // SAFETY: the structure is filled by the call, and all zeros is a value of it.
     let settings = unsafe {
@@ -109,7 +111,7 @@ fn is_cooked(terminal: &File) -> bool {
     settings.c_lflag & wanted == wanted
 }
 
-/// The escape sequences by which the screen is given back.
+/// The escape sequence that leaves the alternate screen.
 const GIVEN_BACK: &str = "\u{1b}[?1049l";
 
 #[test]
@@ -139,7 +141,7 @@ fn keys_work_and_the_process_lives_on() {
     let mut pty = Pty::start(command);
     pty.shows("armed");
     assert_eq!(server.ask("call 251"), "done 251");
-    // What stays on the screen is not written again: of this number, no digit stood there before.
+    // Unchanged characters are not written again: no digit of this number was there before.
     pty.shows("251");
     pty.press("ss");
     pty.shows("lost");

@@ -1,5 +1,6 @@
-//! Programs that do what hardly any program does, and do the same probed and unprobed: their thread pointer is not the libc's, they
-//! forbid themselves what all others may do, they look at flags that nobody reads.
+//! Programs that do what hardly any program does, and behave the same probed and unprobed: their
+//! thread pointer is not the libc's, they forbid themselves common system calls, they read flags
+//! that no other program reads.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,10 +29,12 @@ fn the_thread_pointer_and_what_is_found_through_it_are_the_programs() {
     }
 }
 
-/// Logs where a condition holds, which always does: the hit is counted first, and a context claimed after that.
+/// Logs under a condition that always holds: the hit is counted first, and a context claimed after
+/// that.
 const LOG_IF: &str = "push r, rip\njnz holds\nabort\nholds:\npush r, rip\nlog 1";
 
-/// A signal may come between any two instructions of a hit; its handler hits, too, while fs is in memory that is not the libc's.
+/// A signal may come between any two instructions of a hit; its handler hits a probe too, while fs
+/// points to memory that is not the libc's.
 #[test]
 fn handlers_of_signals_that_change_the_thread_pointer_hit_as_any_code() {
     let program = need!("pointer", target("pointer"), "gcc");
@@ -47,7 +50,7 @@ fn handlers_of_signals_that_change_the_thread_pointer_hit_as_any_code() {
     }
 }
 
-/// The same where nobody is left who keeps signals back until the hit is over.
+/// The same after the tracer was killed, so that no signal is deferred until the hit is over.
 #[test]
 fn they_do_where_the_tracer_was_killed() {
     let program = need!("pointer", target("pointer"), "gcc");
@@ -59,7 +62,8 @@ fn they_do_where_the_tracer_was_killed() {
         attached.wait_for(pid, &program, "pointer_leaf");
         let (front, tracer) = (attached.pid(), attached.tracer());
         let signal = |pid: i32, signal| {
-            // SAFETY: kill takes no pointers; the process is a child, or a child's, and was not reaped.
+            // SAFETY: kill takes no pointers; the process is a child, or a child's, and was not
+            // reaped.
             assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
         };
         signal(front, libc::SIGSTOP);

@@ -1,5 +1,6 @@
-//! Probes come while others are there: in waves, on any instruction, between and over those of the waves before, by jumps and by traps.
-//! Each fires as often as its instruction runs, whatever its neighbours became, and the program computes the same.
+//! Probes are inserted among others, in waves: on any instruction, between and over those of
+//! earlier waves, by jumps and by traps. Each fires whenever its instruction runs, and the
+//! program's results do not change.
 
 use crate::oracle::disassemble;
 use crate::support::{Session, address_of_offset, need, start_server, target, text_differences};
@@ -8,10 +9,10 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Hits by the major code of the program and the number of the instruction.
+/// Hits by the program's major code and the instruction's number.
 type Hits = BTreeMap<(usize, usize), u64>;
 
-/// The program, and the offsets in its file of the instructions that are probed.
+/// The program, and the file offsets of the instructions to probe.
 fn subject() -> Option<(PathBuf, Vec<u64>)> {
     let program = target("waves")?;
     let found = disassemble(&program, ".waves")?;
@@ -34,7 +35,7 @@ fn logging(module: &Path, offsets: &[u64], chosen: &[usize], major: usize) -> St
     text
 }
 
-/// What the records from `start` on have counted, once there are so many of them.
+/// Counts the records from `start` on, once there are `count` of them.
 fn hits(records: &Path, start: usize, count: u64) -> (Hits, usize) {
     let end = Instant::now() + Duration::from_secs(20);
     loop {
@@ -47,7 +48,7 @@ fn hits(records: &Path, start: usize, count: u64) -> (Hits, usize) {
             *hits.entry((number(major), number(minor) - 1)).or_insert(0) += 1;
         }
         if hits.values().sum::<u64>() >= count || Instant::now() > end {
-            // None more than these.
+            // There are no more than these.
             std::thread::sleep(Duration::from_millis(30));
             if std::fs::read_to_string(records).unwrap_or_default().len() == text.len() {
                 return (hits, text.len());
@@ -74,7 +75,7 @@ fn any_wave_on_any_other() {
     assert!(offsets.len() > 150, "{} instructions", offsets.len());
     let all: Vec<usize> = (0..offsets.len()).collect();
 
-    // How often each runs, and what is computed: by traps alone, which know of no neighbours.
+    // The expected counts and result: from traps alone, which do not affect neighbours.
     let (expected, sum) = {
         let session = Session::new();
         let records = session.path().join("records");
@@ -97,7 +98,7 @@ fn any_wave_on_any_other() {
         let records = session.path().join("records");
         let mut server = start_server(&program);
         let mut seen = 0;
-        // Whose probe each instruction has.
+        // The program whose probe each instruction has.
         let mut owners: BTreeMap<usize, usize> = BTreeMap::new();
         for wave in 1..=8 {
             let rarity = 1 + random.below(6);
@@ -156,7 +157,7 @@ fn counting_at(module: &Path, function: &str, major: usize) -> String {
     )
 }
 
-/// The hits that a session tells of, by major code.
+/// The hits that a session shows, by major code.
 fn counted(session: &Session) -> Vec<(String, String)> {
     let shown = session.done(&["query", "--all"]);
     let mut major = String::new();
@@ -192,7 +193,7 @@ fn a_jump_without_room_becomes_a_trap() {
             assert!(stderr.contains(" became a trap, which takes longer: "), "{stderr}");
             assert_eq!(counted(&session), [hits("1", "20"), hits("2", "10")]);
         } else {
-            // Then the other one is told that it cannot be.
+            // Then the other program is refused.
             let reason = "would have to become a trap, which `--engine jump` has ruled out";
             assert!(stderr.contains(reason) && stderr.contains("crowd_second"), "{stderr}");
             assert_eq!(counted(&session), [hits("1", "20"), hits("2", "0")]);

@@ -29,7 +29,8 @@ pub(crate) fn attach_file(pid: u32, file: &Path, options: &[&str]) -> Attached {
     attach_with(Scratch::new(), pid, file, options)
 }
 
-/// Attaches to a process, with a pipe in place of the file of records, which a thread reads in its own way.
+/// Attaches to a process, with a pipe for the records, which a thread reads with the given
+/// function.
 pub(crate) fn attach_to_pipe<T: Send + 'static>(
     pid: u32,
     program: &str,
@@ -41,7 +42,7 @@ pub(crate) fn attach_to_pipe<T: Send + 'static>(
     let pipe = scratch.path().join("records");
     make_pipe(&pipe);
     let attached = attach_with(scratch, pid, &file, options);
-    // Both ends are open when this returns: then it needs no name any more.
+    // Both ends are open now, so the pipe needs no name any more.
     let reading = File::open(&pipe).expect("dprobes opens its end");
     std::fs::remove_file(&pipe).expect("it is there");
     (attached, std::thread::spawn(move || read(reading)))
@@ -63,7 +64,8 @@ fn attach_with(scratch: Scratch, pid: u32, file: &Path, options: &[&str]) -> Att
 }
 
 impl Attached {
-    /// Waits until the byte at a symbol of a module in the process is no longer the file's: the probe is in.
+    /// Waits until the byte at a symbol of a module in the process differs from the file's: the
+    /// probe is in.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, pid: u32, module: &Path, symbol: &str) {
         let original = std::fs::read(module).expect("the module can be read");
@@ -86,7 +88,7 @@ impl Attached {
         }
     }
 
-    /// The process of dprobes itself.
+    /// The process id of dprobes, that is, of its front.
     pub(crate) fn pid(&self) -> i32 {
         self.child.as_ref().expect("dprobes was not stopped").id() as i32
     }
@@ -107,7 +109,7 @@ impl Attached {
         outcome(&self.scratch, status, stdout, stderr)
     }
 
-    /// The tracer behind the process that the user started: its only child.
+    /// The tracer: the only child of the front.
     pub(crate) fn tracer(&self) -> i32 {
         let front = self.pid();
         let children =
@@ -123,7 +125,7 @@ impl Attached {
         self.death();
     }
 
-    /// Waits for the end of dprobes, however it ends.
+    /// Waits for the end of dprobes, with any status.
     #[track_caller]
     pub(crate) fn gone(mut self) {
         finish(self.child.take().expect("dprobes was not stopped"), "dprobes attach");

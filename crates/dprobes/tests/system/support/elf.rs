@@ -1,4 +1,4 @@
-//! A process and its modules, seen from outside and without the product's own code.
+//! Inspects a process and its modules from outside, without the product's own code.
 
 use object::{Object, ObjectSegment, ObjectSymbol};
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Where in the file the first byte of a symbol lies.
+/// The file offset of the first byte of a symbol.
 pub(crate) fn file_offset(module: &Path, symbol: &str) -> Option<u64> {
     let bytes = std::fs::read(module).ok()?;
     let file = object::File::parse(&*bytes).ok()?;
@@ -25,7 +25,7 @@ pub(crate) fn symbol_address(module: &Path, symbol: &str) -> Option<u64> {
     address_in(&object::File::parse(&*bytes).ok()?, symbol)
 }
 
-/// The address of a byte of the file that is loaded with its text, as the file gives it.
+/// The address of a byte of the file that is loaded with its text, as given in the file.
 pub(crate) fn address_of_offset(module: &Path, offset: u64) -> Option<u64> {
     let bytes = std::fs::read(module).ok()?;
     let file = object::File::parse(&*bytes).ok()?;
@@ -63,7 +63,7 @@ fn mappings(pid: u32) -> Vec<Mapping> {
     text.lines().filter_map(parse).collect()
 }
 
-/// Where a byte of a file lies in a process that has it mapped executable.
+/// The address of a file's byte in a process that has it mapped executable.
 pub(crate) fn site_address(pid: u32, module: &Path, offset: u64) -> Option<u64> {
     let module = module.canonicalize().ok()?;
     mappings(pid)
@@ -80,8 +80,8 @@ pub(crate) fn memory(pid: u32, address: u64, length: usize) -> io::Result<Vec<u8
     Ok(bytes)
 }
 
-/// Compares every executable mapping of a process with the file it comes from, and lists the bytes that differ and
-/// the executable mappings that come from no file.
+/// Compares every executable mapping of a process with its file; lists the bytes that differ, and
+/// the executable mappings without a file.
 pub(crate) fn text_differences(pid: u32) -> Vec<String> {
     let mut differences = Vec::new();
     let mut compared = 0;
@@ -124,8 +124,8 @@ pub(crate) fn is_traced(pid: u32) -> bool {
         .any(|status| status.lines().any(|line| line.starts_with("TracerPid:") && !line.ends_with("\t0")))
 }
 
-/// Where the text of a process differs from its files. Memory that belongs to no file is not counted: what a killed
-/// tracer has mapped stays.
+/// The differences of a process's text from its files. Mappings without a file are not counted:
+/// those of a killed tracer stay.
 pub(crate) fn changed_text(pid: u32) -> Vec<String> {
     text_differences(pid).into_iter().filter(|difference| !difference.contains("of no file")).collect()
 }

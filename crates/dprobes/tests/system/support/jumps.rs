@@ -1,4 +1,4 @@
-//! The program `jumps`, as a server: threads that call a thousand functions and check what they return.
+//! The program `jumps` as a server: threads that call a thousand functions and check the results.
 
 use std::path::Path;
 
@@ -11,12 +11,13 @@ pub(crate) fn start_jumps(program: &Path, threads: &str) -> Server {
     server
 }
 
-/// Whether all calls of a round have returned what they should.
+/// Whether all calls of a round have returned the expected values.
 pub(crate) fn is_right(line: &str) -> bool {
     line.starts_with("calls ") && !line.contains("wrong")
 }
 
-/// A server whose tracer has died finishes its round, has its bytes back, and ends. The trampolines may stay mapped.
+/// A server whose tracer has died finishes its round, has its bytes restored, and ends. The
+/// trampolines may stay mapped.
 #[track_caller]
 pub(crate) fn ends_well(server: Server, round: u64) {
     let line = server.line();

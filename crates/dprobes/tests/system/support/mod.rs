@@ -1,4 +1,5 @@
-//! What the tests share: programs to probe, runs of the real command, and ways to look at a process from outside.
+//! Shared by the tests: programs to probe, runs of the real command, and ways to inspect a process
+//! from outside.
 
 mod attach;
 mod elf;

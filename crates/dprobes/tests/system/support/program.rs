@@ -3,7 +3,8 @@
 use std::fmt::Write;
 use std::path::Path;
 
-/// Counts, and logs nothing: point number i (from 0) has minor code i + 1 and counts in local variable i.
+/// Counts, and logs nothing: point number i (from 0) has minor code i + 1 and counts in local
+/// variable i.
 pub(crate) fn counting<P: AsRef<str>>(module: &Path, points: impl IntoIterator<Item = P>) -> String {
     let mut handlers = String::new();
     let mut count = 0;

@@ -1,4 +1,4 @@
-//! Runs of the real command: `dprobes run`, and any other, watched by a clock.
+//! Runs of the real command: `dprobes run` and others, with a time limit.
 
 use super::{Scratch, Stats};
 use std::ffi::OsStr;
@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// No test waits longer for one command.
+/// Time limit for a command.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The command under test.
@@ -22,20 +22,20 @@ pub(crate) fn engine() -> Option<String> {
     std::env::var("DPROBES_TEST_ENGINE").ok().map(|engine| format!("--engine={engine}"))
 }
 
-/// What a run of the command left behind.
+/// The results of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    /// The file given with `-o`.
+    /// The contents of the file given with `-o`.
     pub(crate) records: String,
-    /// The file given with `--stats`; empty where there is none.
+    /// The contents of the file given with `--stats`; empty without one.
     pub(crate) stats: Stats,
 }
 
 impl Outcome {
-    /// The records' first lines, one per record: those that end the header, without the rows of bytes.
+    /// The header lines of the records, one per record, without the rows of bytes.
     pub(crate) fn headers(&self) -> Vec<&str> {
         self.records.lines().filter(|line| line.starts_with("DProbes(") && line.contains(" cpu=")).collect()
     }
@@ -48,7 +48,7 @@ impl Outcome {
     }
 }
 
-/// `dprobes run`, being put together.
+/// Builder for a `dprobes run`.
 pub(crate) struct Run {
     scratch: Scratch,
     command: Command,
@@ -72,7 +72,7 @@ impl Run {
         run.option(file)
     }
 
-    /// With points of functions, each as `--at` has it.
+    /// With points of functions, in the form of `--at`.
     pub(crate) fn at<'a>(points: impl IntoIterator<Item = &'a str>) -> Self {
         points.into_iter().fold(Self::bare(Scratch::new()), |run, point| run.option("--at").option(point))
     }
@@ -127,11 +127,11 @@ impl Running {
 }
 
 thread_local! {
-    /// Whether a process of this test makes records of its own.
+    /// Whether a process of this test forges records.
     pub(crate) static FORGED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Gathers the files of a run.
+/// Collects the files of a run.
 pub(crate) fn outcome(scratch: &Scratch, status: ExitStatus, stdout: String, stderr: String) -> Outcome {
     let records = std::fs::read(scratch.path().join("records")).unwrap_or_default();
     let records = String::from_utf8_lossy(&records).into_owned();
@@ -142,7 +142,8 @@ pub(crate) fn outcome(scratch: &Scratch, status: ExitStatus, stdout: String, std
     Outcome { status, stdout, stderr, records, stats }
 }
 
-/// Runs a command with nothing on standard input; gives its status, standard output and standard error.
+/// Runs a command with empty standard input; returns its status, standard output and standard
+/// error.
 #[track_caller]
 pub(crate) fn run(command: &mut Command) -> (ExitStatus, String, String) {
     let said = format!("{command:?}");
@@ -155,10 +156,10 @@ fn spawn(command: &mut Command) -> Child {
     command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
-/// Waits for a child started in a process group of its own, reading what it writes.
+/// Waits for a child in its own process group, and reads its output.
 ///
 /// # Panics
-/// When it takes too long; the group is killed then.
+/// It takes too long; the group is killed first.
 #[track_caller]
 pub(crate) fn finish(mut child: Child, said: &str) -> (ExitStatus, String, String) {
     let stdout = drain(child.stdout.take());
@@ -170,7 +171,8 @@ pub(crate) fn finish(mut child: Child, said: &str) -> (ExitStatus, String, Strin
             break status;
         }
         if start.elapsed() > PATIENCE {
-            // SAFETY: kill takes no pointers; the group is that of a child not yet reaped, so the number is still its.
+            // SAFETY: kill takes no pointers; the group is that of a child not yet reaped, so the
+            // number is still its.
             unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
             let _ = child.wait();
             panic!("{said} did not end in {PATIENCE:?}");

@@ -1,4 +1,4 @@
-//! A program under test that is told what to do on its standard input, line by line.
+//! A program under test that takes commands on its standard input, line by line.
 
 use super::run::PATIENCE;
 use std::ffi::OsStr;
@@ -43,13 +43,13 @@ impl Server {
         writeln!(stdin, "{line}").expect("the program under test reads its input");
     }
 
-    /// The next line it writes.
+    /// The next line of its output.
     #[track_caller]
     pub(crate) fn line(&self) -> String {
         self.lines.recv_timeout(PATIENCE).expect("the program under test answers")
     }
 
-    /// Sends a line and gives the answer.
+    /// Sends a line and returns the answer.
     #[track_caller]
     pub(crate) fn ask(&mut self, line: &str) -> String {
         self.send(line);
@@ -61,7 +61,7 @@ impl Server {
         self.child.try_wait().expect("a child can be waited for").is_none()
     }
 
-    /// Closes its input and waits for its end; gives the lines not yet read.
+    /// Closes its input and waits for its end; returns the remaining lines.
     #[track_caller]
     pub(crate) fn end(mut self) -> (ExitStatus, Vec<String>) {
         drop(self.stdin.take());

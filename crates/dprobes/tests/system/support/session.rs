@@ -4,13 +4,13 @@ use super::{Scratch, Server, dprobes, is_traced, run};
 use std::path::Path;
 use std::time::Duration;
 
-/// A session of its own, which is stopped at the end.
+/// A session of the test's own, stopped when dropped.
 pub(crate) struct Session {
     scratch: Scratch,
 }
 
 impl Session {
-    /// Not begun: the first insert begins it.
+    /// Not started yet: the first insert starts it.
     pub(crate) fn new() -> Session {
         let scratch = Scratch::new();
         let home = scratch.path().join("home");
@@ -20,7 +20,7 @@ impl Session {
         Session { scratch }
     }
 
-    /// Runs dprobes in a shell of its own: exit status, standard output, standard error.
+    /// Runs dprobes in a shell of its own; returns exit status, standard output, standard error.
     pub(crate) fn say(&self, words: &[&str]) -> (i32, String, String) {
         let mut command = dprobes();
         command.env("DPROBES_SESSION_DIR", self.scratch.path().join("home")).args(words);
@@ -28,7 +28,7 @@ impl Session {
         (status.code().expect("it was not killed"), out, err)
     }
 
-    /// The same, of a command that succeeds: standard output.
+    /// The same for a command that succeeds; returns standard output.
     #[track_caller]
     pub(crate) fn done(&self, words: &[&str]) -> String {
         let (status, out, err) = self.say(words);
@@ -36,7 +36,7 @@ impl Session {
         out
     }
 
-    /// The same, of a command that fails: standard error.
+    /// The same for a command that fails; returns standard error.
     #[track_caller]
     pub(crate) fn fails(&self, words: &[&str]) -> String {
         let (status, out, err) = self.say(words);
@@ -73,7 +73,7 @@ pub(crate) fn start_server(program: &Path) -> Server {
 pub(crate) fn becomes_traced(pid: u32, wanted: bool) {
     for _ in 0..500 {
         if is_traced(pid) == wanted {
-            // Its probes are in when the thread that was stopped for it runs again.
+            // The probes are in once the thread stopped for them runs again.
             std::thread::sleep(Duration::from_millis(100));
             return;
         }

@@ -19,7 +19,7 @@ pub(crate) struct Stats {
     pub(crate) targets: Vec<Taken>,
 }
 
-/// What a target has made of the records that it was given.
+/// What became of the records of a target.
 #[derive(Deserialize, Debug, Default)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "that it has these members is what is checked")]
@@ -29,7 +29,7 @@ pub(crate) struct Taken {
     pub(crate) lost: u64,
 }
 
-/// What the processes of one of several users have counted.
+/// The counts of one user's processes, if there are several users.
 #[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct User {
@@ -73,7 +73,7 @@ pub(crate) struct Probe {
     pub(crate) places: Option<Vec<Place>>,
 }
 
-/// How many of a probe's sites fire how.
+/// How many of a probe's sites fire by jump and by trap.
 #[derive(Deserialize, Debug, Default)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Sites {
@@ -92,8 +92,8 @@ pub(crate) struct Place {
 }
 
 impl Stats {
-    /// Reads the file and checks what holds in every run: hits = runs + ignored + missed. Where a process has made records of its own,
-    /// there may be more of them than runs.
+    /// Reads the file and checks what holds in every run: hits = runs + ignored + missed. If a
+    /// process has forged records, there may be more records than runs.
     pub(crate) fn read(path: &Path) -> Option<Stats> {
         let forged = super::FORGED.get();
         let text = std::fs::read_to_string(path).ok()?;
@@ -129,12 +129,12 @@ impl Stats {
                 !probe.module.is_empty() && !probe.point.is_empty() && !probe.state.is_empty(),
                 "{probe:?}"
             );
-            // A probe whose module never came has no address.
+            // A probe whose module was never loaded has no address.
             assert!(probe.hits == 0 || probe.address.is_some(), "{probe:?}");
         }
         let holds = &stats.holds;
         assert!(holds.least <= holds.median && holds.median <= holds.greatest, "{holds:?}");
-        // Threads are held for jumps, also where none fits in the end.
+        // Threads are held for jumps, even if no jump fits in the end.
         assert!(holds.count > 0 || stats.probes.iter().all(|probe| probe.tactic.is_none()), "{stats:?}");
         Some(stats)
     }
@@ -155,7 +155,7 @@ impl Stats {
         self.sum(minor, |probe| probe.runs)
     }
 
-    /// Hits passed over by `ignore`.
+    /// Hits skipped by `ignore`.
     pub(crate) fn ignored(&self, minor: u32) -> u64 {
         self.sum(minor, |probe| probe.ignored)
     }
