@@ -55,13 +55,13 @@
 //! * A panic of an exit does not leave it; the exit is disarmed.
 //! * A hit allocates nothing and takes no lock, unless an exit disarms itself.
 //!
-//! # Where what is
+//! # Files
 //!
-//! `macros` and `site` make sites, `text` writes them. `hook` is a hook, `head` what C sees of it,
-//! `exit` an exit, `entry` what is kept of it, `arguments` what is passed between. `dispatch` is a
-//! hit; it looks at `state` and counts itself into `readers`. `registry` and `known` change what
-//! there is, `list` tells it. `c` is the interface for C, `record` what that is shown of an exit,
-//! `plugin` what a program gives to the plugins it loads. docs/hooks.md is for those who use it.
+//! `macros` and `site` define sites, `text` writes them. `hook` is a hook, `head` its part shared
+//! with C; `exit` is an exit, `entry` the registry's copy of it; `arguments` are a hook's
+//! arguments. `dispatch` executes a hit, using `state` and `readers`. `registry` and `known` change
+//! hooks and exits, `list` describes them. `c` is the C interface, `record` an exit's C record,
+//! `plugin` the interface to plugins. The user's guide is docs/hooks.md.
 
 mod all;
 mod arguments;

@@ -150,8 +150,7 @@ pub(crate) mod rehearsal {
         std::ptr::eq(head, REHEARSAL.head())
     }
 
-    /// Whether text can be changed: a site is made active, and dormant again, and was seen to be
-    /// each.
+    /// Whether text can be changed: makes a site active and dormant again, and checks both.
     pub(crate) fn passes() -> bool {
         static PASSES: OnceLock<bool> = OnceLock::new();
         *PASSES.get_or_init(|| {
