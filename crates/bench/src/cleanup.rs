@@ -132,7 +132,7 @@ impl Started {
 
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
-        // Only `ended` and `drop` reap the process, and both make `self` unusable for signals.
+        // Only `ended` and `drop` reap the process; until then the number is its own.
         send(self.child.id(), signal);
     }
 

@@ -4,7 +4,7 @@
 //!     cargo run --release -p dprobes-bench --bin jump -- [REPETITIONS] [--engine NAME] [--only PART]...
 //!
 //! Builds the release `dprobes` and a subject. Prints for each row the median, least and most of
-//! the repetitions (default and minimum 5), by wall clock and in processor time, whether all hits
+//! the repetitions (default 5), by wall clock and in processor time, whether all hits
 //! were counted or logged every time, and for dprobes' rows the bar and whether it is met. `--only`
 //! selects the rows whose names contain PART; `--engine` is passed to dprobes (default `auto`). The
 //! status is 0 even if a bar is missed, since that depends on the machine; it is 1 if dprobes'

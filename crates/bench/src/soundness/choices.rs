@@ -22,7 +22,8 @@ const IFUNC: u8 = 10;
 /// `R_X86_64_IRELATIVE`: a relocation whose addend is a resolver's address.
 const IRELATIVE: u32 = 37;
 
-/// The resolvers of a module: those of its symbols, and those of unnamed local functions.
+/// The resolvers of a module: those of its symbols, and those of functions without an exported
+/// name.
 fn resolvers(module: &Path) -> io::Result<Vec<u64>> {
     let bytes = std::fs::read(module)?;
     let file = object::File::parse(&*bytes).map_err(io::Error::other)?;

@@ -45,7 +45,6 @@ pub struct Comparison {
 }
 
 /// The library that valgrind preloads: with it, startup and exit are the same without valgrind.
-/// valgrind.
 fn preloaded() -> Option<(&'static str, String)> {
     let name = "vgpreload_core-amd64-linux.so";
     let places = ["/usr/libexec/valgrind", "/usr/lib/x86_64-linux-gnu/valgrind", "/usr/lib/valgrind"];
