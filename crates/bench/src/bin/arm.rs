@@ -4,11 +4,11 @@
 //!     cargo run --release -p dprobes-bench --bin arm -- [REPETITIONS] [--only PART]...
 //!
 //! Builds the release `dprobes` and a program with a library of 50,000 functions (binutils find its
-//! instructions). Prints for each row the median, least and most of the repetitions (default 5
-//!), in milliseconds, with the bar and whether the median meets it. Times are as users
-//! see them: from starting the command until it prints that the probes are armed, and from its
-//! interrupt to its end. `--only` selects the rows whose names contain PART. The status is 0 even
-//! if a bar is missed, since that depends on the machine; it is 1 if anything is WRONG.
+//! instructions). Prints for each row the median, least and most of the repetitions (default 5), in
+//! milliseconds, with the bar and whether the median meets it. Times are as users see them: from
+//! starting the command until it prints that the probes are armed, and from its interrupt to its
+//! end. `--only` selects the rows whose names contain PART. The status is 0 even if a bar is
+//! missed, since that depends on the machine; it is 1 if anything is WRONG.
 
 use clap::Parser;
 use dprobes_bench::arm::{Asked, Execs, Library, Sample, again, execs, measure, random_program};
