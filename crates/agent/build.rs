@@ -1,5 +1,6 @@
 //! Builds the agent's own code: compiles the module `inside` with only the interpreter, links it to
-//! one block that runs at any address (`blob.ld`), and writes it to `OUT_DIR`:
+//! one block that runs at any address (`blob.ld`), and writes to `OUT_DIR`:
+//!
 //! | file | what it holds |
 //! |---|---|
 //! | `agent.bin` | the bytes, as linked for address 0 |

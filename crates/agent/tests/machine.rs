@@ -391,7 +391,7 @@ fn a_run_that_cannot_be_ended_is_dropped_and_counted() {
     let mut info = bench.describe(&program(&code), 0);
     let good = info;
     // There is no code at this address: the agent faults without a fault table entry, and is sent
-    // to its emergency exit.
+    // to `dprobes_give_up`.
     info.code = 0x1000;
     let nothing = std::ptr::from_ref(&common::identity().nothing) as u64;
     for times in 1..=3 {

@@ -59,7 +59,7 @@ fn round(calls: u64, function: fn(u64) -> u64) -> f64 {
 }
 
 /// Measures functions in turn, so that other load on the machine affects all of them. Prints the
-/// least, median and greatest time of the rounds, and the difference of the median to the first
+/// least, median and greatest time of the rounds, and the ratio of the median to the first
 /// function's.
 fn show(what: &str, calls: u64, functions: &[Measured]) {
     let mut times = vec![Vec::new(); functions.len()];

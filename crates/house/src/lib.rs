@@ -1,8 +1,7 @@
 //! Checks the sources: which files of a crate use each other, and how long they are.
 //!
 //! Files that use each other in a circle cannot be understood one by one: the circle is one long
-//! file in pieces. `tests/house.rs` holds every crate to a limit; circles above the limit may only
-//! shrink.
+//! file in pieces. `tests/house.rs` sets limits for every crate; what exceeds them may only shrink.
 //!
 //! ```text
 //!     crates/NAME/src/lib.rs, main.rs, bin/*.rs      a root each

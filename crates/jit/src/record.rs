@@ -16,10 +16,9 @@
 //!             mov   head(%context), %rax ; add $size, %rax ; mov %rax, head(%context)
 //!             mov   control(%context), %record ; mov %rax, HEAD(%record) ; movl $FREE, (%context)
 //! ```
-//! The time is read before room is looked for: `rdtsc` waits for earlier instructions, while later
-//! ones overlap with the program's next instructions. After waiting for room the time is read
-//! again, since the reader orders rings by the time when room was found.
-//! it found some, as the reader needs it to put rings in order.
+//!
+//! `rdtsc` waits for earlier instructions, so the time is read before room is looked for. After a
+//! wait for room it is read again, since the reader orders rings by the time when room was found.
 
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
@@ -33,12 +32,10 @@ use layout::{
     record_size, state, status,
 };
 
-/// How far ahead the ring is prefetched: it is larger than the near caches, and the reader used it
-/// last.
+/// How far ahead to prefetch the ring; it outgrows the near caches, and the reader used it last.
 const PREFETCH: usize = 1536;
 
-/// Bytes of the program's stack that a call of the agent uses before it switches stacks: return
-/// address, flags and six registers.
+/// Bytes of the program's stack that a call of the agent uses: return address, flags, 6 registers.
 pub(crate) const AGENT: i32 = 8 * 8;
 
 /// A field of the context whose address is in `register`.
@@ -83,8 +80,7 @@ impl Compiler<'_> {
         self.unlock(RDX);
     }
 
-    /// Begins the record in the claimed context's ring; rdx holds the thread id. Changes rax, rdx
-    /// and `processor`.
+    /// Begins the record in the claimed ring; rdx: the thread id. Changes rax, rdx and `processor`.
     pub(crate) fn begin_in_ring(&mut self, processor: Reg) {
         const _: () = assert!(offset_of!(Header, processor) == offset_of!(Header, tid) + 4);
         self.emitter.shift(Shift::Left, processor, 32);
@@ -97,9 +93,8 @@ impl Compiler<'_> {
         self.locked &= !(1 << register.0);
     }
 
-    /// Writes thread and site to the context. Changes rax; edx holds the thread id afterwards. Only
-    /// code that comes from `other` (all code, if that is `None`) must check first that this is a
-    /// libc thread with its own fs.
+    /// Writes thread and site to the context; edx: the thread id afterwards. Changes rax. Only code
+    /// from `other` (all code, if `None`) must check that this is a libc thread with its own fs.
     pub(crate) fn sign(&mut self, context: Reg, other: Option<Label>) {
         self.sign_holder(context, other);
         self.sign_site(context);
@@ -236,8 +231,7 @@ impl Compiler<'_> {
         self.emitter.alu(Alu::Or, RDX, RAX);
     }
 
-    /// Reads the time to rdx and finds room for a record, else uses the scratch record. Changes
-    /// rax.
+    /// Reads the time to rdx; finds room for a record, else uses the scratch record. Changes rax.
     fn find_room(&mut self) {
         let (context, record) = (self.context, self.record);
         let head = of_context(context, offset_of!(Context, head));
@@ -267,9 +261,8 @@ impl Compiler<'_> {
         self.emitter.back(stream);
     }
 
-    /// Rereads the reader's position when the one last seen leaves no room. At `look` the record's
-    /// register holds the head; the returned label loads it first. If records were lost before,
-    /// writes a mark for them.
+    /// Rereads the reader's position if there is no room. At `look` the record's register holds the
+    /// head; the returned label loads it first. Writes a mark if records were lost before.
     ///
     /// ```text
     ///     again: mov   head(%context), %record
@@ -370,15 +363,13 @@ impl Compiler<'_> {
         self.emitter.jump_if(Condition::NotEqual, again);
     }
 
-    /// Fills in the known header fields: `who` holds thread and processor, rdx the time. Changes
-    /// rax.
+    /// Fills in the known header fields; `who`: thread and processor, rdx: the time. Changes rax.
     fn fill_header(&mut self, who: Reg) {
         let record = self.record;
         let field = |offset: usize| Rm::At(record, offset as i32);
         self.emitter.prefetch(field(PREFETCH));
-        // Reading an unmapped page of the ring maps it and its neighbours, if the reader has
-        // provided them; writing maps only the page. So read first, at the record's greatest
-        // possible end.
+        // Reading an unmapped page of the ring also maps its neighbours, if the reader has provided
+        // them; writing does not. So read first, at the record's greatest possible end.
         self.emitter.load32(RAX, field(self.most() as usize - 8));
         self.emitter.store(field(offset_of!(Header, tid)), who);
         self.emitter.store(field(offset_of!(Header, time)), RDX);
@@ -488,8 +479,7 @@ impl Compiler<'_> {
         self.emitter.jump(epilogue);
     }
 
-    /// If records are tentative, notes that there is none: the commit code then writes to a dummy
-    /// word.
+    /// If records are tentative, notes that there is none: commit code then writes to a dummy word.
     pub(crate) fn forget_record(&mut self) {
         if self.environment.tentative {
             let nothing = self.environment.identity + offset_of!(Identity, nothing) as u32;

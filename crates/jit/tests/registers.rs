@@ -105,7 +105,7 @@ proptest! {
             if flags_live {
                 prop_assert_eq!((registers.flags ^ flags) & Registers::FLAGS, 0);
             }
-            // All are committed by now, and no dummy state was changed.
+            // All are committed by now; no commit went to the dummy state instead.
             for record in arena.records() {
                 prop_assert_eq!(record.state, layout::state::COMMITTED);
             }

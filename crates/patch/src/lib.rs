@@ -57,6 +57,7 @@
 //! access (an unmapped page, a stack that has yet to grow), the thread runs the instruction in the
 //! slot: there the processor raises the fault with the address, error code and signal that the
 //! program would have seen, and [`Slot::mend`] replaces rip with the site's address.
+//!
 //! # What the program can see
 //!
 //! - The x87 unit keeps the address of the last arithmetic instruction; after one that ran in a

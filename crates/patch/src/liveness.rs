@@ -63,8 +63,8 @@ pub fn flags_are_dead(mode: Mode, code: &[u8], address: u64, at_function_entry: 
 }
 
 /// The general registers that are dead at the site: written before they are read on the straight
-/// line of `code`, which begins with the site's instruction. Bit N is
-/// [`crate::Registers::gpr`]`[N]`. The stack pointer is never dead.
+/// line of `code`, which begins with the site's instruction. Bit N is entry N of
+/// [`crate::Registers::gpr`]. The stack pointer is never dead.
 ///
 /// The calling convention is not relied on: a compiler that sees both sides of a call departs from
 /// it.

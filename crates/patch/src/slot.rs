@@ -1,9 +1,7 @@
-//! A slot: machine code that does at another address what the displaced instruction does at its
-//! own.
+//! Slots: code that does elsewhere what the displaced instruction does at its own address.
 //!
-//! A [`Template`] holds the code independent of the slot's address, except for *fixups*: 32-bit
-//! fields that hold the distance to an address of the program. The fixups determine the slot's
-//! bytes and the addresses where it can be.
+//! A [`Template`] is a slot without an address. Its *fixups* are 32-bit distances to addresses of
+//! the program; they determine the slot's bytes and where it can be.
 
 use std::ops::RangeInclusive;
 
@@ -46,17 +44,13 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Offsets of the 64-bit words that hold addresses of the program. Where the module and its
-    /// slots are mapped at a distance, these words change by that distance and all other bytes stay
-    /// the same.
-    ///
-    /// Empty for 32-bit code, whose slots hold 32-bit addresses.
+    /// Offsets of the 64-bit words that hold addresses of the program: they change by as much as
+    /// the module moves, all other bytes stay the same. Empty for 32-bit code.
     pub fn absolute(&self) -> &[usize] {
         &self.absolute
     }
 
-    /// The slot of the same 64-bit instruction in a process where module and slot are `by` bytes
-    /// higher.
+    /// The slot of the same 64-bit instruction where module and slot are `by` bytes higher.
     #[must_use]
     pub fn moved(&self, by: u64) -> Slot {
         let mut bytes = self.bytes.clone();
@@ -77,9 +71,8 @@ impl Slot {
 
     /// The state of a thread whose rip is `offset` bytes into the slot.
     ///
-    /// When the kernel restarts a system call (rax is one of -512 to -516) it moves rip back by two
-    /// bytes: leave such a thread in the slot, or it restarts at the site and hits the breakpoint
-    /// again.
+    /// When the kernel restarts a system call (rax: -512 to -516) it moves rip back by two bytes:
+    /// leave such a thread in the slot, or it hits the site's breakpoint again.
     pub fn place(&self, offset: usize) -> Place {
         self.places.iter().find(|(known, _)| *known == offset).map_or(Place::Inside, |(_, place)| *place)
     }
@@ -125,8 +118,7 @@ enum Target {
     /// An address. Wider than 64 bits, since a displacement may wrap around either end of the
     /// address space; only the distance matters.
     Far(i128),
-    /// An address of which only the low 32 bits count (`[eip+displacement]`, and every target of
-    /// 32-bit code): reachable from every slot.
+    /// Only its low 32 bits count (`[eip+displacement]`, targets of 32-bit code): always reachable.
     Narrow(u32),
     /// Data in the slot itself, by its offset.
     Own(usize),
@@ -383,15 +375,14 @@ impl Template {
     ///   c3                     ret                    takes the target
     ///   <8 bytes>              next
     /// ```
-    /// In 32-bit code the return address is in the push (`68 imm32`), and all words are 4 bytes
-    /// wide.
+    /// In 32-bit code `68 imm32` pushes the return address, and all words are 4 bytes wide.
     ///
     /// No register or flag is used. The operand means the same to a push as to a call (rsp too: its
     /// value before the instruction). An access that would fault in the call faults at the first
     /// instruction, with nothing done.
     fn call_indirect(&mut self, decoded: &Decoded, original: &[u8]) {
-        // 66 occurs here only beside REX.W, which overrides it; f2 and f3 have no effect on a call,
-        // but may on a push.
+        // 66 occurs only beside REX.W, which overrides it; f2 and f3 may affect a push, unlike a
+        // call.
         self.relocated(decoded, original, &[0x66, 0xf2, 0xf3]);
         let opcode = self.bytes.iter().position(|byte| *byte == 0xff).unwrap_or(0);
         if let Some(operand) = self.bytes.get_mut(opcode + 1) {
@@ -410,8 +401,7 @@ impl Template {
         self.store_next();
     }
 
-    /// Appends the original's bytes without the prefixes in `dropped`, and a fixup if its operand
-    /// is relative to rip.
+    /// Appends the original without the prefixes in `dropped`, and a fixup if it is rip-relative.
     fn relocated(&mut self, decoded: &Decoded, original: &[u8], dropped: &[u8]) {
         let prefixes = original.iter().take_while(|byte| is_legacy_prefix(**byte)).count();
         self.bytes.extend(original[..prefixes].iter().filter(|byte| !dropped.contains(byte)));

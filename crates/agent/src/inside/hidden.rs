@@ -144,9 +144,9 @@ impl Hidden {
     }
 }
 
-/// The first of the addresses that may be below the stack's mapped part. Memory above the site's
-/// rsp is mapped, and so is the page below the one with the handler's frame. For deeper addresses
-/// only the kernel knows, and it is not asked.
+/// The first of the addresses that may be below the mapped part of a stack. Memory above the site's
+/// rsp is mapped, and so is the rest of the page just below it, where the handler has its frame.
+/// For deeper addresses only the kernel knows, and it is not asked.
 fn below_stack(lists: &Lists, addresses: Range<u64>, rsp: u64) -> Option<u64> {
     let [low, high] = [0, 2].map(|place| {
         let half = |place: usize| u64::from(lists.stack[place].load(Ordering::Relaxed));
