@@ -493,8 +493,7 @@ fn is_legacy_prefix(byte: u8) -> bool {
     matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x66 | 0x67 | 0xf0 | 0xf2 | 0xf3)
 }
 
-/// The number of a condition in the opcode of a conditional jump (Intel's manual, volume 2,
-/// appendix B.1.4.7).
+/// A condition's number in a conditional jump's opcode (Intel's manual, volume 2, B.1.4.7).
 fn condition_number(condition: ConditionCode) -> u8 {
     match condition {
         ConditionCode::o | ConditionCode::None => 0x0,
