@@ -1,13 +1,13 @@
-//! Builds the agent's own code: the module `inside` with the interpreter, compiled alone, linked to one piece of memory that runs
-//! at any address (`blob.ld`), and written to `OUT_DIR` as what it is:
+//! Builds the agent's own code: compiles the module `inside` with only the interpreter, links it to
+//! one block that runs at any address (`blob.ld`), and writes to `OUT_DIR`:
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `agent.bin` | the bytes, as linked for address 0 |
-//! | `agent.rs` | an `Image` of them: entry points, fault table, the words that an address is to be added to |
+//! | `agent.rs` | an `Image` of them: entry points, fault table, relocations |
 //!
-//! It needs rustc and a C compiler to link with, as every Rust program does, and nothing else: always optimised, whatever the
-//! rest of the workspace is.
+//! It needs only rustc and a C compiler as linker, as every Rust program does. It always optimizes,
+//! whatever the rest of the workspace does.
 
 use std::env;
 use std::error::Error;
@@ -22,7 +22,7 @@ use object::{Endianness, Object, ObjectSection, ObjectSymbol};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// What the image may have, at most: it is mapped into each probed process.
+/// The greatest size of the image: it is mapped into each probed process.
 const LIMIT: usize = 128 << 10;
 
 fn main() -> Result<()> {
@@ -45,7 +45,7 @@ fn main() -> Result<()> {
     compile(&here.join("../vm/src/lib.rs"), "vm", "rlib", &vm, &[])?;
     compile(&here.join("../layout/src/lib.rs"), "layout", "rlib", &layout, &["--extern", &with_vm])?;
     let archive = out.join("libagent.a");
-    // What layout itself needs is looked for by the compiler.
+    // The compiler searches here for what layout depends on.
     let search = format!("dependency={}", out.display());
     let options = ["-Clto=fat", "--cfg", "image", "-L", &search];
     let options = [&["--extern", &with_vm, "--extern", &with_layout][..], &options[..]].concat();
@@ -59,7 +59,8 @@ fn variable(name: &str) -> Result<String> {
     env::var(name).map_err(|_| format!("cargo has not set {name}").into())
 }
 
-/// Compiles one crate for the agent: no floating point, no vector registers beyond SSE2, no panics that unwind.
+/// Compiles one crate for the agent: no floating point, no vector registers beyond SSE2, no
+/// unwinding.
 fn compile(source: &Path, name: &str, kind: &str, output: &Path, more: &[&str]) -> Result<()> {
     let mut rustc = Command::new(variable("RUSTC")?);
     rustc
@@ -86,7 +87,7 @@ fn compile(source: &Path, name: &str, kind: &str, output: &Path, more: &[&str]) 
     run(rustc)
 }
 
-/// Links the archive to one piece.
+/// Links the archive to one block.
 fn link(archive: &Path, script: &Path, output: &Path) -> Result<()> {
     let linker = env::var("RUSTC_LINKER").or_else(|_| env::var("CC")).unwrap_or_else(|_| "cc".to_owned());
     let mut cc = Command::new(linker);
@@ -113,7 +114,7 @@ fn run(mut command: Command) -> Result<()> {
     Ok(())
 }
 
-/// Checks what has been linked, and writes it as bytes and tables.
+/// Checks the linked file, and writes it as bytes and tables.
 fn write_image(linked: &Path, out: &Path) -> Result<()> {
     let bytes = fs::read(linked)?;
     let file = ElfFile64::<Endianness>::parse(&*bytes)?;
@@ -159,7 +160,7 @@ fn write_image(linked: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The fault table: pairs of distances, each from its own place.
+/// Reads the fault table: pairs of distances, each from its own position.
 fn faults(file: &ElfFile64<'_, Endianness>) -> Result<Vec<(u64, u64)>> {
     let section = file.section_by_name(".dprobes_faults").ok_or("the agent has no fault table")?;
     let mut table = Vec::new();
@@ -174,10 +175,10 @@ fn faults(file: &ElfFile64<'_, Endianness>) -> Result<Vec<(u64, u64)>> {
     Ok(table)
 }
 
-/// The words to which the address is added where the image is mapped, as place and value. A linker makes no other relocations
-/// of a program that needs no library.
+/// The words to which the image's address is added, as offset and value. A linker makes no other
+/// relocations in a program without libraries.
 fn relocations(file: &ElfFile64<'_, Endianness>, size: u64) -> Result<Vec<(u64, u64)>> {
-    /// Bytes of an `Elf64_Rela`: place, symbol and type, value.
+    /// The size of an `Elf64_Rela`: offset, symbol and type, addend.
     const ENTRY: usize = 24;
     let Some(section) = file.section_by_name(".rela.dyn") else { return Ok(Vec::new()) };
     let mut places = Vec::new();

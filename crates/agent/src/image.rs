@@ -1,35 +1,36 @@
-//! The agent's own code as bytes, to be put into a process.
+//! The agent's code as bytes, ready to be written into a process.
 //!
-//! It is one piece, mapped readable and executable, never writable; constants are in it. It runs at any address; where it
-//! has pointers to its own constants, the address is added to them before it is written.
+//! It is one block including its constants, mapped readable and executable, never writable. It runs
+//! at any address: relocations of pointers to its constants are applied before it is written.
 
 use alloc::vec::Vec;
 
 use layout::LOW_END;
 
-/// The agent's own code, as it was linked for address 0.
+/// The agent's code, linked for address 0.
 #[derive(Debug)]
 pub struct Image {
     bytes: &'static [u8],
     /// Entry points by their names.
     entries: &'static [(&'static str, u32)],
-    /// Bytes of instructions, which come first.
+    /// The size of the instructions, which come first.
     code: u32,
-    /// The place of the settings.
+    /// The offset of the settings.
     settings: u32,
-    /// The fault table: the place of an instruction that may fault, and the place to go on at.
+    /// The fault table: offsets of an instruction that may fault and of where to continue.
     faults: &'static [(u32, u32)],
-    /// The places of words that hold an address, and what they hold at address 0.
+    /// Relocations: offsets of words that hold an address, and their values at address 0.
     relocations: &'static [(u32, u64)],
 }
 
-/// What the agent is told of the address space that it is put into.
+/// The parameters of the agent for an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The address of the [`layout::Identity`].
     pub identity: u32,
-    /// The address of the word by which the reader of all rings shows that it lives: [`layout::ABANDONED`] says that
-    /// it does not, any other value must change while it does.
+    /// The address of the word that shows whether the reader of all rings lives:
+    /// [`layout::ABANDONED`] says that it does not; any other value must keep changing while it
+    /// does.
     pub reader: u32,
 }
 
@@ -45,10 +46,10 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// All of them.
+    /// All entry points.
     pub const ALL: [Entry; 3] = [Entry::Resume, Entry::Wait, Entry::GiveUp];
 
-    /// Its name in the image.
+    /// Its symbol in the image.
     fn name(self) -> &'static str {
         match self {
             Entry::Resume => "resume",
@@ -60,27 +61,27 @@ impl Entry {
 
 static IMAGE: Image = include!(concat!(env!("OUT_DIR"), "/agent.rs"));
 
-/// The agent's own code.
+/// The agent's image.
 pub fn image() -> &'static Image {
     &IMAGE
 }
 
 impl Image {
-    /// Bytes of it.
+    /// The size of the image in bytes.
     pub fn size(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Bytes of instructions; what follows them is constants.
+    /// The size of the instructions in bytes; constants follow.
     pub fn code_size(&self) -> usize {
         self.code as usize
     }
 
-    /// The bytes for an address, a multiple of 64 below [`LOW_END`] less the size.
+    /// The bytes to write at `base`, a multiple of 64 at most [`LOW_END`] minus the size.
     pub fn at(&self, base: u64, settings: Settings) -> Vec<u8> {
         debug_assert!(base.is_multiple_of(64) && base + self.bytes.len() as u64 <= LOW_END);
         let mut bytes = self.bytes.to_vec();
-        // The build has looked at the places: the words are there.
+        // The build has checked that these offsets are inside.
         let mut set = |place: u32, value: u64| {
             let place = place as usize;
             bytes[place..place + 8].copy_from_slice(&value.to_le_bytes());
@@ -93,15 +94,15 @@ impl Image {
         bytes
     }
 
-    /// The address of an entry point where the image is at `base`.
+    /// The address of an entry point if the image is at `base`.
     pub fn entry(&self, entry: Entry, base: u64) -> u64 {
         let found = self.entries.iter().find(|(name, _)| *name == entry.name());
         let (_, place) = found.expect("a test looks for each entry point");
         base + u64::from(*place)
     }
 
-    /// The fault table where the image is at `base`: the address of each instruction that may fault, ascending, and that at
-    /// which the thread goes on then.
+    /// The fault table if the image is at `base`: for each instruction that may fault, ascending,
+    /// its address and where the thread continues.
     pub fn faults(&self, base: u64) -> impl Iterator<Item = (u64, u64)> {
         self.faults.iter().map(move |&(from, to)| (base + u64::from(from), base + u64::from(to)))
     }

@@ -1,9 +1,9 @@
-//! What dprobes puts into a probed process besides trampolines.
+//! The agent: the code that dprobes puts into a probed process besides trampolines.
 //!
 //! * [`inside`]: the agent's own code.
-//! * [`image`]: the same as bytes, to be put into a process.
+//! * [`image`]: the same code as bytes, ready to be mapped.
 //!
-//! The design as a whole is in `docs/jump-engine.md`.
+//! The design is described in `docs/jump-engine.md`.
 #![cfg_attr(not(test), no_std)]
 
 #[cfg(not(image))]

@@ -1,4 +1,5 @@
-//! The conformance cases, run by the agent's own code as it was built for other processes, in this one.
+//! Runs the conformance cases with the agent's own code, as built for other processes, in this
+//! process.
 
 mod common;
 
@@ -11,22 +12,23 @@ use testing::Trials;
 use testing::conformance::{self, Execution, Ran, TestMachine, number};
 use vm::{End, Fault, Machine, Program, Register, State, Word};
 
-/// The agent as a way of running programs. What it does not tell (how a run ended) is the interpreter's; all else that it
-/// leaves is compared with that.
+/// The agent as an [`Execution`]. It does not report how a run ended; the interpreter does, and
+/// everything else the agent leaves is compared with the interpreter's results.
 struct Agent {
     bench: Bench,
     runs: usize,
 }
 
-/// A case's machine, and whether it was asked for what a real process does not answer as that does.
+/// A case's machine, and whether it was asked for something that a real process answers
+/// differently.
 struct Watched<'a> {
     machine: &'a mut TestMachine,
     odd: bool,
 }
 
 impl Watched<'_> {
-    /// Notes an access to memory: nothing is mapped at a process's lowest addresses and in the upper half, as in the machine of
-    /// a case that has no memory there.
+    /// Notes an access to memory. Nothing is mapped at a process's lowest addresses and in the
+    /// upper half, as in the machine of a case without memory there.
     fn access(&mut self, address: u64, length: usize) {
         let unmapped = address >= 1 << 63 || address < 0x1_0000 - length as u64;
         self.odd |= !unmapped || !self.machine.memory.is_empty();
@@ -79,7 +81,7 @@ impl Machine for Watched<'_> {
         self.machine.cpuid(leaf)
     }
 
-    // What the agent refuses, as the tracer does, is refused by the machine of most cases.
+    // The agent refuses these, as the tracer does; so does the machine of most cases.
     fn model_specific_register(&mut self, number: u32) -> Option<u64> {
         let answer = self.machine.model_specific_register(number);
         self.odd |= answer.is_some();
@@ -116,7 +118,7 @@ impl Machine for Watched<'_> {
     }
 }
 
-/// The general registers of a test's machine, where each is named by one name alone.
+/// The general registers of a test's machine, if each is named by only one name.
 fn general(machine: &TestMachine) -> [u64; 16] {
     let mut values = [0; 16];
     for (&register, &value) in &machine.registers {
@@ -164,7 +166,7 @@ impl Execution for Agent {
 }
 
 impl Agent {
-    /// Compares the record of a run, which begins behind `head`, with what the interpreter says.
+    /// Compares the record of a run, which begins behind `head`, with the interpreter's.
     fn record(&self, program: &Program<'_>, ran: &Ran, head: u64) {
         let made = self.bench.context().head.load(Ordering::Relaxed) - head;
         let logs = ran.outcome.end != End::Abort && program.logmax > 0;
@@ -188,10 +190,10 @@ static AGENT: LazyLock<Mutex<Agent>> = LazyLock::new(|| {
     Mutex::new(Agent { bench, runs: 0 })
 });
 
-/// What a byte of the stack holds that was never used.
+/// The content of stack bytes that were never used.
 const UNUSED: u8 = 0xa5;
 
-/// The agent and its context are the process's: one case runs at a time.
+/// The agent and its context belong to the process: one case runs at a time.
 fn main() -> ExitCode {
     let mut trials = Trials::new();
     trials.one_at_a_time();

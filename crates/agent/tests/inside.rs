@@ -1,4 +1,4 @@
-//! The agent's own code, as it was built for other processes, in this one: what it uses, and how large it is.
+//! Checks the agent's own code, as built for other processes: its instructions and its size.
 
 use dprobes_agent::image::{Entry, Settings, image};
 use iced_x86::{Code, CpuidFeature, Decoder, DecoderOptions, Register as IcedRegister};
@@ -28,10 +28,11 @@ fn the_code_uses_nothing_that_is_not_saved() {
         let at = instruction.ip();
         assert!(!instruction.is_invalid(), "{at:#x}");
         decoded += 1;
-        // No system call: the process may be forbidden any.
+        // No system calls: the process may be forbidden any.
         let calls = matches!(instruction.code(), Code::Syscall | Code::Sysenter | Code::Int_imm8);
         assert!(!calls, "{:?} at {at:#x}", instruction.code());
-        // No vectors beyond SSE2's, no floating point but to store it as it is, nothing relative to fs or gs.
+        // No vectors beyond SSE2, no floating point except storing its state, nothing relative to
+        // fs or gs.
         let allowed = instruction.cpuid_features().iter().all(|feature| {
             matches!(
                 feature,
@@ -52,7 +53,8 @@ fn the_code_uses_nothing_that_is_not_saved() {
                     | CpuidFeature::FSGSBASE
             )
         });
-        // The compiler writes it where bsf, which older processors take it for, gives the same.
+        // The compiler emits it where bsf, as which older processors execute it, gives the same
+        // result.
         let allowed = allowed || matches!(instruction.code(), Code::Tzcnt_r32_rm32 | Code::Tzcnt_r64_rm64);
         assert!(allowed, "{:?} at {at:#x}: {:?}", instruction.code(), instruction.cpuid_features());
         assert!(matches!(instruction.segment_prefix(), IcedRegister::None | IcedRegister::CS), "{at:#x}");

@@ -1,5 +1,5 @@
-//! The agent's machine answers as one that looks at the thread from outside: memory, registers, the kernel's numbers; and what it
-//! does leaves no trace in the thread.
+//! Checks that the agent's machine gives the same answers as one that inspects the thread from
+//! outside (memory, registers, the kernel's numbers), and leaves no trace in the thread.
 
 mod common;
 
@@ -16,7 +16,7 @@ use vm::{Fault, Machine, Program, Register, State, Word};
 
 const PAGE: u64 = 4096;
 
-/// Memory as the tracer reaches it: with the ranges that there are, and the rights to them.
+/// Memory as the tracer accesses it: the mapped ranges and their protection.
 struct Outside(Vec<(Range<u64>, String)>);
 
 impl Outside {
@@ -41,7 +41,7 @@ impl Machine for Outside {
     fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), Fault> {
         let local = iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
         let remote = iovec { iov_base: address as *mut c_void, iov_len: into.len() };
-        // SAFETY: the local vector is `into`; the kernel checks the other.
+        // SAFETY: the local vector is `into`; the kernel checks the remote one.
         let count = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
         let count = count.max(0) as u64;
         if count == into.len() as u64 { Ok(()) } else { Err(Fault { address: address.wrapping_add(count) }) }
@@ -52,7 +52,7 @@ impl Machine for Outside {
         if let Some(refused) = bytes.find(|&address| !self.verify(address, true)) {
             return Err(Fault { address: refused });
         }
-        // SAFETY: every byte has just been found to be writable, and is the test's.
+        // SAFETY: every byte was just found to be writable, and is the test's own.
         unsafe { (address as *mut u8).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
         Ok(())
     }
@@ -78,11 +78,11 @@ fn program(code: &[u8]) -> Program<'_> {
     Program { code, logmax: 20_000, ..Program::default() }
 }
 
-/// What a program leaves in the agent.
+/// The results of a program in the agent.
 fn in_agent(bench: &mut Bench, text: &str) -> Left {
     let code = code(text);
     let info = bench.describe(&program(&code), 0);
-    // Whatever was logged before has been read.
+    // Everything logged before has been read.
     let head = bench.context().head.load(Ordering::Relaxed);
     bench.control().tail.0.store(head, Ordering::Relaxed);
     let left = bench.run(&info);
@@ -91,9 +91,10 @@ fn in_agent(bench: &mut Bench, text: &str) -> Left {
     left
 }
 
-/// Pages, of which some cannot be written, read or found: their start, and where a page of them that can be written begins.
+/// Maps pages, some of which cannot be written, read or found. Returns their start, and where a
+/// writable page begins.
 fn pages() -> u64 {
-    // Writable; read only; not readable; writable; not there; writable; read only.
+    // Writable; read only; not readable; writable; unmapped; writable; read only.
     let start = low(8 * PAGE, PAGE);
     for byte in 0..8 * PAGE {
         // SAFETY: fresh memory.
@@ -201,8 +202,8 @@ fn registers_that_compiled_code_has_not_stored_are_the_threads() {
     let info = bench.begin(&bench.describe(&program(&code), 0));
     let entry = image().entry(Entry::Resume, common::loaded().base);
     let (fs_base, processor): (u64, u32);
-    // SAFETY: the FPU's stack is emptied before and after; the entry keeps all that `extern "C"` keeps, and the affinity is this
-    // thread's.
+    // SAFETY: the FPU's stack is emptied before and after; the entry keeps everything that
+    // `extern "C"` keeps, and the affinity is this thread's.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         processor = libc::sched_getcpu() as u32;
@@ -223,7 +224,8 @@ fn registers_that_compiled_code_has_not_stored_are_the_threads() {
     let stack: Vec<u64> = (0..state.depth()).map(|below| state.element(below)).rev().collect();
     assert_eq!(&stack[..8], [0x33, 0, 0, 0, 0, 0x2b, 0x1234, 0x246]);
     assert_eq!(&stack[8..10], [fs_base, 0]);
-    // The control word, the status word with its top at 6, two registers used, and the numbers 1 and pi.
+    // The control word, the status word with its top at 6, two registers used, and the numbers 1
+    // and pi.
     assert_eq!(&stack[10..14], [0x37f, 6 << 11, 0x0fff, 0x1f80]);
     assert_eq!(&stack[14..18], [0x3fff, 1 << 63, 0x4000, 0xc90f_daa2_2168_c235]);
     assert_eq!(stack[18], u64::from(std::process::id()), "the memory's process");
@@ -241,7 +243,7 @@ fn segments_that_there_are_not_have_no_address() {
         let left = in_agent(&mut bench, &format!("push {selector}\npush 5\nseg2lin\nexit"));
         assert_eq!(left.stack[..2], [2, selector], "SEG_FAULT for {selector:#x}");
     }
-    // One of the thread's own: entry -1 (any), base, limit, flags: 32 bits, in pages, usable.
+    // A segment of the thread's own: entry -1 (any), base, limit, flags: 32 bits, in pages, usable.
     if let Some(number) = make_segment([!0, 0xabc000, 0xf_ffff, 0x51]) {
         let selector = number << 3 | 3;
         let left = in_agent(&mut bench, &format!("push {selector}\npush 5\nseg2lin\nexit"));
@@ -251,11 +253,13 @@ fn segments_that_there_are_not_have_no_address() {
     }
 }
 
-/// Makes a segment of the thread's own as 32-bit code does (set_thread_area): its number, where the kernel can.
+/// Makes a segment of the thread's own as 32-bit code does (set_thread_area); returns its number,
+/// if the kernel supports that.
 fn make_segment(description: [u32; 4]) -> Option<u32> {
     let place = low(PAGE, PAGE);
     let result: i64;
-    // SAFETY: a page of the test's own, of which the kernel reads and writes a description. The call clears r8 to r11, perhaps.
+    // SAFETY: a page of the test's own, of which the kernel reads and writes a description. The
+    // call may clear r8 to r11.
     unsafe {
         (place as *mut [u32; 4]).write(description);
         asm!(
@@ -286,7 +290,7 @@ fn a_thread_reads_its_process_where_it_was_told_and_handlers_see_no_segment_ther
         let left = in_agent(&mut bench, &format!("push {selector}\npop r es\npush 77\nexit"));
         assert!(!left.stack.contains(&77), "{:x?}", left.stack);
     }
-    // One of the program's is not taken for ours, whatever its limit is.
+    // A segment of the program's is not taken for the tracer's, whatever its limit is.
     for flags in [0x51, 0x41, 0x01, 0x19, 0x59] {
         make_segment([thread_id::PROCESS.into(), 0, 0x1234, flags]).expect("it could before");
         assert_eq!(asked(&mut bench), [77], "{flags:#x}");
@@ -306,7 +310,7 @@ fn segment_registers_that_a_handler_sets_are_set_and_bases_stay() {
     assert_eq!((ds, before), (0x2b, after));
     let left = in_agent(&mut bench, "push 0xfff3\npop r es\npush 77\nexit");
     assert!(!left.stack.contains(&77), "one that there is not ends the handler: {:x?}", left.stack);
-    // What is in thread-local storage can still be reached.
+    // Thread-local storage is still accessible.
     std::thread_local!(static WORD: std::cell::Cell<u32> = const { std::cell::Cell::new(5) });
     assert_eq!(WORD.get(), 5);
 }
@@ -321,7 +325,7 @@ fn vectors_are_the_programs_and_so_is_all_else_afterwards() {
     }
     let mut bench = Bench::new();
     let text: String = (0..16).map(|number| format!("push r xmm{number}\n")).collect();
-    // Something that uses vectors in the agent, too.
+    // Code in the agent that uses vectors.
     let code = code(&(text + "push 300\npush r rsp\nlog mrf\nlog 32\nlog st\nexit"));
     let here = [7u8; 4096];
     bench.registers().general[4] = here.as_ptr() as u64;
@@ -331,7 +335,8 @@ fn vectors_are_the_programs_and_so_is_all_else_afterwards() {
     let words = [1, 2, 3, 4, 5, 6, 0, 0x1fa0];
     let before = Registers { vectors, words };
     let mut after = Registers { vectors: [[0; 2]; 16], words: [0; 8] };
-    // SAFETY: rbx and rbp, which belong to the compiler, are put back; so are the direction flag and mxcsr.
+    // SAFETY: rbx and rbp, which are reserved by the compiler, are restored; so are the direction
+    // flag and mxcsr.
     unsafe {
         asm!(
             "push rbx", "push rbp", "push {after}", "sub rsp, 8",
@@ -385,7 +390,8 @@ fn a_run_that_cannot_be_ended_is_dropped_and_counted() {
     let code = code("push 1\nlog 1\nexit");
     let mut info = bench.describe(&program(&code), 0);
     let good = info;
-    // There is no code: the agent faults where nothing is to be repaired, and is sent to its way out.
+    // There is no code at this address: the agent faults without a fault table entry, and is sent
+    // to `dprobes_give_up`.
     info.code = 0x1000;
     let nothing = std::ptr::from_ref(&common::identity().nothing) as u64;
     for times in 1..=3 {

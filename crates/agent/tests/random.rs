@@ -1,5 +1,5 @@
-//! Random programs: the agent's run, its record included, is that of the interpreter outside. The same programs go through
-//! compiled code in the tests of the crate `jit`.
+//! Random programs: the agent's run, including its record, equals the interpreter's outside. The
+//! tests of crate `jit` run the same programs as compiled code.
 
 mod common;
 #[path = "../../jit/tests/support/programs.rs"]
@@ -23,7 +23,7 @@ const PAGE: u64 = 4096;
 const SITE: u64 = 0x5555_1234_5678;
 const FLAGS: u64 = 0x246;
 
-/// All that a run starts with.
+/// The start of a run.
 #[derive(Clone, Debug)]
 struct Start {
     lines: Vec<Line>,
@@ -68,10 +68,10 @@ fn start() -> impl Strategy<Value = Start> {
     })
 }
 
-/// This thread from outside: its registers as they are at the site, its memory through the kernel.
+/// This thread from outside: its registers at the site, its memory through the kernel.
 struct Outside {
     general: [u64; 16],
-    /// Whether the probe is removed: a run that takes long ends.
+    /// Whether the probe is removed, which ends long runs.
     removed: bool,
 }
 
@@ -134,7 +134,7 @@ impl Machine for Outside {
 /// The codes of a record, whether there is a log, the log and the traces.
 type Record = (u32, u32, bool, Vec<u8>, Vec<u8>);
 
-/// What can be seen of a run.
+/// The visible results of a run.
 #[derive(Debug, PartialEq)]
 struct Seen {
     stack: Vec<u64>,
@@ -222,7 +222,7 @@ impl Start {
     }
 }
 
-/// The thread stays on one processor, so that both runs see the same one.
+/// Pins the thread to one processor, so that both runs see the same.
 fn stay() {
     // SAFETY: the set is a valid one, of this size.
     unsafe {
@@ -245,7 +245,7 @@ fn all_agree() {
 
 #[test]
 fn the_agent_does_what_the_interpreter_does() {
-    // Strategies nest deeply where nothing is inlined.
+    // Without inlining strategies nest deeply.
     let thread = std::thread::Builder::new().stack_size(64 << 20).spawn(all_agree).expect("a thread");
     if let Err(panic) = thread.join() {
         std::panic::resume_unwind(panic);

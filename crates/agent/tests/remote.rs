@@ -1,5 +1,5 @@
-//! The agent in another process, put there by that process's own system calls before its first instruction, with the tracer
-//! repairing what faults.
+//! The agent in another process, mapped there by that process's own system calls before its first
+//! instruction, with the tracer handling faults.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -37,7 +37,7 @@ fn stopped(tid: i32) -> (Stopped, Stop) {
     }
 }
 
-/// Bytes of the memory that is shared: a context, its ring, and the handler's description behind them.
+/// The size of the shared memory: a context, its ring, and then the handler's description.
 const RING: u64 = CONTEXT_SIZE;
 const HANDLER: u64 = RING + layout::RING_SIZE;
 const CONTROLS: u64 = HANDLER + 2 * PAGE;
@@ -70,11 +70,12 @@ fn a_handler_runs_in_a_process_that_has_not_begun() {
     done.expect("there is room");
     let (mut thread, _) = caller.end().expect("it lives");
     let mut bytes = image().at(code, Settings { identity: identity as u32, reader: 0 });
-    // Where the call returns to: a breakpoint.
+    // A breakpoint at the return address of the call.
     bytes.push(0xcc);
     memory.poke(code, &bytes).expect("private memory can be written");
 
-    // A handler that logs its process, then memory that there is not, then, for it handles that, the stack's top.
+    // A handler that logs its process id, then unmapped memory, then, in its exception handler, the
+    // top of the stack.
     let text =
         "push pid\nlog 1\nsx h\npush 8\npush 0xdead0000\nlog mrf\nexit\nh: push 8\npush r rsp\nlog mrf\nexit";
     let assembled = assemble(&text.lines().map(str::to_owned).collect::<Vec<_>>(), Word::W8);
@@ -90,7 +91,7 @@ fn a_handler_runs_in_a_process_that_has_not_begun() {
         ..HandlerInfo::default()
     };
     let file = File::from(shared);
-    // SAFETY: plain structures of integers, which have no padding that was not set.
+    // SAFETY: plain structures of integers without uninitialized padding.
     let raw = |place: *const u8, size| unsafe { std::slice::from_raw_parts(place, size) }.to_vec();
     let put = |at, bytes: &[u8]| file.write_all_at(bytes, at).expect("it is large enough");
     put(HANDLER, &raw((&raw const handler).cast(), size_of::<HandlerInfo>()));
@@ -116,7 +117,7 @@ fn a_handler_runs_in_a_process_that_has_not_begun() {
     call.set_general(&general);
     call.set_orig_rax(!0);
     thread.set_registers(&call).expect("it lives");
-    // It is told who it is, if the kernel can; else its memory says so.
+    // Tell it its process id by a descriptor, if the kernel can; otherwise by its memory.
     let owner = identity + std::mem::offset_of!(layout::Identity, owner) as u64;
     let (limit, flags) = thread_id::describe(pid as u32);
     let told = OwnSegment { base: 0, limit, flags };
@@ -150,12 +151,13 @@ fn a_handler_runs_in_a_process_that_has_not_begun() {
     assert_eq!(after.rsp(), stack + 8);
     assert_eq!(after.rax(), identity + std::mem::offset_of!(layout::Identity, nothing) as u64);
 
-    // The record, seen from here; and the program, which has noticed nothing.
+    // The record, read from here; the program has noticed nothing.
     let mut record = vec![0; HEADER + 8 + 11 + 11 + 11];
     file.read_exact_at(&mut record, RING).expect("it is large enough");
     assert_eq!(u32::from(record[0]), state::COMMITTED);
     assert_eq!(record[HEADER..HEADER + 8], u64::from(pid as u32).to_le_bytes());
-    // A fault record: its token, 8 bytes, the address. Then memory: the number of arguments, 2, is on top of the stack.
+    // A fault record: its token, 8 bytes, the address. Then memory: the number of arguments, 2, is
+    // on top of the stack.
     assert_eq!(record[HEADER + 8..HEADER + 11], [0xff, 8, 0]);
     assert_eq!(record[HEADER + 11..HEADER + 19], 0xdead_0000u64.to_le_bytes());
     assert_eq!(record[HEADER + 22..HEADER + 30], 2u64.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Records in a ring: whole, in order, dropped and counted where there is no room, or waited for.
+//! Records in a ring: complete, in order, dropped and counted if there is no room, or waited for.
 
 mod common;
 
@@ -52,12 +52,12 @@ fn what_makes_no_record_makes_none() {
     assert_eq!(run(&mut bench, "push 5\nlog st\nabort", 1024), nothing);
     assert_eq!(run(&mut bench, "exit", 0), nothing);
     assert_eq!(head(&bench), 0);
-    // The first that removes the probe has its record, the next has none.
+    // The first run that removes the probe makes a record, the next does not.
     assert_eq!(run(&mut bench, "push 5\nlog 1\nremove", 1024), nothing);
     assert_eq!((head(&bench), bench.over.load(Ordering::Relaxed)), (40, 1 << 32 | 1));
     assert_eq!(run(&mut bench, "push 5\nlog 1\nremove", 1024), nothing);
     assert_eq!(head(&bench), 40);
-    // An empty log is a record, and stack traces alone are one that has no log.
+    // An empty log is a record; a record may also have stack traces and no log.
     assert_eq!(run(&mut bench, "exit", 1024), nothing);
     assert_eq!((head(&bench), bench.record(40).has_log), (72, true));
     assert_eq!(run(&mut bench, "log st\nexit", 0), nothing);
@@ -76,7 +76,8 @@ fn a_run_goes_on_where_compiled_code_has_left_off() {
     let assembled = assemble(&lines, Word::W8);
     let info = describe(&bench, text, 1024);
     let info_place = bench.begin(&info);
-    // It has logged 3 bytes, at the place of the record that will be made; pushed 10 and 20; and is in the procedure.
+    // The run has logged 3 bytes at the place of its future record, pushed 10 and 20, and is in the
+    // procedure.
     let log = bench.ring + HEADER as u64;
     // SAFETY: the ring is the test's.
     unsafe { (log as *mut [u8; 3]).write([1, 2, 3]) };
@@ -96,23 +97,23 @@ fn a_run_goes_on_where_compiled_code_has_left_off() {
     assert_eq!((record.more, record.header.time), (Some(More { major: 11, minor: 9, traces: 0 }), 5));
 }
 
-/// A handler that logs 3,000 bytes and a number, which is in rax.
+/// A handler that logs 3,000 bytes and the number in rax.
 const LOGS: &str = "push r rax\nlog 1\nrepeat 375\npush 6\nend\nlog 375\nexit";
 
-/// Bytes of its record.
+/// The size of its record.
 const SIZE: u64 = HEADER as u64 + 8 + 3000;
 
-/// Takes all records out: their numbers.
+/// Removes all records from the ring; returns their numbers.
 fn take(bench: &Bench) -> Vec<u64> {
     take_with_losses(bench).0
 }
 
-/// The same, and the losses that are marked: before which of the records, and how many.
+/// The same with the marked losses: before which record, and how many.
 fn take_with_losses(bench: &Bench) -> (Vec<u64>, Vec<(usize, u32)>) {
     let (mut numbers, mut losses) = (Vec::new(), Vec::new());
     let mut tail = bench.control().tail.0.load(Ordering::Relaxed);
     while tail < bench.control().head.0.load(Ordering::Acquire) {
-        // SAFETY: the first 8 bytes of what is in the ring are always there.
+        // SAFETY: the first 8 bytes of a ring entry are always mapped.
         let kind = unsafe { ((bench.ring + tail % RING_SIZE) as *const u32).read() };
         let size = if kind == state::SKIP {
             RING_SIZE - tail % RING_SIZE
@@ -151,7 +152,7 @@ fn a_full_ring_drops_and_counts_and_what_is_in_it_stays() {
         let now = bench.dropped.load(Ordering::Relaxed);
         let (numbers, losses) = take_with_losses(&bench);
         assert_eq!(numbers.len() as u64 + (now - dropped), fits + 10, "round {round}");
-        // Those of the round before are marked before its first record.
+        // The losses of the previous round are marked before the first record.
         let expected = if round == 0 { vec![] } else { vec![(0, before as u32)] };
         assert_eq!(losses, expected, "round {round}");
         before = now - dropped;
@@ -162,7 +163,8 @@ fn a_full_ring_drops_and_counts_and_what_is_in_it_stays() {
     }
 }
 
-/// The sign of life of the reader is one for all rings of a process, and so of these tests: those that wait for it take turns.
+/// The reader's sign of life is shared by all rings of a process, so tests that wait for it take
+/// turns.
 fn alone() -> std::sync::MutexGuard<'static, ()> {
     static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
     TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -196,7 +198,8 @@ fn with_lossless_nothing_is_dropped() {
     assert_eq!(bench.dropped.load(Ordering::Relaxed), 0);
 }
 
-/// Fills the ring and logs on: the handler waits until its reader is `abandoned`, and drops from then on.
+/// Fills the ring and continues to log: the handler waits until its reader is `abandoned`, and
+/// drops records from then on.
 fn waits_until(bench: &mut Bench, info: &HandlerInfo, abandoned: impl FnOnce() + Send) {
     for _ in 0..RING_SIZE / SIZE {
         bench.run(info);
@@ -233,7 +236,7 @@ fn nobody_waits_when_the_reader_of_all_rings_is_dead() {
     // SAFETY: the word is mapped, and atomic to all.
     let reader = unsafe { &*(common::loaded().reader as *const AtomicU64) };
     waits_until(&mut bench, &info, || reader.store(ABANDONED, Ordering::Release));
-    // It was only asleep: it reads on, and nothing is lost any more.
+    // The reader was only asleep: it reads on, and nothing more is lost.
     reader.store(1, Ordering::Release);
     assert_eq!(take(&bench).len() as u64, RING_SIZE / SIZE);
     bench.run(&info);

@@ -1,4 +1,4 @@
-//! Building what is measured.
+//! Builds the programs to measure.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,26 +6,26 @@ use std::process::Command;
 
 pub use testing::repository;
 
-/// Builds the command `dprobes`, as a release or not, and gives its path.
+/// Builds the command `dprobes`, as a release or not, and returns its path.
 ///
 /// # Errors
-/// It does not build.
+/// If it does not build.
 pub fn dprobes(release: bool) -> io::Result<PathBuf> {
     dprobes_with(release, &[])
 }
 
-/// The command that was named, or else the one that is built from these sources.
+/// The named command, or else one built from these sources.
 ///
 /// # Errors
-/// There is no such file; or as of [`dprobes`].
+/// If there is no such file; or as of [`dprobes`].
 pub fn given(command: Option<&Path>, release: bool) -> io::Result<PathBuf> {
     command.map_or_else(|| dprobes(release), Path::canonicalize)
 }
 
-/// The same, with features that it does not have by itself.
+/// As [`dprobes`], with additional features.
 ///
 /// # Errors
-/// It does not build.
+/// If it does not build.
 pub fn dprobes_with(release: bool, features: &[&str]) -> io::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -42,25 +42,26 @@ pub fn dprobes_with(release: bool, features: &[&str]) -> io::Result<PathBuf> {
     Ok(target(release)?.join("dprobes"))
 }
 
-/// The directory in which programs are built, as a release or not.
+/// The build directory, of release or debug programs.
 ///
 /// # Errors
-/// This process has no program.
+/// If this process's program is unknown.
 pub fn target(release: bool) -> io::Result<PathBuf> {
     let itself = std::env::current_exe()?;
     let target = itself.ancestors().nth(2).unwrap_or(repository());
     Ok(target.join(if release { "release" } else { "debug" }))
 }
 
-/// Whether this version of the command knows an engine.
+/// Whether this version of the command has an engine.
 ///
 /// # Errors
-/// It cannot be started.
+/// If it cannot be started.
 pub fn knows_engine(dprobes: &Path, engine: &str) -> io::Result<bool> {
     let said = Command::new(dprobes).args(["run", "--help"]).output()?;
     let text = String::from_utf8_lossy(&said.stdout);
     let after = text.split_once("--engine").map_or("", |(_, after)| after);
-    // The engines are a list of `- NAME: what it is`, or `[possible values: ...]`, after the option.
+    // After the option, the engines are listed as `- NAME: what it is`, or as
+    // `[possible values: ...]`.
     let mut words = after.split(|c: char| !c.is_ascii_alphanumeric()).take(200);
     Ok(words.any(|word| word == engine))
 }
@@ -68,7 +69,7 @@ pub fn knows_engine(dprobes: &Path, engine: &str) -> io::Result<bool> {
 /// Builds a C program with gcc.
 ///
 /// # Errors
-/// There is no gcc, or the program does not build.
+/// If there is no gcc, or the program does not build.
 pub fn c_program(sources: &[PathBuf], flags: &[&str], libraries: &[&str], program: &Path) -> io::Result<()> {
     let mut command = Command::new("gcc");
     command.args(["-O2", "-g", "-pthread", "-o"]).arg(program).args(flags).args(sources).args(libraries);

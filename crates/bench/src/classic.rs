@@ -1,8 +1,9 @@
 //! The classic breakpoint: restore the byte, single-step, put the breakpoint back.
 //!
-//! What every debugger's tutorial teaches, with nothing around it: no symbols, no handlers, a count. Two stops per
-//! hit, three writes of registers or memory, and other threads slip through while the byte is restored. It is the
-//! baseline, so it is written as well as it can be: one open file for memory, no needless calls.
+//! The debugger tutorial's method, with no symbols and no handlers, only a count. It needs two
+//! stops per hit and three writes of registers or memory, and other threads pass unnoticed while
+//! the byte is restored. As the baseline it is written as fast as possible: one open file for
+//! memory, no needless calls.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -21,8 +22,7 @@ extern "C" fn interrupt(_: libc::c_int) {
     INTERRUPTED.store(true, Ordering::Relaxed);
 }
 
-/// A ptrace request without pointers to this process' memory.
-/// Waits for a traced thread, or for any: `None` when a signal came first.
+/// Waits for a traced thread, or for any. `None` if a signal came first.
 fn wait(thread: Option<Pid>) -> nix::Result<Option<WaitStatus>> {
     match waitpid(thread, Some(WaitPidFlag::__WALL)) {
         Err(Errno::EINTR) => Ok(None),
@@ -30,12 +30,13 @@ fn wait(thread: Option<Pid>) -> nix::Result<Option<WaitStatus>> {
     }
 }
 
-/// Counts how often the instruction at an address of a process runs, until SIGINT or the process' end.
+/// Counts how often the instruction at an address of a process runs, until SIGINT or the end of the
+/// process.
 ///
-/// The process may start threads meanwhile, but must have one only when this begins.
+/// The process may start threads meanwhile, but must have only one at the start.
 ///
 /// # Errors
-/// The process cannot be traced.
+/// If the process cannot be traced.
 pub fn classic(pid: i32, address: u64) -> io::Result<u64> {
     let pid = Pid::from_raw(pid);
     let action = SigAction::new(SigHandler::Handler(interrupt), SaFlags::empty(), SigSet::empty());

@@ -1,7 +1,8 @@
-//! What must not stay behind: processes that were started, probes in the kernel, directories.
+//! Cleanup of processes, kernel probes and directories.
 //!
-//! Everything of that kind is held by a [`Guard`], which undoes it when dropped. A signal that ends the bench (SIGINT,
-//! SIGTERM, SIGHUP) is told to a thread, which undoes all that is held, the newest first, and ends the process.
+//! Each of them is held by a [`Guard`], which undoes it when dropped. A signal that ends the bench
+//! (SIGINT, SIGTERM, SIGHUP) is passed to a thread, which undoes everything held, newest first, and
+//! ends the process.
 
 use std::io::{self, Read};
 use std::os::fd::IntoRawFd;
@@ -14,16 +15,16 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 
 use crate::family::send;
 
-/// What undoes something.
+/// An action that undoes something.
 #[derive(Debug)]
 enum Undo {
-    /// Send the process, which nobody has waited for yet, a signal.
+    /// Send a signal to the process, which has not been waited for yet.
     Signal(u32, Signal),
     /// Write a line to a file.
     Write(PathBuf, String),
-    /// Remove a directory of a file system whose directories are objects of the kernel's.
+    /// Remove a directory of a file system whose directories are kernel objects.
     RemoveObject(PathBuf),
-    /// Remove a directory and what is in it.
+    /// Remove a directory and its contents.
     RemoveAll(PathBuf),
 }
 
@@ -56,7 +57,7 @@ impl Undo {
     }
 }
 
-/// Something that is undone when this is dropped.
+/// Undoes something when dropped.
 #[derive(Debug)]
 pub struct Guard(u64);
 
@@ -68,17 +69,17 @@ impl Guard {
         Guard(id)
     }
 
-    /// Writes a line to a file in the end.
+    /// Writes a line to a file when dropped.
     pub fn write(file: PathBuf, line: String) -> Guard {
         Guard::hold(Undo::Write(file, line))
     }
 
-    /// Removes a directory of tracefs in the end.
+    /// Removes a directory of tracefs when dropped.
     pub fn remove_object(directory: PathBuf) -> Guard {
         Guard::hold(Undo::RemoveObject(directory))
     }
 
-    /// Removes a directory and what is in it in the end.
+    /// Removes a directory and its contents when dropped.
     pub fn remove_all(directory: PathBuf) -> Guard {
         Guard::hold(Undo::RemoveAll(directory))
     }
@@ -98,7 +99,7 @@ impl Drop for Guard {
     }
 }
 
-/// A process that was started. It is killed when this is dropped, if it has not ended by then.
+/// A started process. Dropping it kills the process if it has not ended.
 #[derive(Debug)]
 pub struct Started {
     child: Child,
@@ -106,43 +107,43 @@ pub struct Started {
 }
 
 impl Started {
-    /// Sees to the end of a process.
+    /// Takes over the end of a process.
     pub fn new(child: Child) -> Started {
         let guard = Guard::hold(Undo::Signal(child.id(), Signal::SIGKILL));
         Started { child, guard }
     }
 
-    /// As [`Started::new`], for a process that has to see to others before it ends: where a signal ends the bench, it
-    /// is asked to end.
+    /// As [`Started::new`], for a process that must end others before it ends: if a signal ends the
+    /// bench, this process is asked to end.
     pub fn gently(child: Child) -> Started {
         let guard = Guard::hold(Undo::Signal(child.id(), Signal::SIGTERM));
         Started { child, guard }
     }
 
-    /// Its number.
+    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The process as the library has it, for its pipes.
+    /// The child, for its pipes.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
     /// Sends it a signal.
     pub fn signal(&self, signal: Signal) {
-        // The process is reaped by `ended` and `drop` only, which end its life here.
+        // Only `ended` and `drop` reap the process; until then the number is its own.
         send(self.child.id(), signal);
     }
 
     /// Its status, if it has ended.
     ///
     /// # Errors
-    /// It cannot be waited for.
+    /// If it cannot be waited for.
     pub fn ended(&mut self) -> io::Result<Option<std::process::ExitStatus>> {
         let status = self.child.try_wait()?;
         if status.is_some() {
-            // It is reaped: its number may be another's.
+            // It is reaped: its number may belong to another process.
             drop(self.guard.take());
         }
         Ok(status)
@@ -159,22 +160,22 @@ impl Drop for Started {
     }
 }
 
-/// Where the handler tells the thread of a signal.
+/// The pipe by which the signal handler notifies the thread.
 static TELL: AtomicI32 = AtomicI32::new(-1);
 
 extern "C" fn told(signal: libc::c_int) {
     let byte = signal as u8;
-    // SAFETY: write may be called in a signal handler; byte is one live byte.
+    // SAFETY: write is async-signal-safe; byte is one live byte.
     unsafe { libc::write(TELL.load(Ordering::Relaxed), (&raw const byte).cast(), 1) };
 }
 
-/// Lets the signals that end a process undo what is held first.
+/// Makes the signals that end a process undo everything held first.
 ///
-/// They are handled, not blocked or ignored: that would be handed on to the tracers that are started, which are to be
-/// ended by such signals. (A shell's background jobs ignore SIGINT: that ends here.)
+/// They are handled, not blocked or ignored, since started tracers would inherit that, and they
+/// must end by such signals. (A shell's background jobs ignore SIGINT; this undoes that.)
 ///
 /// # Errors
-/// There is no pipe to be had.
+/// If no pipe can be made.
 pub fn on_signals() -> io::Result<()> {
     let (mut read, write) = io::pipe()?;
     TELL.store(write.into_raw_fd(), Ordering::Relaxed);
@@ -188,7 +189,7 @@ pub fn on_signals() -> io::Result<()> {
     });
     let action = SigAction::new(SigHandler::Handler(told), SaFlags::SA_RESTART, SigSet::empty());
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        // SAFETY: the handler makes one call that a handler may make.
+        // SAFETY: the handler makes one async-signal-safe call.
         unsafe { sigaction(signal, &action)? };
     }
     Ok(())

@@ -1,8 +1,8 @@
-//! How fast records come from a process to a file.
+//! Measures how fast records get from a process to a file.
 //!
-//! A process calls a function again and again, whose probe logs two arguments; `dprobes attach` writes the records, with process, time and
-//! processor, to a file, as text or into a trace store. In the end the file is read back: it has every record that the tracer says it has, in
-//! their order.
+//! A process repeatedly calls a function whose probe logs two arguments; `dprobes attach` writes
+//! the records, with process, time and processor, to a file, as text or to a trace store. In the
+//! end the file is read back: it must have every record that the tracer reports, in order.
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -17,7 +17,7 @@ use crate::cleanup::Started;
 use crate::jump::{self, Program, Shape};
 use crate::machine::processor_time;
 
-/// The function that is called.
+/// The probed function.
 const FUNCTION: &str = "work";
 
 /// One way to run.
@@ -25,41 +25,41 @@ const FUNCTION: &str = "work";
 pub struct Task {
     /// Its name.
     pub name: String,
-    /// Nanoseconds from one call to the next; 0: as fast as can be.
+    /// Nanoseconds from one call to the next; 0: as fast as possible.
     pub gap: u64,
-    /// Threads that call.
+    /// The number of calling threads.
     pub threads: u32,
-    /// Calls, of all threads.
+    /// The number of calls of all threads.
     pub calls: u64,
-    /// Whether they go into a trace store; else they are written as text.
+    /// Whether to write to a trace store instead of text.
     pub store: bool,
     /// Options of dprobes.
     pub options: Vec<String>,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Drained {
     /// Hits, as the probe counted them.
     pub hits: u64,
     /// Records in the file.
     pub records: u64,
-    /// Records that dprobes says were dropped, and hits that it missed.
+    /// Records that dprobes reports as dropped, and hits as missed.
     pub lost: u64,
     /// Records per second, while the calls were made.
     pub rate: f64,
-    /// Nanoseconds of processor time of dprobes, for each record.
+    /// Processor time of dprobes per record, in nanoseconds.
     pub reader: f64,
-    /// Nanoseconds of wall clock time of a call.
+    /// Wall clock time of a call, in nanoseconds.
     pub call: f64,
-    /// Bytes of the file, for each record.
+    /// File size per record, in bytes.
     pub bytes: f64,
 }
 
-/// Runs one.
+/// Runs a task.
 ///
 /// # Errors
-/// A process does not do what it should, or what it says is not what is in the file.
+/// If a process fails, or its report differs from the file.
 pub fn drained(dprobes: &Path, directory: &Path, program: &Program, task: &Task) -> io::Result<Drained> {
     let files = Files::new(directory, task.store);
     files.remove()?;
@@ -84,7 +84,7 @@ pub fn drained(dprobes: &Path, directory: &Path, program: &Program, task: &Task)
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    // The threads go on a moment after the last byte is written.
+    // The threads continue briefly after the last byte is written.
     std::thread::sleep(Duration::from_millis(50));
     let shape = Shape { threads: task.threads, gap: task.gap, burst: 0, pause: 0 };
     let round = subject.round(FUNCTION, task.calls / u64::from(task.threads), shape)?;
@@ -151,7 +151,7 @@ impl Files {
         Files { program, stats, records }
     }
 
-    /// Removes what an earlier run has left.
+    /// Removes files of an earlier run.
     fn remove(&self) -> io::Result<()> {
         for file in [&self.program, &self.stats, &self.records] {
             match std::fs::remove_file(file) {

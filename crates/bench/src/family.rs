@@ -1,9 +1,9 @@
-//! Processes and those that descend from them.
+//! Processes and their descendants.
 
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
-/// The process and all that descend from it, the youngest first.
+/// The process and all its descendants, youngest first.
 pub(crate) fn family(pid: u32) -> Vec<u32> {
     let mut parents = Vec::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -11,7 +11,7 @@ pub(crate) fn family(pid: u32) -> Vec<u32> {
             continue;
         };
         let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        // The name, in parentheses, may hold anything.
+        // The name, in parentheses, may contain anything.
         let after = stat.rsplit_once(") ").map_or("", |(_, after)| after);
         if let Some(parent) = after.split(' ').nth(1).and_then(|word| word.parse::<u32>().ok()) {
             parents.push((number, parent));
@@ -28,14 +28,16 @@ pub(crate) fn family(pid: u32) -> Vec<u32> {
     family
 }
 
-/// Kills a process and its descendants, each by its number. It must be a child of ours that was not waited for.
+/// Kills a process and its descendants, each by its number. It must be our child and not waited for
+/// yet.
 pub(crate) fn kill(pid: u32) {
     for each in family(pid) {
         send(each, Signal::SIGKILL);
     }
 }
 
-/// Sends a signal to a process. It must be a child of ours that was not waited for, or descend from one.
+/// Sends a signal to a process. It must be our child and not waited for yet, or a descendant of
+/// one.
 pub(crate) fn send(pid: u32, signal: Signal) {
     let _ = nix::sys::signal::kill(Pid::from_raw(pid.cast_signed()), signal);
 }

@@ -1,4 +1,4 @@
-//! Several measurements of one thing.
+//! Statistics of repeated measurements.
 
 /// Nanoseconds per call, one figure per repetition.
 #[derive(Clone, Debug, Default)]
@@ -11,7 +11,7 @@ impl Figures {
         self.0.sort_by(f64::total_cmp);
     }
 
-    /// The middle one; of an even number, the mean of the two in the middle. 0 where there is none.
+    /// The median; of an even number, the mean of the middle two. 0 if there are none.
     pub fn median(&self) -> f64 {
         let count = self.0.len();
         match count {
@@ -20,12 +20,12 @@ impl Figures {
         }
     }
 
-    /// The smallest, or 0.
+    /// The least, or 0.
     pub fn min(&self) -> f64 {
         self.0.first().copied().unwrap_or(0.0)
     }
 
-    /// The largest, or 0.
+    /// The greatest, or 0.
     pub fn max(&self) -> f64 {
         self.0.last().copied().unwrap_or(0.0)
     }

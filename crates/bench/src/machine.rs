@@ -1,11 +1,11 @@
-//! The machine, as reports name it, and what it has spent.
+//! The machine, for reports, and used processor time.
 
 use std::time::Duration;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
 
-/// The processors: how many, and what they call themselves.
+/// The number and the name of the processors.
 pub fn processor() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
@@ -19,7 +19,8 @@ pub fn kernel() -> String {
     format!("Linux {}", text.trim())
 }
 
-/// The processor time of all processes that were waited for, and of those that they waited for.
+/// The processor time of all child processes that were waited for, including those that they waited
+/// for.
 pub(crate) fn processor_time() -> Duration {
     let time = |time: TimeVal| Duration::from_micros(time.num_microseconds().unsigned_abs());
     getrusage(UsageWho::RUSAGE_CHILDREN)

@@ -1,4 +1,5 @@
-//! The measured process: `tight -i`, which calls `work` as often as it is told and times the calls itself.
+//! The measured process: `tight -i`, which calls `work` a given number of times and times the calls
+//! itself.
 
 use crate::{build, other};
 use object::{Object, ObjectSymbol};
@@ -11,7 +12,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 /// One round of calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Round {
-    /// Calls of all threads.
+    /// The number of calls of all threads.
     pub calls: u64,
     /// Nanoseconds per call.
     pub nanoseconds: f64,
@@ -30,7 +31,7 @@ impl Subject {
     /// Builds the program with gcc into a directory and starts it.
     ///
     /// # Errors
-    /// There is no gcc, or the program does not build or start.
+    /// If there is no gcc, or the program does not build or start.
     pub fn start(directory: &Path) -> io::Result<Self> {
         let program = directory.join("bench-tight");
         let source = build::repository().join("tests/targets/tight.c");
@@ -52,7 +53,7 @@ impl Subject {
         }
     }
 
-    /// The process.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -65,7 +66,7 @@ impl Subject {
     /// Runs a round.
     ///
     /// # Errors
-    /// The process has died, or answers otherwise than it should.
+    /// If the process has ended, or answers incorrectly.
     pub fn round(&mut self, calls: u64, threads: u32) -> io::Result<Round> {
         writeln!(self.stdin, "{calls} {threads}")?;
         let line = self.line()?;
@@ -77,10 +78,10 @@ impl Subject {
         }
     }
 
-    /// The address of a symbol. The program is not position-independent: it is the same in the file.
+    /// The address of a symbol: the one in the file, since the program is not position-independent.
     ///
     /// # Errors
-    /// The program has no such symbol.
+    /// If the program has no such symbol.
     pub fn address(&self, symbol: &str) -> io::Result<u64> {
         let bytes = std::fs::read(&self.program)?;
         let file = object::File::parse(&*bytes).map_err(|error| other(error.to_string()))?;
@@ -91,7 +92,7 @@ impl Subject {
     /// The byte at an address of the process.
     ///
     /// # Errors
-    /// The process is gone.
+    /// If the process has ended.
     pub fn byte(&self, address: u64) -> io::Result<u8> {
         let mut byte = [0];
         File::open(format!("/proc/{}/mem", self.pid()))?.read_exact_at(&mut byte, address)?;

@@ -1,4 +1,4 @@
-//! The ways to count the calls: each a tracer that attaches, counts, and says how many it saw.
+//! The ways to count calls: tracers that attach, count, and report.
 
 use crate::{Subject, family};
 use nix::sys::signal::Signal;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 pub struct Way {
     /// Its name in the table.
     pub name: &'static str,
-    /// The symbol in the subject at whose instruction it counts.
+    /// The symbol in the subject where it counts.
     pub symbol: &'static str,
     /// Calls per repetition: enough to measure, few enough to wait for.
     pub calls: u64,
@@ -26,7 +26,7 @@ enum Kind {
     Gdb,
 }
 
-/// All ways that this machine has, and the names of those it lacks.
+/// All ways available on this machine, and the names of the missing ones.
 pub fn ways(dprobes: &Path, itself: &Path, directory: &Path) -> (Vec<Way>, Vec<&'static str>) {
     let ours = || Kind::Dprobes { command: dprobes.to_path_buf(), directory: directory.to_path_buf() };
     let mut ways = vec![
@@ -50,15 +50,15 @@ pub fn ways(dprobes: &Path, itself: &Path, directory: &Path) -> (Vec<Way>, Vec<&
 }
 
 impl Way {
-    /// Whether it is dprobes.
+    /// Whether its tracer is dprobes.
     pub fn is_ours(&self) -> bool {
         matches!(self.kind, Kind::Dprobes { .. })
     }
 
-    /// Attaches, runs one round, detaches: nanoseconds per call and the hits that the tracer counted.
+    /// Attaches, runs one round, detaches; returns the nanoseconds per call and the tracer's count.
     ///
     /// # Errors
-    /// The tracer does not attach, or ends without a count.
+    /// If the tracer does not attach, or ends without a count.
     pub fn measure(&self, subject: &mut Subject) -> io::Result<(f64, u64)> {
         let address = subject.address(self.symbol)?;
         let original = subject.byte(address)?;
@@ -90,7 +90,8 @@ impl Way {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        // gdb puts its breakpoint in before it lets the process run: the round starts when it does.
+        // gdb inserts its breakpoint before it lets the process run, so the round starts after
+        // that.
         subject.round(self.calls, 1)
     }
 
@@ -138,7 +139,7 @@ impl Way {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
     }
 
-    /// Interrupts the tracer until it ends, and gives what it wrote.
+    /// Interrupts the tracer until it ends, and returns its output.
     fn stop(&self, mut tracer: Child) -> io::Result<String> {
         let mut stdout = tracer.stdout.take().ok_or_else(|| io::Error::other("no pipe from the tracer"))?;
         let reader = std::thread::spawn(move || {
@@ -149,7 +150,7 @@ impl Way {
         let mut stdin = tracer.stdin.take();
         let start = Instant::now();
         loop {
-            // The tracer was not reaped, so the number is still its.
+            // The tracer was not reaped, so the number is still its own.
             family::send(tracer.id(), Signal::SIGINT);
             if let (Kind::Gdb, Some(mut pipe)) = (&self.kind, stdin.take()) {
                 std::thread::sleep(Duration::from_millis(200));
@@ -167,7 +168,7 @@ impl Way {
         }
     }
 
-    /// The count in what a tracer wrote.
+    /// The count in a tracer's output.
     fn hits(&self, said: &str) -> io::Result<u64> {
         let found = match &self.kind {
             Kind::Dprobes { .. } => {

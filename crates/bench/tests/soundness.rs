@@ -1,5 +1,5 @@
-//! The soundness runner itself: that no program can tell, on a few hundred random sites of each module; and that it
-//! notices when one can, and finds the site.
+//! Tests the soundness runner: no program notices probes at a few hundred random sites of each
+//! module; and the runner detects a program that does, and finds the site.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -29,7 +29,8 @@ fn no_program_can_tell() {
         let name = module.trim_end_matches("3").trim_end_matches("-server");
         assert!(said.contains(&format!("### {name}: ")), "{module} was not probed: {said}");
     }
-    // A library is no program that could be asked for: the runner looks for it, and says so where it finds none.
+    // A library cannot be requested like a program: the runner looks for it, and reports if it
+    // finds none.
     match said.lines().find_map(|line| line.strip_prefix("Skipped: libpython: ")) {
         Some(why) => testing::skipped("soundness: libpython", why.trim_end_matches(" is not installed")),
         None => assert!(said.contains("### libpython: "), "libpython was not probed: {said}"),
@@ -41,8 +42,8 @@ fn a_program_that_can_tell_is_noticed_and_the_site_is_found() {
     if !testing::have("soundness", &["gcc", "objdump"]) {
         return;
     }
-    // Instead of dprobes, something that writes the counts of a batch with one hit each, and breaks the command's output if
-    // the batch has a certain site: the 77th of the first batch.
+    // A fake dprobes that writes one hit for each site of a batch, and breaks the command's output
+    // if the batch has a certain site: the 77th of the first batch.
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("soundness");
     std::fs::create_dir_all(&directory).expect("a directory for the test can be made");
     let (fake, mark) = (directory.join("fake"), directory.join("mark"));

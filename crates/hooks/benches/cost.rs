@@ -1,5 +1,6 @@
-//! What a hook costs: a loop that calls a function, the same with a dormant site in the function, and with one and three exits
-//! armed. `cargo bench -p dprobes-hooks`; nanoseconds per call.
+//! Measures the cost of a hook: a loop that calls a function, the same with a dormant site in the
+//! function, and with one and three armed exits. `cargo bench -p dprobes-hooks`; nanoseconds per
+//! call.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -25,7 +26,7 @@ fn hooked(number: u64) -> u64 {
     number.rotate_left(7) ^ 0x9e37
 }
 
-/// What else a dormant site could be: a byte that is loaded and tested, and a jump that is not taken.
+/// The alternative form of a dormant site: loads and tests a byte, does not jump.
 static TESTED: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
 
 #[inline(never)]
@@ -42,10 +43,10 @@ fn rare(number: u64) {
     black_box(number);
 }
 
-/// A function that is measured, and what it is called.
+/// A measured function and its name.
 type Measured = (&'static str, fn(u64) -> u64);
 
-/// Nanoseconds per call of one round.
+/// Nanoseconds per call in one round.
 fn round(calls: u64, function: fn(u64) -> u64) -> f64 {
     let function = black_box(function);
     let start = Instant::now();
@@ -57,8 +58,9 @@ fn round(calls: u64, function: fn(u64) -> u64) -> f64 {
     start.elapsed().as_secs_f64() * 1e9 / calls as f64
 }
 
-/// Measures functions in turn, so that what else the machine does meets all of them, and shows the least, the median and the most
-/// of the rounds, and the median over that of the first.
+/// Measures functions in turn, so that other load on the machine affects all of them. Prints the
+/// least, median and greatest time of the rounds, and the ratio of the median to the first
+/// function's.
 fn show(what: &str, calls: u64, functions: &[Measured]) {
     let mut times = vec![Vec::new(); functions.len()];
     for number in 0..=ROUNDS {

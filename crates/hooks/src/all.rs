@@ -4,12 +4,12 @@ use crate::head::Head;
 use crate::list::HookInfo;
 use crate::{Error, registry};
 
-/// The hooks that are known, with their exits.
+/// The known hooks with their exits.
 pub fn hooks() -> Vec<HookInfo> {
     registry::list()
 }
 
-/// The first known hook of a name.
+/// The first known hook with this name.
 pub fn find(name: &str) -> Option<&'static Head> {
     registry::find(name)
 }
@@ -17,12 +17,13 @@ pub fn find(name: &str) -> Option<&'static Head> {
 /// Deletes all hooks (`hook_terminate`).
 ///
 /// # Errors
-/// [`Error::InUse`] where exits are registered and it is not to be forced.
+/// [`Error::InUse`] if exits are registered and `force` is false.
 pub fn terminate(force: bool) -> Result<(), Error> {
     registry::terminate(force)
 }
 
-/// Makes all hooks known again that have sites (`hook_initialise`). They are at the start; this is for after [`terminate`].
+/// Makes all hooks with sites known again (`hook_initialise`), after [`terminate`]. They are known
+/// at the start.
 pub fn initialise() {
     registry::initialise();
 }

@@ -1,12 +1,12 @@
-//! What a hook passes: words, as C passes integers and pointers, with their Rust types on both sides.
+//! The arguments of a hook: words, as C passes integers and pointers, with Rust types at both ends.
 
 /// The most arguments a hook can have.
 pub const ARGUMENTS: usize = 6;
 
-/// A value that fits a word.
+/// A value that fits in a word.
 ///
 /// # Safety
-/// `from_word` of what `into_word` gave is the value again, for as long as a reference in it lives.
+/// `from_word(into_word(x))` is `x` again, for as long as a reference in it lives.
 pub unsafe trait Argument: Copy {
     /// The value as a word.
     fn into_word(self) -> usize;
@@ -20,7 +20,7 @@ pub unsafe trait Argument: Copy {
 
 macro_rules! integers {
     ($($integer:ty)*) => {$(
-        // SAFETY: a word has as many bits as the widest of these, and a cast to and fro keeps them.
+        // SAFETY: a word has as many bits as the widest of these, and casting both ways keeps them.
         unsafe impl Argument for $integer {
             fn into_word(self) -> usize {
                 self as usize
@@ -46,7 +46,7 @@ unsafe impl Argument for bool {
     }
 }
 
-// SAFETY: a pointer to a sized type is a word, and its provenance is exposed on the way.
+// SAFETY: a pointer to a sized type is a word, and its provenance is exposed.
 unsafe impl<T> Argument for *const T {
     fn into_word(self) -> usize {
         self.expose_provenance()
@@ -85,16 +85,17 @@ unsafe impl<T> Argument for &T {
 /// # Safety
 /// As for [`Argument`].
 pub unsafe trait Arguments: Copy {
-    /// How many.
+    /// The number of arguments.
     const COUNT: usize;
 
-    /// The words, with zeros behind the last.
+    /// The arguments as words, with zeros behind the last.
     fn into_words(self) -> [usize; ARGUMENTS];
 
-    /// The values of words.
+    /// The arguments from words.
     ///
     /// # Safety
-    /// The words came from [`Arguments::into_words`] of the same type, and no lifetime in it has ended.
+    /// The words came from [`Arguments::into_words`] of the same type, and no lifetime in it has
+    /// ended.
     unsafe fn from_words(words: &[usize; ARGUMENTS]) -> Self;
 }
 
@@ -130,13 +131,13 @@ tuples! {
     6: A 0 B 1 C 2 D 3 E 4 F 5;
 }
 
-/// What the arguments of a hook are, by its declaration.
+/// The argument types of a hook, from its declaration.
 pub trait Signature: 'static {
     /// Their types, while a hit lasts.
     type Arguments<'a>: Arguments;
 }
 
-/// What a function can return that ends by an exit's code.
+/// A return type of functions that an exit's code can end.
 pub trait FromCode {
     /// The value for a code.
     fn from_code(code: isize) -> Self;
@@ -158,7 +159,7 @@ macro_rules! codes {
 
 codes!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
 
-/// 0 is success; another code the error.
+/// 0 is success; another code is the error.
 impl FromCode for Result<(), isize> {
     fn from_code(code: isize) -> Self {
         if code == 0 { Ok(()) } else { Err(code) }

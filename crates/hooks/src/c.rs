@@ -1,7 +1,8 @@
-//! The C side: records, exits and the functions of `include/dprobes_hooks.h`.
+//! The C interface: records, exits and the functions of `include/dprobes_hooks.h`.
 //!
-//! A record belongs to the caller, who zeroes it before the first use and keeps it until deregistering has returned 0. Its flags
-//! are shared: an exit that clears ARMED in its own record while it runs disarms itself.
+//! A record belongs to the caller, who zeroes it before first use and keeps it until deregistering
+//! has returned 0. Its flags are shared: an exit that clears ARMED in its own record while it runs
+//! disarms itself.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::record::{ARMED, Kind};
 use crate::site::{self, Site};
 use crate::{Error, registry};
 
-/// The flags of a record: those of the original, and behind them this library's own.
+/// The flags of a record: those of the original, then this library's own.
 const PRIORITY_FIRST: u32 = 4;
 const PRIORITY_LAST: u32 = 8;
 const QUEUE_LIFO: u32 = 0x10;
@@ -23,7 +24,7 @@ const PRIORITY_ONLY: u32 = 0x20;
 const QUIESCED: u32 = 0x40;
 const SIGNALS_BLOCKED: u32 = 0x80;
 
-/// What deregistering answers where a thread may still be inside ([`Departure::Pending`]).
+/// The result of deregistering if a thread may still be inside ([`Departure::Pending`]).
 const PENDING: c_int = 1;
 
 /// The number of an error, or 0.
@@ -31,7 +32,7 @@ fn answer(result: Result<(), Error>) -> c_int {
     result.map_or_else(Error::code, |()| 0)
 }
 
-/// Reads what a record asks for.
+/// Reads what a record requests.
 fn wanted(record: &Record) -> Result<(CExit, Priority, Conditions), Error> {
     let flags = record.hook_flags.load(Ordering::SeqCst);
     let priority = match flags & (PRIORITY_FIRST | PRIORITY_LAST | PRIORITY_ONLY | QUEUE_LIFO) {
@@ -50,8 +51,8 @@ fn wanted(record: &Record) -> Result<(CExit, Priority, Conditions), Error> {
 /// Registers an exit. 0, or an error's number.
 ///
 /// # Safety
-/// `hook` is a declared hook; `record` was zeroed and filled, is valid until it is deregistered, and its function takes the hook's
-/// arguments.
+/// `hook` is a declared hook; `record` was zeroed and filled, is valid until it is deregistered,
+/// and its function takes the hook's arguments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hook_exit_register(hook: *const Head, record: *mut Record) -> c_int {
     // SAFETY: the caller's promise.
@@ -66,7 +67,7 @@ pub unsafe extern "C" fn hook_exit_register(hook: *const Head, record: *mut Reco
         let name = match wants.hook_exit_name.is_null() {
             // SAFETY: the caller's promise: a name is a string.
             false => unsafe { CStr::from_ptr(wants.hook_exit_name) }.to_string_lossy().into_owned(),
-            // As the original names them.
+            // As the original names it.
             true => format!("{record:p}"),
         };
         wants.hook_flags.fetch_and(!ARMED, Ordering::SeqCst);
@@ -91,7 +92,7 @@ pub unsafe extern "C" fn hook_exit_register(hook: *const Head, record: *mut Reco
 /// The exits of a list of records.
 ///
 /// # Safety
-/// The list is of valid records, and ends.
+/// The list consists of valid records, and ends in null.
 unsafe fn entries(mut record: *mut Record) -> Result<Vec<Arc<Entry>>, Error> {
     let mut entries = Vec::new();
     // SAFETY: the caller's promise.
@@ -100,7 +101,8 @@ unsafe fn entries(mut record: *mut Record) -> Result<Vec<Arc<Entry>>, Error> {
         if entry.is_null() {
             return Err(Error::NotRegistered);
         }
-        // SAFETY: it came from `Arc::into_raw` and is not given up before the record is deregistered.
+        // SAFETY: it came from `Arc::into_raw` and is not released before the record is
+        // deregistered.
         entries.push(unsafe {
             Arc::increment_strong_count(entry);
             Arc::from_raw(entry.cast_const())
@@ -110,7 +112,7 @@ unsafe fn entries(mut record: *mut Record) -> Result<Vec<Arc<Entry>>, Error> {
     if entries.is_empty() { Err(Error::Invalid) } else { Ok(entries) }
 }
 
-/// Arms the exits of a list, all at once. 0, or an error's number: then none is armed.
+/// Arms the exits of a list, all at once. Returns 0, or an error's number; then none is armed.
 ///
 /// # Safety
 /// The list is of registered records linked by `hook_next`, and ends in null.
@@ -121,7 +123,7 @@ pub unsafe extern "C" fn hook_exit_arm(record: *mut Record) -> c_int {
     answer(entries.and_then(|list| registry::arm(&list.iter().map(|entry| &**entry).collect::<Vec<_>>())))
 }
 
-/// Disarms the exits of a list, all at once. 0, or an error's number.
+/// Disarms the exits of a list, all at once. Returns 0, or an error's number.
 ///
 /// # Safety
 /// As for [`hook_exit_arm`].
@@ -132,8 +134,9 @@ pub unsafe extern "C" fn hook_exit_disarm(record: *mut Record) -> c_int {
     answer(entries.and_then(|list| registry::disarm(&list.iter().map(|entry| &**entry).collect::<Vec<_>>())))
 }
 
-/// Disarms the exits of a list and takes them away. 0: no thread is inside of any, and the records are the caller's again; 1: it was called
-/// from inside of an exit, and threads may still be inside: the records must stay; or an error's number.
+/// Disarms and deregisters the exits of a list. Returns 0 if no thread is inside any of them, and
+/// the records are the caller's again; 1 if it was called from inside an exit and threads may still
+/// be inside: the records must stay; or an error's number.
 ///
 /// # Safety
 /// As for [`hook_exit_arm`].
@@ -144,7 +147,7 @@ pub unsafe extern "C" fn hook_exit_deregister(record: *mut Record) -> c_int {
         Ok(list) => list,
         Err(error) => return error.code(),
     };
-    // All at once; then one after the other.
+    // Disarm all at once; then deregister one after the other.
     if let Err(error) = registry::disarm(&list.iter().map(|entry| &**entry).collect::<Vec<_>>()) {
         return error.code();
     }
@@ -159,7 +162,7 @@ pub unsafe extern "C" fn hook_exit_deregister(record: *mut Record) -> c_int {
     answer
 }
 
-/// Makes a hook known. 0, or an error's number.
+/// Makes a hook known. Returns 0, or an error's number.
 ///
 /// # Safety
 /// `hook` is a declared hook.
@@ -175,7 +178,7 @@ pub unsafe extern "C" fn hook_identify(hook: *const Head) -> c_int {
     }
 }
 
-/// Takes all exits of a hook away and makes it unknown. 0, or an error's number.
+/// Deregisters all exits of a hook and makes it unknown. Returns 0, or an error's number.
 ///
 /// # Safety
 /// `hook` is a declared hook.
@@ -188,7 +191,7 @@ pub unsafe extern "C" fn hook_delete(hook: *const Head) -> c_int {
     }
 }
 
-/// The first known hook of a name; null if there is none.
+/// The first known hook with this name; null if there is none.
 ///
 /// # Safety
 /// `name` is a string.
@@ -202,23 +205,24 @@ pub unsafe extern "C" fn hook_find(name: *const c_char) -> *const Head {
     registry::find(&name).map_or(std::ptr::null(), std::ptr::from_ref)
 }
 
-/// Makes all hooks known that have sites. 0.
+/// Makes all hooks with sites known. Returns 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn hook_initialise() -> c_int {
     registry::initialise();
     0
 }
 
-/// Deletes all hooks: 0, or an error's number where exits are registered and `force` is 0.
+/// Deletes all hooks. Returns 0, or an error's number if exits are registered and `force` is 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn hook_terminate(force: c_int) -> c_int {
     answer(registry::terminate(force != 0))
 }
 
-/// A hit of a site in C, of `count` arguments. Whether the function is to return: then `*code` is what, if `code` is not null.
+/// A hit of a site in C, with `count` arguments. Returns whether the function is to return; then
+/// `*code` is the value, if `code` is not null.
 ///
 /// # Safety
-/// `hook` is a declared hook, `arguments` points at `count` words, and `code` at a word or nowhere.
+/// `hook` is a declared hook, `arguments` points to `count` words, and `code` to a word or is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hook_hit(
     hook: *const Head,
@@ -246,17 +250,18 @@ pub unsafe extern "C" fn hook_hit(
     }
 }
 
-/// Makes the hooks of a table of sites known. The macros of the header call it when a library is loaded.
+/// Makes the hooks of a table of sites known. The header's macros call it when a library is loaded.
 ///
 /// # Safety
-/// From `start` to `stop` there are sites, until [`hook_sites_delete`] is called with the same.
+/// There are sites from `start` to `stop`, until [`hook_sites_delete`] is called with the same
+/// arguments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hook_sites_identify(start: *const Site, stop: *const Site) {
     // SAFETY: the caller's promise.
     registry::identify_table(unsafe { site::table(start, stop) });
 }
 
-/// Forgets the hooks of a table of sites. The macros of the header call it when a library is unloaded.
+/// Forgets the hooks of a table of sites. The header's macros call it when a library is unloaded.
 ///
 /// # Safety
 /// As for [`hook_sites_identify`].

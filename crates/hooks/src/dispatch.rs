@@ -1,4 +1,4 @@
-//! A hit of an active hook: its armed exits are called in their order.
+//! A hit of an active hook: calls its armed exits in their order.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -12,7 +12,8 @@ use crate::record::{self, Kind};
 use crate::state::{Armed, Chain, State};
 use crate::{pause, registry, thread};
 
-/// A hit of a site in Rust. The code that the function should return, if an exit wants it to.
+/// A hit of a site in Rust. Returns the code that the function should return, if an exit asks for
+/// it.
 #[doc(hidden)]
 #[cold]
 #[inline(never)]
@@ -27,11 +28,11 @@ pub fn hit<'a, S: Signature>(
     }
 }
 
-/// Calls the armed exits until one ends the chain. What the last one answered.
+/// Calls the armed exits until one ends the chain. Returns the last verdict.
 pub(crate) fn dispatch(head: &Head, kind: Kind, arguments: &[usize; ARGUMENTS]) -> Verdict {
     let Some(state) = head.state() else { return Verdict::Continue };
     let number = thread::number();
-    // A thread that is inside of an exit waits for nobody: who holds a gate may be waiting for it.
+    // A thread inside an exit waits for no other: the holder of a gate may be waiting for it.
     let nested = thread::is_inside() || state.gate.is_held_by(number);
     let inside = loop {
         let inside = state.readers.enter();
@@ -58,7 +59,7 @@ pub(crate) fn dispatch(head: &Head, kind: Kind, arguments: &[usize; ARGUMENTS]) 
     verdict
 }
 
-/// Counts a hit that calls none of the exits, for each of them.
+/// Counts a hit that calls no exits, for each of them.
 #[cold]
 fn miss(state: &State) {
     for armed in state.chain().iter().flat_map(|chain| &chain.exits) {
@@ -66,7 +67,7 @@ fn miss(state: &State) {
     }
 }
 
-/// Calls the exits while no other thread is inside of one.
+/// Calls the exits while no other thread is inside any of them.
 #[cold]
 fn alone(
     head: &Head,
@@ -80,14 +81,14 @@ fn alone(
     let mut grace = Grace::begin();
     pause::until(|| grace.is_over(&state.readers));
     let inside = state.readers.enter();
-    // What was armed or disarmed meanwhile counts.
+    // Exits armed or disarmed meanwhile count.
     let verdict = state.chain().map_or(Verdict::Continue, |chain| call(head, kind, chain, false, arguments));
     drop(inside);
     drop(closed);
     verdict
 }
 
-/// Calls the exits of a chain. A nested hit passes over those that want the hook for themselves.
+/// Calls the exits of a chain. A nested hit skips exits that require a quiesced hook.
 #[inline]
 fn call(head: &Head, kind: Kind, chain: &Chain, nested: bool, arguments: &[usize; ARGUMENTS]) -> Verdict {
     for armed in &chain.exits {
@@ -109,7 +110,7 @@ fn call(head: &Head, kind: Kind, chain: &Chain, nested: bool, arguments: &[usize
     Verdict::Continue
 }
 
-/// Calls one exit. A panic stays in it, and disarms it.
+/// Calls one exit. A panic does not leave it, and disarms it.
 #[inline]
 fn one(head: &Head, kind: Kind, armed: &Armed, arguments: &[usize; ARGUMENTS]) -> Verdict {
     let run = || {
@@ -118,11 +119,11 @@ fn one(head: &Head, kind: Kind, armed: &Armed, arguments: &[usize; ARGUMENTS]) -
             Callee::C(exit, record) => record::call(*exit, *record, head, kind, armed, arguments),
         })
     };
-    // What a panicking exit leaves half done is its own.
+    // State that a panicking exit leaves half done is its own.
     let verdict = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|payload| {
         armed.entry.panics.fetch_add(1, Ordering::Relaxed);
         armed.arming.end();
-        // Dropping it could panic again.
+        // Dropping the payload could panic again.
         std::mem::forget(payload);
         Verdict::Continue
     });
@@ -132,7 +133,7 @@ fn one(head: &Head, kind: Kind, armed: &Armed, arguments: &[usize; ARGUMENTS]) -
     verdict
 }
 
-/// The signals of this thread are blocked. Dropping sets them as before.
+/// Blocks all signals of this thread; dropping it restores the mask.
 struct Blocked(libc::sigset_t);
 
 impl Blocked {

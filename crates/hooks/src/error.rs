@@ -1,19 +1,19 @@
-//! What can go wrong, with the numbers that C sees.
+//! The crate's errors, with their numbers in C.
 
 use std::fmt;
 
-/// Why an exit or a hook could not be registered, armed or taken away.
+/// Why an exit or hook could not be registered, armed or removed.
 ///
-/// The first three are the original's numbers; the others are this library's own.
+/// The first three have the original's numbers; the others are this library's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Error {
-    /// -1: the hook takes one exit only, or an exit is there that must be the only one, or this one must be and others
-    /// are there.
+    /// -1: the hook allows one exit only, or a registered exit must be the only one, or this one
+    /// must be and others are registered.
     Exclusive = -1,
-    /// -2: another exit of the hook is to be first.
+    /// -2: another exit of the hook is first.
     FirstTaken = -2,
-    /// -4: another exit of the hook is to be last.
+    /// -4: another exit of the hook is last.
     LastTaken = -4,
     /// -16: the hook was never identified, or was deleted.
     UnknownHook = -16,
@@ -21,16 +21,16 @@ pub enum Error {
     NotRegistered = -17,
     /// -18: the exit is registered already.
     Registered = -18,
-    /// -19: the exit's record contradicts itself: several priorities, or no function.
+    /// -19: the exit's record is invalid: several priorities, or no function.
     Invalid = -19,
-    /// -20: exits are registered, and ending was not to be forced.
+    /// -20: exits are registered, and `force` was not given.
     InUse = -20,
-    /// -21: the text of a site could not be written, by no means there is. Nothing was armed.
+    /// -21: the text of a site could not be written by any means. Nothing was armed.
     Text = -21,
 }
 
 impl Error {
-    /// The number that C sees.
+    /// The number in C.
     pub fn code(self) -> i32 {
         self as i32
     }

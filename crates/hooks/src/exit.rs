@@ -1,4 +1,4 @@
-//! An exit as its owner has it.
+//! A registered exit, as its owner holds it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,32 +29,32 @@ impl Builder {
         }
     }
 
-    /// Its name, by which it is listed.
+    /// The name shown in lists.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Builder {
         self.name = name.into();
         self
     }
 
-    /// Where it stands.
+    /// Its position among the exits.
     #[must_use]
     pub fn priority(mut self, priority: Priority) -> Builder {
         self.priority = priority;
         self
     }
 
-    /// What holds while it runs.
+    /// The conditions while it runs.
     #[must_use]
     pub fn conditions(mut self, conditions: Conditions) -> Builder {
         self.conditions = conditions;
         self
     }
 
-    /// Registers it (GKH_register of the paper). It is not called before it is armed.
+    /// Registers it (GKH_register of the paper). It is not called until it is armed.
     ///
     /// # Errors
-    /// [`Error::Exclusive`], [`Error::FirstTaken`], [`Error::LastTaken`], or [`Error::UnknownHook`] after the hook was
-    /// deleted.
+    /// [`Error::Exclusive`], [`Error::FirstTaken`], [`Error::LastTaken`], or [`Error::UnknownHook`]
+    /// if the hook was deleted.
     pub fn register(self) -> Result<Exit, Error> {
         let entry = Entry {
             head: self.head,
@@ -77,19 +77,19 @@ pub struct Exit {
 }
 
 impl Exit {
-    /// Makes it dispatchable. The hook's sites become active with its first armed exit.
+    /// Arms it. The hook's sites become active with its first armed exit.
     ///
     /// # Errors
-    /// [`Error::NotRegistered`] after its hook was deleted; [`Error::Text`].
+    /// [`Error::NotRegistered`] if its hook was deleted; [`Error::Text`].
     pub fn arm(&self) -> Result<(), Error> {
         arm_all(&[self])
     }
 
-    /// Makes it not dispatchable. The hook's sites become dormant with its last. A thread that is inside of it, or has
-    /// just begun a hit, may still call it.
+    /// Disarms it. The hook's sites become dormant with its last armed exit. A thread that is
+    /// inside it, or has just begun a hit, may still call it.
     ///
     /// # Errors
-    /// [`Error::NotRegistered`] after its hook was deleted.
+    /// [`Error::NotRegistered`] if its hook was deleted.
     pub fn disarm(&self) -> Result<(), Error> {
         disarm_all(&[self])
     }
@@ -99,12 +99,13 @@ impl Exit {
         registry::is_armed(&self.entry)
     }
 
-    /// Runs that ended by a panic, which was caught: the exit is disarmed by the first.
+    /// The number of runs that ended in a panic, which was caught; the first disarms the exit.
     pub fn panics(&self) -> u64 {
         self.entry.panics.load(Ordering::Relaxed)
     }
 
-    /// Disarms it and takes it away. Returns when no thread is inside of it, unless this is called from inside of an exit.
+    /// Disarms and deregisters it. Returns when no thread is inside it, unless called from inside
+    /// an exit.
     pub fn deregister(self) -> Departure {
         registry::deregister(&self.entry).unwrap_or(Departure::Complete)
     }
@@ -116,7 +117,8 @@ impl Drop for Exit {
     }
 }
 
-/// Arms exits of any hooks at once (GKH_arm of the paper): each hit of any of the hooks sees all of them armed, or none.
+/// Arms exits of any hooks at once (GKH_arm of the paper): each hit of any of the hooks sees all of
+/// them armed, or none.
 ///
 /// # Errors
 /// As for [`Exit::arm`]; then none is armed.

@@ -1,16 +1,16 @@
-//! What Rust and C share of a hook: its name, what it passes, and where its exits are found.
+//! The part of a hook shared by Rust and C: its name, its parameters, and a pointer to its exits.
 
 use std::ffi::{CStr, c_char};
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
 use crate::state::State;
 
-/// The flags of a hook's head, as the original numbers them; `GENERIC` is this library's.
+/// The flags of a hook, numbered as in the original; `GENERIC` is this library's own.
 pub(crate) const ACTIVE: u32 = 0x8000_0000;
 pub(crate) const EXCLUSIVE: u32 = 0x2000_0000;
 pub(crate) const GENERIC: u32 = 0x1000_0000;
 
-/// What Rust and C share of a hook: `struct hook` of `dprobes_hooks.h`. A declared hook is one of these, in static memory.
+/// The part of a hook shared by Rust and C: `struct hook` of `dprobes_hooks.h`, in static memory.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Head {
@@ -18,16 +18,16 @@ pub struct Head {
     parameters: *const c_char,
     /// The flags.
     pub(crate) flags: AtomicU32,
-    /// How many parameters.
+    /// The number of parameters.
     count: u32,
-    /// Not 0 while an exit is armed: what a tested site tests.
+    /// Not 0 while an exit is armed; tested sites read it.
     pub(crate) active: AtomicU8,
     reserved: [u8; 7],
-    /// Made when the hook is identified, and never freed: a thread may be about to look at it.
+    /// Created when the hook is identified, and never freed: a thread may be about to read it.
     pub(crate) state: AtomicPtr<State>,
 }
 
-// SAFETY: the two pointers are to constant strings, and all that changes is atomic.
+// SAFETY: the two pointers are to constant strings, and everything that changes is atomic.
 unsafe impl Sync for Head {}
 
 impl Head {
@@ -48,27 +48,28 @@ impl Head {
         text(self.name)
     }
 
-    /// The hook's parameters as they were declared: names and types.
+    /// The hook's declared parameters: names and types.
     pub fn parameters(&self) -> String {
         text(self.parameters).trim_end_matches(", ").to_owned()
     }
 
-    /// How many parameters there are. New ones come behind the old: an exit can tell whether a hook passes what it needs.
+    /// The number of parameters. New ones are added behind the old: an exit can tell whether a hook
+    /// passes what it needs.
     pub fn count(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether one exit only may be registered.
+    /// Whether only one exit may be registered.
     pub fn is_exclusive(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & EXCLUSIVE != 0
     }
 
-    /// Whether the hook may have any number of sites, in functions that are copied into others too.
+    /// Whether the hook may have any number of sites, also in inlined functions.
     pub fn is_generic(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & GENERIC != 0
     }
 
-    /// Whether an exit is armed, so that the sites are not dormant.
+    /// Whether an exit is armed, so that the sites are active.
     #[inline(always)]
     pub fn is_active(&self) -> bool {
         self.active.load(Ordering::Relaxed) != 0
@@ -81,11 +82,12 @@ impl Head {
     }
 }
 
-/// A C string as text; nothing where there is none.
+/// A C string as text; empty if it is null.
 fn text(from: *const c_char) -> String {
     if from.is_null() {
         return String::new();
     }
-    // SAFETY: heads hold constant C strings: `Head::new` takes one, and the macros of the C header pass literals.
+    // SAFETY: heads hold constant C strings: `Head::new` takes one, and the macros of the C header
+    // pass literals.
     unsafe { CStr::from_ptr(from) }.to_string_lossy().into_owned()
 }

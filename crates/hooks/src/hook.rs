@@ -1,4 +1,4 @@
-//! A hook that was declared in Rust.
+//! A hook declared in Rust.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -8,7 +8,7 @@ use crate::exit::Builder;
 use crate::head::{EXCLUSIVE, GENERIC, Head};
 use crate::{Error, registry};
 
-/// A hook that was declared in Rust ([`declare_hook!`](crate::declare_hook)), with the types of what it passes.
+/// A hook declared in Rust ([`declare_hook!`](crate::declare_hook)), with its argument types.
 #[repr(transparent)]
 pub struct Hook<S> {
     head: Head,
@@ -33,7 +33,7 @@ impl<S: Signature> Hook<S> {
         Hook { head: Head::new(name, parameters, count, flags), signature: PhantomData }
     }
 
-    /// What is shared with C.
+    /// The part shared with C.
     pub fn head(&'static self) -> &'static Head {
         &self.head
     }
@@ -44,13 +44,14 @@ impl<S: Signature> Hook<S> {
         self.head.is_active()
     }
 
-    /// Makes the hook known, so that exits can register by its name (GKH_identify of the paper). Hooks with sites in this
-    /// program make themselves known.
+    /// Makes the hook known, so that exits can be registered by its name (GKH_identify of the
+    /// paper). Hooks with sites in this program are identified automatically.
     pub fn identify(&'static self) {
         registry::identify(&self.head);
     }
 
-    /// Takes all exits away and makes the hook unknown (GKH_delete of the paper) until it is identified again.
+    /// Deregisters all exits and makes the hook unknown (GKH_delete of the paper) until it is
+    /// identified again.
     ///
     /// # Errors
     /// [`Error::UnknownHook`].
@@ -58,7 +59,7 @@ impl<S: Signature> Hook<S> {
         registry::delete(&self.head)
     }
 
-    /// An exit for this hook, to be registered.
+    /// Begins an exit for this hook; the caller registers it.
     pub fn exit<F>(&'static self, exit: F) -> Builder
     where
         F: for<'a> Fn(&crate::Invocation<'_>, S::Arguments<'a>) -> crate::Verdict + Send + Sync + 'static,
@@ -67,8 +68,8 @@ impl<S: Signature> Hook<S> {
         Builder::new(
             &self.head,
             Box::new(move |invocation, words| {
-                // SAFETY: only sites of this very hook come here, and they pass what its declaration says, which
-                // lives as long as the hit.
+                // SAFETY: only sites of this hook call it, and they pass arguments of its declared
+                // types, which live as long as the hit.
                 let arguments = unsafe { S::Arguments::from_words(words) };
                 exit(invocation, arguments)
             }),

@@ -1,4 +1,5 @@
-//! A hook that is known: its exits in their order, its sites, and what still waits for threads to leave.
+//! A known hook: its exits in order, its sites, and what waits for threads to leave before it is
+//! freed.
 
 use std::io;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ impl Member {
     }
 }
 
-/// What the registry keeps of a hook.
+/// The registry's data of a hook.
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) head: &'static Head,
@@ -34,31 +35,31 @@ pub(crate) struct Known {
     pub(crate) eligible: bool,
     pub(crate) exits: Vec<Member>,
     sites: Vec<Site>,
-    /// Whether the sites lead here.
+    /// Whether the sites jump to the armed path.
     active: bool,
     waiting: Waiting,
 }
 
-// SAFETY: the chains belong to whoever has this.
+// SAFETY: the chains belong to the owner of this value.
 unsafe impl Send for Known {}
 
-/// What was taken out and may still be looked at, each with its ticket.
+/// Removed chains and exits that threads may still use, each with a ticket.
 #[derive(Debug, Default)]
 struct Waiting {
     chains: Vec<(u64, *mut Chain)>,
     entries: Vec<(u64, Arc<Entry>)>,
-    /// The last ticket that was drawn.
+    /// The last ticket issued.
     drawn: u64,
-    /// The last whose threads have all left.
+    /// The last ticket whose threads have all left.
     over: u64,
-    /// The wait that is going on, and the last ticket it is for.
+    /// The current wait, and the last ticket that it covers.
     grace: Option<(u64, Grace)>,
 }
 
 impl Known {
     pub(crate) fn new(head: &'static Head) -> Known {
         let state = head.state().unwrap_or_else(|| {
-            // Never freed: a thread that has come to a site may be about to look at it.
+            // Never freed: a thread that has reached a site may be about to read it.
             let state = Box::leak(Box::new(State::new()));
             head.state.store(state, Ordering::Release);
             state
@@ -78,7 +79,8 @@ impl Known {
     pub(crate) fn add_site(&mut self, site: Site) {
         self.sites.push(site);
         if self.active {
-            // A site that cannot be written stays dormant, as those of a hook whose arming is refused.
+            // A site that cannot be written stays dormant, like those of a hook that cannot be
+            // armed.
             let _ = text::set(&[site], true);
         }
     }
@@ -87,12 +89,12 @@ impl Known {
         !self.sites.is_empty()
     }
 
-    /// Forgets sites that are going to be unmapped.
+    /// Forgets sites that will be unmapped.
     pub(crate) fn forget_sites(&mut self, sites: &[Site]) {
         self.sites.retain(|site| !sites.iter().any(|gone| gone.at == site.at));
     }
 
-    /// Where a new exit stands.
+    /// The position of a new exit.
     pub(crate) fn place_for(&self, entry: &Entry) -> Result<usize, Error> {
         if !self.eligible {
             return Err(Error::UnknownHook);
@@ -101,14 +103,14 @@ impl Known {
         place_among(&order, entry.priority, self.head.is_exclusive())
     }
 
-    /// Writes into the records of C what number each exit has.
+    /// Writes each exit's number into its C record.
     pub(crate) fn number_records(&self) {
         for (place, member) in self.exits.iter().enumerate() {
             record::show_index(&member.entry, place + 1);
         }
     }
 
-    /// Makes the sites lead here.
+    /// Makes the sites active.
     pub(crate) fn activate(&mut self) -> io::Result<()> {
         if !self.active {
             text::set(&self.sites, true)?;
@@ -124,12 +126,13 @@ impl Known {
         if self.active && !self.exits.iter().any(|member| member.arming.is_some()) {
             self.head.active.store(0, Ordering::SeqCst);
             self.head.flags.fetch_and(!ACTIVE, Ordering::SeqCst);
-            // If that fails, hits find nothing armed: slow, not wrong. The next arming finds the sites as they should be.
+            // If that fails, hits find nothing armed: slow, but correct. The next arming finds the
+            // sites active.
             self.active = text::set(&self.sites, false).is_err();
         }
     }
 
-    /// Puts a new chain of what is armed in its place. It does not count yet. The old one.
+    /// Installs a new chain of the armed exits, which is not in effect yet. Returns the old one.
     pub(crate) fn prepare(&mut self, version: u64) -> Option<*mut Chain> {
         let armed = |member: &Member| {
             let arming = member.arming.as_ref().filter(|arming| !arming.has_ended())?;
@@ -143,7 +146,7 @@ impl Known {
         (!old.is_null()).then_some(old)
     }
 
-    /// Keeps a chain that was replaced by one that counts until no thread can look at it. The ticket that is over then.
+    /// Keeps a replaced chain until no thread can use it. Returns the ticket that is over then.
     pub(crate) fn retire(&mut self, chain: Option<*mut Chain>) -> u64 {
         self.waiting.drawn += 1;
         if let Some(chain) = chain {
@@ -157,7 +160,7 @@ impl Known {
         self.waiting.entries.push((self.waiting.drawn, entry));
     }
 
-    /// Whether all threads that were inside when a ticket was drawn have left.
+    /// Whether all threads that were inside when a ticket was issued have left.
     pub(crate) fn is_over(&mut self, ticket: u64) -> bool {
         self.waiting.over >= ticket || {
             self.waiting.look(self.state);
@@ -166,12 +169,13 @@ impl Known {
     }
 
     #[allow(clippy::vec_box, reason = "they are given away as they were made")]
-    /// Gives away what no thread can look at any more.
+    /// Hands out what no thread can use any more.
     pub(crate) fn collect(&mut self, chains: &mut Vec<Box<Chain>>, entries: &mut Vec<Arc<Entry>>) {
         let waiting = &mut self.waiting;
         waiting.look(self.state);
         let over = waiting.over;
-        // SAFETY: `prepare` made it by `Box::into_raw` and has given it out once; no thread can reach it any more.
+        // SAFETY: `prepare` made it by `Box::into_raw` and has returned it once; no thread can
+        // reach it any more.
         let boxed = |(_, chain)| unsafe { Box::from_raw(chain) };
         chains.extend(waiting.chains.extract_if(.., |(ticket, _)| *ticket <= over).map(boxed));
         entries.extend(waiting.entries.extract_if(.., |(ticket, _)| *ticket <= over).map(|(_, entry)| entry));
@@ -199,13 +203,13 @@ impl Known {
 }
 
 impl Waiting {
-    /// Looks whether threads have left.
+    /// Checks whether threads have left.
     fn look(&mut self, state: &State) {
         if self.over == self.drawn {
             return;
         }
         let (ticket, grace) = self.grace.get_or_insert_with(|| (self.drawn, Grace::begin()));
-        // Twice: changing the phase takes one look.
+        // Twice, since one check may only change the phase.
         if grace.is_over(&state.readers) || grace.is_over(&state.readers) {
             self.over = *ticket;
             self.grace = None;
@@ -213,7 +217,7 @@ impl Waiting {
     }
 }
 
-/// Whether an exit can stand with those that are there, and where.
+/// The position of an exit among the registered ones, if it is allowed there.
 fn place_among(exits: &[Priority], new: Priority, exclusive: bool) -> Result<usize, Error> {
     let has = |priority| exits.contains(&priority);
     if !exits.is_empty() && (exclusive || new == Priority::Only || has(Priority::Only)) {

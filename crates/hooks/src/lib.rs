@@ -1,9 +1,11 @@
-//! Generalised hooks: dormant call sites that exits register for and arm (Richard J. Moore, *Dynamic Probes
-//! and Generalised Kernel Hooks Interface for Linux*, ALS 2000: "the paper" in all of this crate).
+//! Generalised hooks: dormant call sites in a program, at which exits can be registered and armed
+//! (Richard J. Moore, *Dynamic Probes and Generalised Kernel Hooks Interface for Linux*, ALS 2000;
+//! "the paper" in this crate).
 //!
-//! A *hook* is a place in a program where others may want to be called. It is declared once ([`declare_hook!`]) and has one or
-//! more *sites* ([`hook!`], [`hook_ret!`]). Whoever wants to be called registers an *exit* and arms it; the site calls the armed
-//! exits in their order until one ends the chain.
+//! A *hook* is a place in a program where callbacks may be wanted. It is declared once
+//! ([`declare_hook!`]) and has one or more *sites* ([`hook!`], [`hook_ret!`]). A callback is an
+//! *exit*: it is registered and then armed. The site calls the armed exits in their order until one
+//! ends the chain.
 //!
 //! ```
 //! hooks::declare_hook! {
@@ -33,28 +35,33 @@
 //!
 //! # What a site is
 //!
-//! One no-operation of 5 bytes, and the armed path out of the way. Arming the first exit of a hook writes a jump to that path over the
-//! no-operation, in all its sites; disarming the last one puts the no-operation back (`text` says how that is safe while other threads
-//! execute it). So a dormant site loads nothing, tests nothing and jumps nowhere.
+//! A site is one no-operation of 5 bytes; the armed path is out of line. Arming the first exit of a
+//! hook writes a jump to that path over the no-operation in all its sites; disarming the last exit
+//! restores the no-operation (`text` explains why that is safe while other threads execute it). So
+//! a dormant site loads nothing, tests nothing and does not jump.
 //!
-//! A build with the feature `tested-sites`, or for another machine than x86-64, has sites that load a byte, test it, and do not jump.
-//! That is for systems that let no text be changed; on others arming says [`Error::Text`] if that is so.
-//! A site that was compiled as a no-operation cannot test anything: so the choice is the build's.
+//! With the feature `tested-sites`, or on another machine than x86-64, a site loads a byte, tests
+//! it and does not jump. The feature is for systems that do not allow text to be changed; without
+//! it arming returns [`Error::Text`] there. The choice is the build's, since a site compiled as a
+//! no-operation cannot test anything.
 //!
-//! # What holds
+//! # Guarantees
 //!
 //! * Arming a list is atomic: a hit sees all its exits armed or none ([`arm_all`]).
-//! * Deregistering returns when no thread is inside of the exit; from inside of an exit it does not wait.
-//! * A thread that is inside of an exit never waits for another one here. What it would have to wait for is passed over and counted
-//!   ([`ExitInfo::missed`]).
-//! * A panic of an exit stays in it; the exit is disarmed.
+//! * Deregistering returns when no thread is inside the exit; called from inside an exit it does
+//!   not wait.
+//! * A thread inside an exit never waits for another thread here. Exits that it would have to wait
+//!   for are skipped and counted ([`ExitInfo::missed`]).
+//! * A panic of an exit does not leave it; the exit is disarmed.
 //! * A hit allocates nothing and takes no lock, unless an exit disarms itself.
 //!
-//! # Where what is
+//! # Files
 //!
-//! `macros` and `site` make sites, `text` writes them. `hook` is a hook, `head` what C sees of it, `exit` an exit, `entry` what is kept of it, `arguments` what is passed between.
-//! `dispatch` is a hit; it looks at `state` and counts itself into `readers`. `registry` and `known` change what there is, `list` tells it. `c` is the
-//! interface for C, `record` what that is shown of an exit, `plugin` what a program gives to the plugins it loads. docs/hooks.md is for those who use it.
+//! `macros` and `site` define sites, `text` writes them. `hook` is a hook, `head` its part shared
+//! with C; `exit` is an exit, `entry` the registry's copy of it; `arguments` are a hook's
+//! arguments. `dispatch` executes a hit, using `state` and `readers`. `registry` and `known` change
+//! hooks and exits, `list` describes them. `c` is the C interface, `record` an exit's C record,
+//! `plugin` the interface to plugins. The user's guide is docs/hooks.md.
 
 mod all;
 mod arguments;
@@ -95,7 +102,7 @@ pub use list::{ExitInfo, HookInfo};
 #[doc(hidden)]
 pub use record::Kind;
 
-/// Where a tested site goes when it is armed.
+/// The cold path of a tested site.
 #[doc(hidden)]
 #[cold]
 pub fn cold() {}

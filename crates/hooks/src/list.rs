@@ -1,21 +1,21 @@
-//! What there is, told to whoever asks.
+//! Information about hooks and exits.
 
 use crate::entry::{Conditions, Priority};
 
-/// A hook that is known.
+/// A known hook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookInfo {
     /// Its name.
     pub name: String,
-    /// Its parameters, as declared.
+    /// Its declared parameters.
     pub parameters: String,
-    /// Whether it takes one exit only.
+    /// Whether only one exit may be registered.
     pub exclusive: bool,
     /// Whether an exit is armed.
     pub active: bool,
-    /// How many sites it has that are patched. Tested sites are not counted.
+    /// The number of patchable sites. Tested sites are not counted.
     pub sites: usize,
-    /// Its exits, in the order in which they are called.
+    /// Its exits in call order.
     pub exits: Vec<ExitInfo>,
 }
 
@@ -24,17 +24,17 @@ pub struct HookInfo {
 pub struct ExitInfo {
     /// Its name; empty if it has none.
     pub name: String,
-    /// Its place: 1 is called first.
+    /// Its position: 1 is called first.
     pub index: usize,
-    /// What it asked for.
+    /// The requested priority.
     pub priority: Priority,
-    /// What holds while it runs.
+    /// The conditions while it runs.
     pub conditions: Conditions,
     /// Whether it is armed.
     pub armed: bool,
-    /// Hits that it was not called for: they happened inside of an exit, and calling it would have meant to wait for
-    /// another thread, or it wants the hook for itself.
+    /// The number of hits that skipped it: they happened inside an exit, and calling it would have
+    /// meant waiting for another thread, or it requires a quiesced hook.
     pub missed: u64,
-    /// Runs that ended by a panic.
+    /// The number of runs that ended in a panic.
     pub panics: u64,
 }

@@ -1,6 +1,6 @@
-//! Declaring hooks, and the sites where they are.
+//! Macros that declare hooks and sites.
 
-/// Declares a hook: its name, and what it passes to its exits.
+/// Declares a hook: its name and its parameters.
 ///
 /// ```
 /// hooks::declare_hook! {
@@ -13,7 +13,7 @@
 /// # answer(&String::new());
 /// ```
 ///
-/// `exclusive` before the visibility: one exit only may be registered.
+/// With `exclusive` before the visibility only one exit may be registered.
 #[macro_export]
 macro_rules! declare_hook {
     ($(#[$attribute:meta])* exclusive $visibility:vis $name:ident $(<$life:lifetime>)? ($($parameter:ident: $type:ty),* $(,)?)) => {
@@ -47,7 +47,7 @@ macro_rules! declare_hook {
     };
 }
 
-/// A C string of a literal.
+/// A C string from a literal.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! c_text {
@@ -59,21 +59,21 @@ macro_rules! c_text {
     };
 }
 
-/// A site of a hook: `hook!(NAME, argument, ...)`. While no exit is armed it is one no-operation, and the arguments are not
-/// evaluated.
+/// A site of a hook: `hook!(NAME, argument, ...)`. While no exit is armed it is one no-operation,
+/// and the arguments are not evaluated.
 #[macro_export]
 macro_rules! hook {
     ($hook:path $(, $argument:expr)* $(,)?) => {
         $crate::site!($hook, {
-            // What an exit wants the function to return is of no interest here.
+            // A return code of an exit is ignored here.
             let _ = $crate::hit(&$hook, $crate::Kind::Plain, ($($argument,)*));
         })
     };
 }
 
-/// A site of a hook whose exits can make the function return: where one answers [`Verdict::Return`](crate::Verdict::Return),
-/// the function returns what [`FromCode`](crate::FromCode) makes of its code (HOOK_RET; in a function that returns
-/// nothing, HOOK_RET_NORC).
+/// A site of a hook whose exits can make the function return: if one returns
+/// [`Verdict::Return`](crate::Verdict::Return), the function returns its code converted by
+/// [`FromCode`](crate::FromCode) (HOOK_RET; HOOK_RET_NORC in a function that returns nothing).
 #[macro_export]
 macro_rules! hook_ret {
     ($hook:path $(, $argument:expr)* $(,)?) => {
@@ -119,8 +119,8 @@ macro_rules! site {
     }};
 }
 
-/// The site itself: a byte is loaded and tested, and the jump to the block is not taken while the hook is dormant. The hook makes
-/// itself known when an exit registers.
+/// The site itself: loads and tests a byte; does not jump while the hook is dormant. The hook
+/// becomes known when an exit is registered.
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(feature = "tested-sites"))))]
 #[doc(hidden)]
 #[macro_export]

@@ -1,13 +1,13 @@
-//! Waiting for other threads to leave: short at first, since exits are short, then longer.
+//! Waits for other threads to leave: briefly at first, since exits are short, then longer.
 
 use std::time::Duration;
 
-/// Looks this often before it gives the processor away.
+/// How often to spin, and then to yield, before sleeping.
 const LOOKS: u32 = 64;
 /// The longest pause.
 const LONGEST: Duration = Duration::from_millis(1);
 
-/// Waits until `done`.
+/// Waits until `done` returns true.
 pub(crate) fn until(mut done: impl FnMut() -> bool) {
     let mut pause = Duration::from_micros(20);
     for look in 0_u32.. {

@@ -1,7 +1,9 @@
-//! What a program gives to the plugins it loads: shared objects that register exits at its hooks.
+//! The interface of a program to the plugins it loads: shared objects that register exits at its
+//! hooks.
 //!
-//! A plugin is C, or Rust with this crate. In Rust it must not use the registry of its own copy of this crate, which is empty: it
-//! uses the functions of [`Api`], which are the program's.
+//! A plugin is written in C, or in Rust with this crate. A Rust plugin must not use the registry of
+//! its own copy of this crate, which is empty: it uses the functions of [`Api`], which are the
+//! program's.
 //!
 //! ```text
 //! the program                             the plugin
@@ -15,27 +17,29 @@ use std::ffi::{c_char, c_int, c_long, c_void};
 
 use crate::{Head, Record};
 
-/// The version of this interface. Fields may be added behind the last without a new one: [`Api::size`] tells.
+/// The version of this interface. Fields may be added at the end without a new version: see
+/// [`Api::size`].
 pub const VERSION: u32 = 1;
 
-/// What the program gives: `struct dprobes_api` of `dprobes_plugin.h`.
+/// The functions and hooks of the program: `struct dprobes_api` of `dprobes_plugin.h`.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Api {
     /// [`VERSION`].
     pub version: u32,
-    /// Bytes of this structure.
+    /// The size of this structure.
     pub size: u32,
-    /// `int exit(struct hook *, uint32_t *event, const char *name, const char *format, const char *description)`: a program is
-    /// inserted; `*event` is to be its number for whoever takes its events.
+    /// `int exit(struct hook *, uint32_t *event, const char *name, const char *format, const char *description)`:
+    /// a program is inserted; the exit sets `*event` to the number by which it knows the program.
     pub create_event: *const Head,
-    /// `int exit(struct hook *, long *code, uint32_t event, const struct dprobes_event *)`: a record is made.
+    /// `int exit(struct hook *, long *code, uint32_t event, const struct dprobes_event *)`: a
+    /// record is made.
     pub log_event: *const Head,
     /// `int exit(struct hook *, int *rc, uint32_t event)`: the program is removed.
     pub destroy_event: *const Head,
     /// `int exit(struct hook *, struct dprobes_callk *)`: a handler has executed `callk`.
     pub callk: *const Head,
-    /// What was given behind `=` on the command line; empty if nothing was.
+    /// The text behind `=` on the command line; may be empty.
     pub argument: *const c_char,
     /// [`crate::hook_exit_register`].
     pub exit_register: unsafe extern "C" fn(*const Head, *mut Record) -> c_int,
@@ -47,25 +51,25 @@ pub struct Api {
     pub exit_disarm: unsafe extern "C" fn(*mut Record) -> c_int,
     /// [`crate::hook_find`].
     pub find: unsafe extern "C" fn(*const c_char) -> *const Head,
-    /// Tells the user a line of text.
+    /// Prints a line of text to the user.
     pub tell: unsafe extern "C" fn(*const c_char),
 }
 
-/// A record as it is logged: `struct dprobes_event`. It is there while the exit runs.
+/// A logged record: `struct dprobes_event`. Valid while the exit runs.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Event {
     /// The program's number, as `create_event` has set it.
     pub id: u32,
-    /// Bytes of `data`.
+    /// The length of `data`.
     pub size: u32,
     /// The record: the flags of its header, the header's items, the logged bytes (docs/records.md).
     pub data: *const u8,
-    /// Bytes of what was logged.
+    /// The length of the logged bytes.
     pub log_size: u32,
-    /// Bytes of a word of the probed program: 4 or 8.
+    /// The word size of the probed program: 4 or 8 bytes.
     pub word: u32,
-    /// What was logged: the end of `data`.
+    /// The logged bytes: the end of `data`.
     pub log: *const u8,
     /// The major code.
     pub major: u32,
@@ -79,17 +83,17 @@ pub struct Event {
     pub cpu: u32,
     /// The probe's number in its program.
     pub probe: u32,
-    /// Nanoseconds since 1970; 0 where the header has no time.
+    /// Nanoseconds since 1970; 0 if the header has no time.
     pub time: u64,
 }
 
-/// A `callk`: `struct dprobes_callk`. It is there while the exit runs.
+/// A `callk`: `struct dprobes_callk`. Valid while the exit runs.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Callk {
-    /// Bytes of this structure.
+    /// The size of this structure.
     pub size: u32,
-    /// Bytes of a word of the probed program: 4 or 8.
+    /// The word size of the probed program: 4 or 8 bytes.
     pub word: u32,
     /// The process.
     pub pid: u32,
@@ -105,23 +109,25 @@ pub struct Callk {
     pub event: u32,
     /// The probepoint's address.
     pub address: u64,
-    /// The module that the program names.
+    /// The module named in the program.
     pub module: *const c_char,
-    /// The program's own.
+    /// For the program's use.
     pub own: *mut c_void,
     /// Pops a word from the RPN stack.
     pub pop: unsafe extern "C" fn(*mut Callk) -> u64,
     /// Pushes a word on the RPN stack.
     pub push: unsafe extern "C" fn(*mut Callk, u64),
-    /// Logs bytes as `log mrf` does. 0, or -1: they do not fit, and nothing is logged.
+    /// Logs bytes as `log mrf` does. Returns 0, or -1 if they do not fit; then nothing is logged.
     pub log: unsafe extern "C" fn(*mut Callk, *const c_void, usize) -> c_int,
-    /// Reads a register by its index (docs/language.md, "Registers"). 0, or -1: it cannot be had.
+    /// Reads a register by its index (docs/language.md, "Registers"). Returns 0, or -1 if it is
+    /// unavailable.
     pub get_register: unsafe extern "C" fn(*mut Callk, u32, *mut u64) -> c_int,
-    /// Sets a register that a handler may pop. 0, or -1: it may not.
+    /// Sets a register that a handler may pop. Returns 0, or -1 if it may not.
     pub set_register: unsafe extern "C" fn(*mut Callk, u32, u64) -> c_int,
-    /// Reads memory of the process. 0, or -1: not all of it can be read.
+    /// Reads memory of the process. Returns 0, or -1 if not all of it can be read.
     pub read: unsafe extern "C" fn(*mut Callk, u64, *mut c_void, usize) -> c_int,
-    /// Writes up to 8 bytes of memory of the process. 0, or -1: not all of it can be written, and nothing is.
+    /// Writes up to 8 bytes of memory of the process. Returns 0, or -1 if not all can be written;
+    /// then nothing is.
     pub write: unsafe extern "C" fn(*mut Callk, u64, *const c_void, usize) -> c_int,
 }
 
@@ -141,7 +147,7 @@ pub type DestroyExit = unsafe extern "C-unwind" fn(*const Head, *mut c_int, u32)
 pub type CallkExit = unsafe extern "C-unwind" fn(*const Head, *mut Callk) -> c_int;
 
 impl Record {
-    /// A record for an exit: of one of the types of this module, as `extern "C-unwind" fn()`.
+    /// A record for an exit of one of this module's types, cast to `extern "C-unwind" fn()`.
     pub const fn new(exit: crate::CExit, name: *const c_char) -> Record {
         Record {
             hook_exit: Some(exit),
@@ -156,8 +162,8 @@ impl Record {
     }
 }
 
-/// Runs the body of an exit or of `dprobes_plugin_init` of a plugin in Rust. A panic must not leave the plugin; it answers
-/// `otherwise` then. (The message of the panic has been written.)
+/// Runs the body of an exit or of `dprobes_plugin_init` of a plugin in Rust. A panic must not leave
+/// the plugin; then it returns `otherwise`. (The panic's message has been printed.)
 pub fn guarded(otherwise: c_int, body: impl FnOnce() -> c_int) -> c_int {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(otherwise)
 }

@@ -1,19 +1,20 @@
-//! Who is inside: threads count themselves in and out, and whoever took something away waits until all that were
-//! inside have gone.
+//! Tracks the threads inside a hook: they count themselves in and out, and code that removes
+//! something waits until all threads that were inside have left.
 //!
-//! Threads are spread over several cells so that they do not share a cache line. Each cell has two counters, of two
-//! *phases*. A thread counts itself into the present phase. To find that all have gone, one waits until each counter of the other
-//! phase has been 0 once, changes the phase, and waits for the rest: those that keep coming cannot keep it waiting.
+//! Threads are spread over several cells so that they do not share a cache line. Each cell has a
+//! counter for each of two *phases*. A thread counts itself into the current phase. To wait until
+//! all have left, wait until each counter of the other phase has been 0 once, change the phase, and
+//! wait for the rest: newly arriving threads cannot prolong the wait.
 //!
-//! Why that is enough: a thread counts itself in before it looks at what may be taken away, and that was taken away before
-//! the counters were looked at, all in one order (`SeqCst`). A thread that is not in a counter that was seen at 0 comes
-//! later, and finds the new state.
+//! Why that suffices: a thread counts itself in before it reads anything that may be removed, and
+//! the removal came before the counters were read, all in one total order (`SeqCst`). A thread that
+//! is not in a counter that was read as 0 comes later, and finds the new state.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::thread;
 
-/// Cells. More than that many threads share some.
+/// The number of cells. More threads than that share cells.
 const CELLS: usize = 16;
 
 /// The counters of one cell, on a cache line of their own.
@@ -28,7 +29,7 @@ pub(crate) struct Readers {
     cells: [Cell; CELLS],
 }
 
-/// A thread that is inside: where it has to count itself out.
+/// A thread that is inside, with the counter to decrement when it leaves.
 #[derive(Debug)]
 pub(crate) struct Inside<'a>(&'a AtomicU32);
 
@@ -50,17 +51,18 @@ impl Readers {
     }
 }
 
-/// The counters that have not been seen at 0 since something was taken away.
+/// The counters that have not been seen at 0 since something was removed.
 #[derive(Debug)]
 pub(crate) struct Grace([[bool; 2]; CELLS]);
 
 impl Grace {
-    /// Begins, after what is waited for was taken away.
+    /// Begins a wait, after the removal.
     pub(crate) fn begin() -> Grace {
         Grace([[true; 2]; CELLS])
     }
 
-    /// Looks at the counters once. Whether everybody who was inside at the beginning has gone.
+    /// Reads the counters once. Returns whether all threads that were inside at the beginning have
+    /// left.
     pub(crate) fn is_over(&mut self, readers: &Readers) -> bool {
         for (wanted, cell) in self.0.iter_mut().zip(&readers.cells) {
             for (wanted, counter) in wanted.iter_mut().zip(&cell.0) {
@@ -93,7 +95,7 @@ mod tests {
         let late = readers.enter();
         assert!(!grace.is_over(&readers));
         drop(early);
-        // The late one may share the early one's counter until the phase has changed; a later one does not.
+        // `late` may share `early`'s counter until the phase changes; a later thread does not.
         drop(late);
         let later = readers.enter();
         while !grace.is_over(&readers) {}
@@ -109,7 +111,7 @@ mod tests {
             if grace.is_over(&readers) {
                 return;
             }
-            // There is always one inside.
+            // At least one thread is always inside.
             let next = readers.enter();
             drop(std::mem::replace(&mut held, next));
         }

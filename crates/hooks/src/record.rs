@@ -1,4 +1,4 @@
-//! What C is shown of an exit, and how its function is called.
+//! The C record of an exit, and the call of its function.
 
 use std::ffi::{c_int, c_long};
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::state::Armed;
 /// The flag of a record whose exit is armed.
 pub(crate) const ARMED: u32 = 1;
 
-/// What a C exit answers.
+/// The results of a C exit.
 const CONTINUE: c_int = 0;
 const RETURN: c_int = -1;
 
-/// What kind of site was hit: it decides what C exits are passed.
+/// The kind of site that was hit: it decides the arguments of C exits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub enum Kind {
@@ -29,13 +29,14 @@ pub enum Kind {
 /// The record of a C exit.
 fn record(entry: &Entry) -> Option<&Record> {
     match entry.callee {
-        // SAFETY: the owner keeps the record as long as it is registered, and this is called for registered exits only.
+        // SAFETY: the owner keeps the record as long as it is registered, and this is called for
+        // registered exits only.
         Callee::C(_, record) if !entry.gone.load(Ordering::SeqCst) => unsafe { record.as_ref() },
         _ => None,
     }
 }
 
-/// Shows in a record whether it is armed.
+/// Writes to the record whether it is armed.
 pub(crate) fn show_armed(entry: &Entry, armed: bool) {
     if let Some(record) = record(entry) {
         if armed {
@@ -46,21 +47,21 @@ pub(crate) fn show_armed(entry: &Entry, armed: bool) {
     }
 }
 
-/// Shows in a record which place it has.
+/// Writes its position to the record.
 pub(crate) fn show_index(entry: &Entry, index: usize) {
     if let Some(record) = record(entry) {
         record.hook_index.store(index as u32, Ordering::SeqCst);
     }
 }
 
-/// Frees a record from its exit, which is taken away.
+/// Detaches a record from its exit, which is being deregistered.
 pub(crate) fn show_gone(entry: &Entry) {
     show_armed(entry, false);
     if let Some(record) = record(entry) {
         record.hook_index.store(0, Ordering::SeqCst);
         let own = record.hook_entry.swap(std::ptr::null_mut(), Ordering::SeqCst);
         if !own.is_null() {
-            // SAFETY: `hook_exit_register` put it there by `Arc::into_raw`, and it is taken out once.
+            // SAFETY: `hook_exit_register` put it there by `Arc::into_raw`, and it is removed once.
             drop(unsafe { Arc::from_raw(own) });
         }
     }
@@ -81,13 +82,13 @@ pub(crate) fn call(
     let [a, b, c, d, e, f] = *arguments;
     let mut code: c_long = 0;
     let answer = match kind {
-        // SAFETY: who registered it has promised a function of these parameters, or of the first of them: further words in
-        // registers and above the return address are none of its business.
+        // SAFETY: the caller who registered it has promised a function of these parameters, or of
+        // the first of them: it ignores further words in registers and above the return address.
         Kind::Plain => unsafe { std::mem::transmute::<CExit, Plain>(exit)(head, a, b, c, d, e, f) },
         // SAFETY: as above.
         Kind::Code => unsafe { std::mem::transmute::<CExit, Code>(exit)(head, &mut code, a, b, c, d, e, f) },
     };
-    // It may have deregistered itself, and its record may be gone.
+    // The exit may have deregistered itself, and its record may be freed.
     if !armed.entry.gone.load(Ordering::SeqCst) {
         // SAFETY: it is registered, so its owner keeps it: deregistering waits for this thread.
         let flags = unsafe { &(*record).hook_flags };

@@ -1,6 +1,7 @@
-//! All hooks that are known, and their exits: what changes them takes turns here.
+//! The registry of all known hooks and their exits, which serializes changes.
 //!
-//! Nothing here is held while an exit runs, so that an exit may register, arm, disarm and deregister any exit.
+//! No lock is held while an exit runs, so an exit may register, arm, disarm and deregister any
+//! exit.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,18 +18,18 @@ use crate::{Error, pause, record, text, thread};
 #[derive(Debug, Default)]
 struct Registry {
     hooks: Vec<Known>,
-    /// Where the tables of sites that were read begin.
+    /// The addresses of the site tables that were read.
     tables: HashSet<usize>,
 }
 
 static REGISTRY: Mutex<Option<Registry>> = Mutex::new(None);
 
-/// Whether an exit has disarmed itself since the registry was looked through for such.
+/// Whether an exit has disarmed itself since the last [`settle`].
 static UNSETTLED: AtomicBool = AtomicBool::new(false);
 
-/// Has the registry to itself. The sites of this program are known by then.
+/// Runs `change` with the registry locked. This program's sites are known by then.
 fn with<R>(change: impl FnOnce(&mut Registry) -> R) -> R {
-    // A panic while it was held came from memory that ran out; each change is complete or not begun.
+    // A panic with the lock held means out of memory; each change is complete or not begun.
     let mut guard = REGISTRY.lock().unwrap_or_else(PoisonError::into_inner);
     let registry = guard.get_or_insert_default();
     registry.read_table(site::linked());
@@ -38,7 +39,8 @@ fn with<R>(change: impl FnOnce(&mut Registry) -> R) -> R {
     result
 }
 
-/// Lets the registry go, and then drops what nobody can see any more: closures may do anything when they are dropped.
+/// Unlocks the registry, then drops what no thread can use any more: dropping a closure may run any
+/// code.
 fn leave(mut guard: MutexGuard<'_, Option<Registry>>) {
     let (mut chains, mut entries) = (Vec::new(), Vec::new());
     if let Some(registry) = guard.as_mut() {
@@ -56,8 +58,8 @@ pub(crate) fn has_to_settle() {
     UNSETTLED.store(true, Ordering::SeqCst);
 }
 
-/// Takes exits that have disarmed themselves out of their chains, so that sites may become dormant. Whoever has the registry
-/// just now does it in this thread's place.
+/// Removes exits that have disarmed themselves from their chains, so that sites may become dormant.
+/// If another thread holds the registry, that thread does it.
 #[inline]
 pub(crate) fn settle() {
     while UNSETTLED.load(Ordering::SeqCst) {
@@ -76,13 +78,13 @@ impl Registry {
             return;
         }
         for site in sites.iter().filter(|site| !text::rehearsal::is_own(site.head)) {
-            // SAFETY: sites name hooks in static memory.
+            // SAFETY: sites refer to hooks in static memory.
             let head = unsafe { &*site.head };
             self.identify(head).add_site(*site);
         }
     }
 
-    /// The place of a hook that is known, or was.
+    /// The index of a hook that is or was known.
     fn place(&self, head: *const Head) -> Option<usize> {
         self.hooks.iter().position(|known| std::ptr::eq(known.head, head))
     }
@@ -97,7 +99,7 @@ impl Registry {
         known
     }
 
-    /// The hook and the place of a registered exit.
+    /// The indexes of a registered exit: hook, and exit in the hook.
     fn find(&self, entry: &Entry) -> Option<(usize, usize)> {
         let hook = self.place(entry.head)?;
         let member = self.hooks[hook].exits.iter().position(|member| std::ptr::eq(&*member.entry, entry))?;
@@ -114,7 +116,8 @@ impl Registry {
             return Err(Error::Text);
         }
         let hooks = hooks_of(&found);
-        // Sites lead to the hook before any exit is there to be called: they all become visible by one store.
+        // Make the sites active before any exit can be called: exits all become visible by one
+        // store.
         for (place, &hook) in hooks.iter().enumerate() {
             if self.hooks[hook].activate().is_err() {
                 hooks[..place].iter().for_each(|&hook| self.hooks[hook].deactivate_if_unused());
@@ -123,7 +126,7 @@ impl Registry {
         }
         for (hook, exit) in found {
             let member: &mut Member = &mut self.hooks[hook].exits[exit];
-            // One that has just disarmed itself begins anew.
+            // If it has just disarmed itself, begin a new arming.
             if member.arming.as_ref().is_none_or(|arming| arming.has_ended()) {
                 member.arming = Some(Arc::new(Arming::default()));
             }
@@ -139,9 +142,9 @@ impl Registry {
         Ok(())
     }
 
-    /// Disarms exits, at once. Their records are changed when the chains without them count: an exit that finds its record
-    /// changed before that has done so itself, and one that finds it changed after that leaves the others of its list to the
-    /// hits that began before.
+    /// Disarms exits at once. Their records change after the chains without them are in effect: an
+    /// exit that finds its record changed before that has done so itself; one that finds it changed
+    /// later leaves the other exits of its list to the hits that began before.
     fn take_out(&mut self, found: &[(usize, usize)]) {
         let taken = |&(hook, exit): &(usize, usize)| self.hooks[hook].exits[exit].arming.take();
         let armings: Vec<Option<Arc<Arming>>> = found.iter().map(taken).collect();
@@ -160,7 +163,7 @@ impl Registry {
         self.take_out(&found);
     }
 
-    /// Disarms the exits that have disarmed themselves.
+    /// Disarms the exits that have ended their own arming.
     fn disarm_ended(&mut self) {
         let mut hooks = Vec::new();
         for (hook, known) in self.hooks.iter_mut().enumerate() {
@@ -175,7 +178,7 @@ impl Registry {
         self.publish(&hooks);
     }
 
-    /// Makes what is armed now count, for these hooks at once.
+    /// Puts the current set of armed exits into effect, for these hooks at once.
     fn publish(&mut self, hooks: &[usize]) {
         if hooks.is_empty() {
             return;
@@ -189,7 +192,7 @@ impl Registry {
         }
     }
 
-    /// Takes an exit away. The ticket that is over when no thread is inside of it.
+    /// Deregisters an exit. Returns the ticket that is over when no thread is inside it.
     fn deregister(&mut self, entry: &Entry) -> Result<u64, Error> {
         let (hook, place) = self.find(entry).ok_or(Error::NotRegistered)?;
         if self.hooks[hook].exits[place].arming.is_some() {
@@ -200,9 +203,9 @@ impl Registry {
         record::show_gone(&member.entry);
         member.entry.gone.store(true, Ordering::SeqCst);
         known.number_records();
-        // A chain that it was in may have been taken out just before.
+        // A chain with it may have been replaced just before.
         let ticket = known.retire(None);
-        // The last that holds its closure may be this list.
+        // This list may hold the last reference to its closure.
         known.keep(member.entry);
         Ok(ticket)
     }
@@ -228,12 +231,12 @@ pub(crate) fn identify_table(sites: &'static [Site]) {
     with(|registry| registry.read_table(sites));
 }
 
-/// Forgets the hooks of a table of sites whose library is about to be unloaded.
+/// Forgets the hooks of a table of sites whose library will be unloaded.
 pub(crate) fn delete_table(sites: &'static [Site]) {
     let is_there = |known: &Known| sites.iter().any(|site| std::ptr::eq(site.head, known.head));
     with(|registry| registry.take_out_all(is_there));
     for site in sites {
-        // SAFETY: sites name hooks that are there until this returns.
+        // SAFETY: sites refer to hooks that exist until this returns.
         let _ = delete(unsafe { &*site.head });
     }
     with(|registry| {
@@ -245,7 +248,7 @@ pub(crate) fn delete_table(sites: &'static [Site]) {
     });
 }
 
-/// Registers an exit; a hook that was never heard of is made known.
+/// Registers an exit; makes an unknown hook known.
 pub(crate) fn register(head: &'static Head, entry: Entry) -> Result<Arc<Entry>, Error> {
     with(|registry| {
         let known = match registry.place(head) {
@@ -276,13 +279,14 @@ pub(crate) fn is_armed(entry: &Entry) -> bool {
     })
 }
 
-/// Takes an exit away, and waits until no thread is inside of it unless this thread is inside of one.
+/// Deregisters an exit, and waits until no thread is inside it, unless this thread is inside an
+/// exit.
 pub(crate) fn deregister(entry: &Entry) -> Result<Departure, Error> {
     let ticket = with(|registry| registry.deregister(entry))?;
     Ok(wait(entry.head, ticket))
 }
 
-/// Waits until no thread is left that was inside of a hook when a ticket was drawn.
+/// Waits until no thread is left that was inside a hook when a ticket was issued.
 fn wait(head: *const Head, ticket: u64) -> Departure {
     let is_over =
         || with(|registry| registry.place(head).is_none_or(|hook| registry.hooks[hook].is_over(ticket)));
@@ -293,7 +297,7 @@ fn wait(head: *const Head, ticket: u64) -> Departure {
     Departure::Complete
 }
 
-/// Takes all exits of a hook away and makes it unknown.
+/// Deregisters all exits of a hook and makes it unknown.
 pub(crate) fn delete(head: &'static Head) -> Result<(), Error> {
     let ticket = with(|registry| {
         let hook =
@@ -313,7 +317,7 @@ pub(crate) fn delete(head: &'static Head) -> Result<(), Error> {
 /// Deletes all hooks.
 ///
 /// # Errors
-/// [`Error::InUse`]: exits are registered, and it is not to be forced.
+/// [`Error::InUse`] if exits are registered and `force` is false.
 pub(crate) fn terminate(force: bool) -> Result<(), Error> {
     let heads = with(|registry| {
         if !force && registry.hooks.iter().any(|known| !known.exits.is_empty()) {
@@ -329,7 +333,7 @@ pub(crate) fn terminate(force: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes all hooks known again that have sites.
+/// Makes all hooks with sites known again.
 pub(crate) fn initialise() {
     with(|registry| {
         for known in registry.hooks.iter_mut().filter(|known| known.has_sites()) {
@@ -338,12 +342,12 @@ pub(crate) fn initialise() {
     });
 }
 
-/// The hooks that are known, with their exits.
+/// The known hooks with their exits.
 pub(crate) fn list() -> Vec<HookInfo> {
     with(|registry| registry.hooks.iter().filter(|known| known.eligible).map(Known::info).collect())
 }
 
-/// The first hook of a name.
+/// The first known hook with this name.
 pub(crate) fn find(name: &str) -> Option<&'static Head> {
     with(|registry| {
         let mut known = registry.hooks.iter().filter(|known| known.eligible);

@@ -1,4 +1,4 @@
-//! The sites of this program: where they are, and what is written at them.
+//! The sites of this program: where they are, and their bytes.
 //!
 //! ```text
 //! site:   0f 1f 44 00 00     nop
@@ -7,10 +7,10 @@
 
 use crate::head::Head;
 
-/// Bytes of a site.
+/// The length of a site.
 pub(crate) const LENGTH: usize = 5;
 
-/// A dormant site.
+/// The bytes of a dormant site.
 pub(crate) const DORMANT: [u8; LENGTH] = [0x0f, 0x1f, 0x44, 0, 0];
 
 /// A site as the section `dprobes_hook_sites` lists it.
@@ -19,7 +19,7 @@ pub(crate) const DORMANT: [u8; LENGTH] = [0x0f, 0x1f, 0x44, 0, 0];
 pub struct Site {
     /// The no-operation's address.
     pub(crate) at: usize,
-    /// Where it jumps while an exit is armed.
+    /// The target of its jump while an exit is armed.
     pub(crate) armed: usize,
     /// The hook.
     pub(crate) head: *const Head,
@@ -27,12 +27,12 @@ pub struct Site {
 
 // SAFETY: the addresses of code and of a hook that is never dropped.
 unsafe impl Send for Site {}
-// SAFETY: as above; nothing of it changes.
+// SAFETY: as above; nothing in it changes.
 unsafe impl Sync for Site {}
 
 impl Site {
-    /// What stands there while the hook is active or dormant; nothing where no jump reaches, or where the word of 8 bytes
-    /// that the site should be in ends within it.
+    /// The bytes of an active or dormant site; `None` if no jump reaches the target, or the site
+    /// crosses the end of its aligned 8-byte word.
     pub(crate) fn bytes(&self, active: bool) -> Option<[u8; LENGTH]> {
         if self.at % 8 > 8 - LENGTH {
             return None;
@@ -46,10 +46,11 @@ impl Site {
     }
 }
 
-/// The sites that are linked into this program, or into the library that this code is a part of.
+/// The sites linked into this program, or into the library that contains this code.
 pub(crate) fn linked() -> &'static [Site] {
     let (start, stop): (*const Site, *const Site);
-    // SAFETY: the linker defines the two symbols, since the section is not empty: `text` has a site.
+    // SAFETY: the linker defines the two symbols, since the section is not empty: `text` has a
+    // site.
     #[cfg(all(target_arch = "x86_64", target_os = "linux", not(feature = "tested-sites")))]
     unsafe {
         std::arch::asm!(
@@ -66,14 +67,14 @@ pub(crate) fn linked() -> &'static [Site] {
     {
         (start, stop) = (std::ptr::null(), std::ptr::null());
     }
-    // SAFETY: between the two symbols there are sites and nothing else.
+    // SAFETY: between the two symbols there are only sites.
     unsafe { table(start, stop) }
 }
 
 /// The sites of a section.
 ///
 /// # Safety
-/// There are sites and nothing else from `start` to `stop`, for as long as the program lives.
+/// There are only sites from `start` to `stop`, for as long as the program lives.
 pub(crate) unsafe fn table(start: *const Site, stop: *const Site) -> &'static [Site] {
     let bytes = (stop as usize).saturating_sub(start as usize);
     if start.is_null() || bytes < size_of::<Site>() {

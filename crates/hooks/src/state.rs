@@ -1,8 +1,8 @@
-//! What a hook's sites look at when they are hit: the chain of armed exits, who is inside, and the gate.
+//! What a hit reads of its hook: the chain of armed exits, the threads inside, and the gate.
 //!
-//! A *chain* never changes. Arming and disarming make a new one with the next *version*; the version that counts is one number
-//! for all hooks. A hit reads that number once, then takes the newest chain that is not newer. So exits of several hooks
-//! become armed at once: by the store of the number.
+//! A *chain* never changes. Arming and disarming create a new one with the next *version*; the
+//! version in effect is one number for all hooks. A hit reads that number once, then takes the
+//! newest chain that is not newer. So storing the number arms exits of several hooks at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -10,18 +10,18 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::entry::{Arming, Entry};
 use crate::readers::Readers;
 
-/// The version that counts.
+/// The version in effect.
 pub(crate) static VERSION: AtomicU64 = AtomicU64::new(0);
 
-/// The armed exits of a hook, in their order.
+/// The armed exits of a hook, in order.
 #[derive(Debug)]
 pub(crate) struct Chain {
     pub(crate) version: u64,
     pub(crate) exits: Box<[Armed]>,
-    /// Whether an exit wants the hook for itself.
+    /// Whether an exit requires a quiesced hook.
     pub(crate) quiesced: bool,
-    /// The chain before. Looked at only by hits that began before this chain's version counted; as long as there are
-    /// any, it is kept.
+    /// The previous chain. Used only by hits that began before this chain's version was in effect,
+    /// and kept as long as there are any.
     pub(crate) previous: *const Chain,
 }
 
@@ -32,10 +32,10 @@ pub(crate) struct Armed {
     pub(crate) arming: Arc<Arming>,
 }
 
-/// What is kept for a hook.
+/// The state of a hook.
 #[derive(Debug)]
 pub(crate) struct State {
-    /// The newest chain; null: nothing has been armed yet.
+    /// The newest chain; null if nothing has been armed yet.
     pub(crate) chain: AtomicPtr<Chain>,
     pub(crate) readers: Readers,
     pub(crate) gate: Gate,
@@ -50,14 +50,15 @@ impl State {
         }
     }
 
-    /// The chain that counts for a hit that begins now. The thread has counted itself into `readers`, and the chain is there as
-    /// long as it is inside.
+    /// The chain in effect for a hit that begins now. The thread has counted itself into `readers`,
+    /// so the chain lives as long as it is inside.
     #[inline]
     pub(crate) fn chain(&self) -> Option<&Chain> {
         let version = VERSION.load(Ordering::SeqCst);
         let mut chain: *const Chain = self.chain.load(Ordering::SeqCst);
-        // SAFETY: chains are freed only when every thread that was inside since they were taken out has gone, and this one is
-        // inside. The previous chain of one that does not count yet is not taken out before that counts.
+        // SAFETY: a chain is freed only after every thread that was inside since its replacement
+        // has left, and this thread is inside. A chain's predecessor is not replaced before the
+        // chain is in effect.
         while let Some(found) = unsafe { chain.as_ref() } {
             if found.version <= version {
                 return Some(found);
@@ -68,7 +69,7 @@ impl State {
     }
 }
 
-/// Lets one thread have a hook for itself.
+/// Gives one thread exclusive use of a hook.
 #[derive(Debug)]
 pub(crate) struct Gate {
     /// The number of that thread; 0: the gate is open.
@@ -97,7 +98,8 @@ impl Gate {
         }
     }
 
-    /// Closes the gate for all but this thread, whose number is given, as soon as it is open.
+    /// Closes the gate for all other threads, as soon as it is open. `thread`: the number of this
+    /// thread.
     pub(crate) fn close(&self, thread: u32) -> Closed<'_> {
         while self.holder.compare_exchange(0, thread, Ordering::SeqCst, Ordering::SeqCst).is_err() {
             self.wait();
@@ -106,7 +108,7 @@ impl Gate {
     }
 }
 
-/// A gate that this thread has closed. Dropping opens it.
+/// A gate closed by this thread; dropping it opens the gate.
 #[derive(Debug)]
 pub(crate) struct Closed<'a>(&'a Gate);
 
@@ -117,10 +119,10 @@ impl Drop for Closed<'_> {
     }
 }
 
-/// Waits at a word while it holds a value, or wakes those that wait.
+/// Waits while a word holds a value, or wakes the waiters.
 fn futex(word: &AtomicU32, operation: i32, value: u32) {
     let no_time = std::ptr::null::<libc::timespec>();
-    // SAFETY: the word lives longer than the call. A wait that ends early is the caller's to repeat.
+    // SAFETY: the word lives longer than the call. The caller repeats a wait that ends early.
     unsafe {
         let operation = operation | libc::FUTEX_PRIVATE_FLAG;
         libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, no_time);

@@ -1,15 +1,17 @@
-//! Writing to the program's own text while other threads execute it.
+//! Writes to the program's own text while other threads execute it.
 //!
-//! A site is one instruction and becomes one instruction of the same length, inside of one aligned word of 8 bytes. It is replaced by one
-//! locked store of that word, so that no thread ever sees a part of it. Then `membarrier(SYNC_CORE)` makes every processor that
-//! runs a thread of this process fetch its instructions anew.
+//! A site is one instruction and becomes one instruction of the same length, inside an aligned
+//! 8-byte word. One locked store of that word replaces it, so that no thread ever sees part of it.
+//! Then `membarrier(SYNC_CORE)` makes every processor that runs a thread of this process refetch
+//! its instructions.
 //!
-//! Two ways to get there, tried in this order:
+//! Two methods are tried in this order:
 //!
-//! 1. The page is made writable (and stays executable: threads are in it), written, and made as it was.
-//! 2. Where the system forbids that (`PR_SET_MDWE`, a security module), a copy of the page is made in a memory file, written
-//!    there, and mapped, executable and never writable, in the place of the page. The kernel makes every processor forget
-//!    the old page before the call returns.
+//! 1. Make the page writable (it stays executable, since threads may be in it), write, and restore
+//!    the protection.
+//! 2. If the system forbids that (`PR_SET_MDWE`, a security module), copy the page to a memory
+//!    file, change the copy, and map it executable and never writable in place of the page. The
+//!    kernel flushes the old page on every processor before the call returns.
 
 use std::io;
 use std::sync::OnceLock;
@@ -19,16 +21,16 @@ use crate::site::{LENGTH, Site};
 
 const PAGE: usize = 4096;
 
-/// Makes sites active or dormant. If one cannot be, those before it are made as they were.
+/// Makes sites active or dormant. If one fails, the sites before it are restored.
 ///
 /// # Errors
-/// The system's refusal.
+/// The system's error.
 pub(crate) fn set(sites: &[Site], active: bool) -> io::Result<()> {
     for (place, site) in sites.iter().enumerate() {
         if let Err(error) = set_one(site, active) {
             for done in &sites[..place] {
-                // What could be written a moment ago can be written again; else the site leads to a hook with no armed exit,
-                // which is slow, not wrong.
+                // It was writable a moment ago; if it fails, the site leads to a hook without armed
+                // exits: slow, but correct.
                 let _ = set_one(done, !active);
             }
             synchronise();
@@ -61,8 +63,8 @@ fn protect(page: usize, protection: i32) -> io::Result<()> {
 
 /// Replaces the bytes of a site in its aligned word.
 fn replace(at: usize, bytes: [u8; LENGTH]) {
-    // SAFETY: the page of the word is writable now, the word is aligned, and what else writes to text (a debugger) does so while
-    // this thread is stopped or, as here, in one locked store.
+    // SAFETY: the word's page is writable now, the word is aligned, and other writers of text (a
+    // debugger) write while this thread is stopped or, as here, in one locked store.
     let word = unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut(at & !7)) };
     let within = at % 8;
     let _ = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
@@ -72,15 +74,17 @@ fn replace(at: usize, bytes: [u8; LENGTH]) {
     });
 }
 
-/// Puts a changed copy of a page in its place.
+/// Maps a changed copy of a page in its place.
 fn exchange(page: usize, at: usize, bytes: [u8; LENGTH]) -> io::Result<()> {
     let mut copy = [0; PAGE];
-    // SAFETY: text is readable where sites are: the linker makes it so, and the first way would have kept it so.
+    // SAFETY: text with sites is readable: the linker makes it so, and the first method keeps it
+    // so.
     unsafe {
         std::ptr::copy_nonoverlapping(std::ptr::with_exposed_provenance(page), copy.as_mut_ptr(), PAGE)
     };
     copy[at - page..at - page + LENGTH].copy_from_slice(&bytes);
-    // SAFETY: plain system calls. The new mapping has the bytes of the old one but for one instruction, which changes as a whole.
+    // SAFETY: plain system calls. The new mapping has the old bytes except for one instruction,
+    // which changes as a whole.
     unsafe {
         let file = match libc::memfd_create(c"hooks".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_EXEC) {
             // Kernels before 6.3 know no MFD_EXEC.
@@ -108,8 +112,8 @@ fn exchange(page: usize, at: usize, bytes: [u8; LENGTH]) -> io::Result<()> {
     }
 }
 
-/// Returns when every processor executes the text as it is now. Where the kernel has no such barrier, changing the page's protection
-/// back was one: it interrupts every processor that runs this process.
+/// Returns when every processor executes the current text. Without membarrier, restoring the page's
+/// protection had the same effect: it interrupts every processor that runs this process.
 fn synchronise() {
     const SYNC_CORE: i32 = 1 << 5;
     const REGISTER_SYNC_CORE: i32 = 1 << 6;
@@ -121,15 +125,15 @@ fn synchronise() {
     }
 }
 
-/// The site that is always there, so that the linker makes the section: it shows at the first arming that text can be changed, before
-/// anything relies on it.
+/// A site that always exists, so that the linker creates the section. The first arming tests with
+/// it whether text can be changed, before anything relies on it.
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(feature = "tested-sites")))]
 pub(crate) mod rehearsal {
     use super::*;
     use crate::head::Head;
 
     crate::declare_hook! {
-        /// The hook of the rehearsal. It is never identified.
+        /// The hook of the test site. It is never identified.
         pub(crate) REHEARSAL()
     }
 
@@ -141,12 +145,12 @@ pub(crate) mod rehearsal {
         false
     }
 
-    /// Whether sites of the rehearsal's hook belong to nobody.
+    /// Whether a hook is the test site's.
     pub(crate) fn is_own(head: *const Head) -> bool {
         std::ptr::eq(head, REHEARSAL.head())
     }
 
-    /// Whether text can be changed: a site is made active, and dormant again, and was seen to be each.
+    /// Whether text can be changed: makes a site active and dormant again, and checks both.
     pub(crate) fn passes() -> bool {
         static PASSES: OnceLock<bool> = OnceLock::new();
         *PASSES.get_or_init(|| {

@@ -1,5 +1,5 @@
-//! What a thread knows of itself: a number, and how many exits it is inside of. None of it allocates or has to be dropped, so that a
-//! site can be in a signal handler.
+//! Per-thread data: a number, and how many exits the thread is inside. It is neither allocated nor
+//! dropped, so that sites can be in signal handlers.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,7 +9,7 @@ thread_local! {
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The number of this thread, not 0. Numbers come round again after 2^32 threads.
+/// The number of this thread, not 0. Numbers wrap around after 2^32 threads.
 #[inline]
 pub(crate) fn number() -> u32 {
     match NUMBER.get() {
@@ -31,10 +31,10 @@ fn give_number() -> u32 {
     number
 }
 
-/// Runs `inside` as a part of an exit.
+/// Runs `inside` as part of an exit.
 #[inline]
 pub(crate) fn inside<R>(inside: impl FnOnce() -> R) -> R {
-    /// Leaves the exit, whichever way.
+    /// Leaves the exit, also on a panic.
     struct Leave;
     impl Drop for Leave {
         fn drop(&mut self) {
@@ -46,7 +46,7 @@ pub(crate) fn inside<R>(inside: impl FnOnce() -> R) -> R {
     inside()
 }
 
-/// Whether this thread is inside of any exit.
+/// Whether this thread is inside any exit.
 #[inline]
 pub(crate) fn is_inside() -> bool {
     DEPTH.get() != 0

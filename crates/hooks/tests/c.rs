@@ -1,4 +1,5 @@
-//! The C interface, from C: the header is compiled and its programs run. Without a C compiler the tests are skipped.
+//! Tests the C interface from C: compiles the header and runs C programs. Without a C compiler the
+//! tests are skipped.
 
 #![cfg(all(target_arch = "x86_64", target_os = "linux", not(feature = "tested-sites")))]
 
@@ -91,7 +92,7 @@ fn the_header_is_cpp_too() {
     run(compiler("c++", &["-O2"]).args(["-x", "c++", "-fsyntax-only", "other.c"]));
 }
 
-/// What the header defines as numbers is what the library means by them.
+/// The header's constants equal the library's.
 #[test]
 fn the_numbers_of_the_header_are_those_of_the_library() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/dprobes_hooks.h");
@@ -113,7 +114,7 @@ fn the_numbers_of_the_header_are_those_of_the_library() {
     }
 }
 
-/// The offsets of fields, as C has to have them.
+/// The field offsets required by C.
 macro_rules! offsets {
     ($text:ident, $rust:ty, $c:literal, $($field:ident)*) => {
         $(

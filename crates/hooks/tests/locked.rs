@@ -1,5 +1,6 @@
-//! A process that may not have memory which is writable and executable, nor make any executable later (`PR_SET_MDWE`): sites are
-//! changed by the second way. The rule holds for the whole process, so this is the file's one test.
+//! Tests a process that may not have memory which is writable and executable, nor make any
+//! executable later (`PR_SET_MDWE`): sites are changed by the second method. The restriction is
+//! process-wide, so this is the file's only test.
 
 #![cfg(all(target_arch = "x86_64", target_os = "linux", not(feature = "tested-sites")))]
 
@@ -15,7 +16,8 @@ declare_hook! {
 #[test]
 fn sites_are_changed_where_text_may_not_be_written() {
     const REFUSE_EXEC_GAIN: libc::c_ulong = 1;
-    // SAFETY: plain system calls; the page is a page of this function's own text, and keeps what it has if the call is refused.
+    // SAFETY: plain system calls; the page contains this function's own text, and keeps its
+    // protection if the call is refused.
     let refused = unsafe {
         if libc::prctl(libc::PR_SET_MDWE, REFUSE_EXEC_GAIN, 0, 0, 0) != 0 {
             return testing::skipped("locked text", "a kernel with PR_SET_MDWE");

@@ -1,4 +1,4 @@
-//! Which exits are called, in which order, and what a new one is told: the chain against a model.
+//! Which exits are called, in which order, and which are refused: the chain against a model.
 
 use std::sync::Mutex;
 
@@ -13,7 +13,7 @@ declare_hook! {
 /// The numbers of the exits that were called.
 static CALLED: Mutex<Vec<(u32, u32)>> = Mutex::new(Vec::new());
 
-/// The laws share one hook.
+/// The tests share one hook.
 static TURN: Mutex<()> = Mutex::new(());
 
 #[derive(Clone, Copy, Debug)]
@@ -47,14 +47,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// An exit of the model. The order is that of a key: first, then the lifo ones, the latest before the others, then the
-/// unspecified ones as they came, then the last.
+/// An exit of the model. Exits are ordered by a key: first; then the lifo ones, latest first; then
+/// the unspecified ones in order of arrival; then last.
 #[derive(Clone, Copy, Debug)]
 struct Modelled {
     number: u32,
     priority: Priority,
     armed: bool,
-    /// Whether it answers that the chain ends.
+    /// Whether it ends the chain.
     ends: bool,
 }
 
@@ -146,7 +146,7 @@ proptest! {
                     prop_assert_eq!(std::mem::take(&mut *CALLED.lock().expect("no exit panics")), expected);
                 }
             }
-            // What is told of them is in the order in which they are called.
+            // The list reports exits in call order.
             let mut ordered = model.clone();
             ordered.sort_by_key(Modelled::key);
             let told = hooks::hooks().into_iter().find(|hook| hook.name == "MODEL").expect("it is known");

@@ -1,4 +1,4 @@
-//! What an exit can do, and what a hooked function sees of it.
+//! What an exit can do, and its effect on the hooked function.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, mpsc};

@@ -1,4 +1,4 @@
-//! What a site is in machine code, read from this very program.
+//! Checks the machine code of a site, read from this program.
 
 #![cfg(all(target_arch = "x86_64", target_os = "linux", not(feature = "tested-sites")))]
 
@@ -23,9 +23,9 @@ fn without(a: u64, b: u64) -> u64 {
     a ^ b
 }
 
-/// The instructions that are executed when nothing jumps, up to the return, and without what the processor passes over.
+/// The instructions executed without a taken jump, up to the return, except those that are skipped.
 fn path(function: fn(u64, u64) -> u64) -> Vec<Instruction> {
-    // SAFETY: 4 KiB of text begin here: the test's own text is larger than that and readable.
+    // SAFETY: at least 4 KiB of readable text begin here, since the test's text is larger.
     let code = unsafe { std::slice::from_raw_parts(function as *const u8, 4096) };
     let mut decoder = Decoder::with_ip(64, code, function as usize as u64, DecoderOptions::NONE);
     let mut path = Vec::new();
@@ -57,8 +57,8 @@ fn site(path: &[Instruction]) -> &Instruction {
     path.iter().find(|it| in_one_word(it) && site(it)).expect("a site")
 }
 
-// What a function with a dormant site executes beside what it executes without is no-operations. Unoptimised code has
-// other things around it.
+// A function with a dormant site executes only no-operations more than one without. Unoptimised
+// code differs in other ways.
 #[test]
 #[cfg_attr(debug_assertions, ignore = "of an optimised build only: cargo test --release")]
 fn a_dormant_site_is_one_no_operation() {
@@ -73,7 +73,7 @@ fn a_dormant_site_is_one_no_operation() {
 
 #[test]
 fn the_site_is_a_jump_while_an_exit_is_armed() {
-    // An own copy of the site: tests run side by side.
+    // A separate site, since tests run in parallel.
     let read = || {
         let path = path(with_a_site);
         let site = site(&path);

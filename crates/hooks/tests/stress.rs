@@ -1,4 +1,4 @@
-//! Exits come and go while threads are at the sites: no hit is lost that must not be, none is half seen.
+//! Exits come and go while threads hit the sites: no hit is lost or sees half of a list.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -88,7 +88,7 @@ fn the_text_is_changed_while_threads_execute_it() {
         }
         for _ in 0..TIMES {
             exit.arm().expect("text can be written");
-            // This thread's own hit is between arming and disarming: it is always seen.
+            // This thread's own hit is between arming and disarming, so it is always seen.
             hook!(PATCHED, 0x1234_5678_9abc_def0);
             least += 1;
             exit.disarm().expect("registered");
@@ -140,7 +140,8 @@ fn a_list_over_two_hooks_is_armed_at_once() {
                             SEEN.set([false; 2]);
                             hook!(LEFT);
                             hook!(RIGHT);
-                            // Nothing is disarmed meanwhile: who has come to the left one comes to the right one.
+                            // Nothing is disarmed meanwhile: a thread that reaches the left exit
+                            // reaches the right one.
                             match SEEN.get() {
                                 [_, true] => break,
                                 [true, false] => wrong += 1,
@@ -172,7 +173,8 @@ declare_hook! {
 
 #[test]
 fn what_a_deregistered_exit_owned_is_used_by_nobody() {
-    // Calls of exits that were there, and of exits that were taken away. They are counted, since a panic inside of an exit is caught.
+    // Calls of registered exits, and of deregistered ones. Counted, since a panic inside an exit is
+    // caught.
     static CALLS: AtomicU64 = AtomicU64::new(0);
     static LATE: AtomicU64 = AtomicU64::new(0);
     let stop = AtomicBool::new(false);
@@ -185,10 +187,11 @@ fn what_a_deregistered_exit_owned_is_used_by_nobody() {
             });
         }
         for round in 0..500_u64 {
-            // Alive as long as the exit may be called; then it says otherwise.
+            // Holds `round` as long as the exit may be called, then another value.
             let alive: &'static AtomicU64 = Box::leak(Box::new(AtomicU64::new(round)));
             let exit = COMING.exit(move |_, ()| {
-                // Time for others, while this thread is inside: a deregistration that does not wait is over before it goes on.
+                // Lets others run while this thread is inside: a deregistration that does not wait
+                // completes before this thread continues.
                 std::thread::yield_now();
                 let is_late = alive.load(Ordering::SeqCst) == u64::MAX;
                 if is_late { &LATE } else { &CALLS }.fetch_add(1, Ordering::SeqCst);

@@ -1,8 +1,8 @@
-//! The circles of a graph: its strongly connected components.
+//! Finds the circles of a graph: its strongly connected components.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The sets of two or more nodes that all reach each other, the largest first.
+/// The sets of two or more nodes that all reach each other, largest first.
 pub fn circles<N: Ord + Clone>(edges: &BTreeMap<N, BTreeSet<N>>) -> Vec<BTreeSet<N>> {
     let reached: BTreeMap<&N, BTreeSet<&N>> = edges.keys().map(|node| (node, reach(edges, node))).collect();
     let mut found: Vec<BTreeSet<N>> = Vec::new();
@@ -21,7 +21,7 @@ pub fn circles<N: Ord + Clone>(edges: &BTreeMap<N, BTreeSet<N>>) -> Vec<BTreeSet
     found
 }
 
-/// All that can be reached from a node, over one edge or more.
+/// All nodes that can be reached from a node over one or more edges.
 fn reach<'a, N: Ord>(edges: &'a BTreeMap<N, BTreeSet<N>>, from: &'a N) -> BTreeSet<&'a N> {
     let mut reached = BTreeSet::new();
     let mut next = vec![from];

@@ -1,11 +1,11 @@
-//! Which files of a crate use which.
+//! The graph of which files of a crate use which.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use crate::source::Source;
 
-/// A module of a crate, by the names behind `crate`.
+/// A module of a crate, as the path behind `crate`.
 pub type Module = Vec<String>;
 
 /// A crate's files and their edges.
@@ -13,17 +13,17 @@ pub type Module = Vec<String>;
 pub struct Graph {
     files: BTreeMap<Module, PathBuf>,
     sources: BTreeMap<Module, Source>,
-    /// The names that each module brings in or re-exports, and what they stand for.
+    /// The names that each module imports or re-exports, and the paths they stand for.
     names: HashMap<Module, HashMap<String, Vec<Module>>>,
-    /// Every module, inside of files too.
+    /// Every module, including those inside files.
     modules: BTreeSet<Module>,
 }
 
 impl Graph {
-    /// Reads a crate from its root: a `lib.rs`, a `main.rs` or a file of `bin`.
+    /// Reads a crate from its root: a `lib.rs`, a `main.rs` or a file in `bin`.
     ///
     /// # Panics
-    /// A module has no file, or a file cannot be read.
+    /// If a module has no file, or a file cannot be read.
     pub fn read(root: &Path) -> Graph {
         let mut graph = Graph::default();
         let directory = root.parent().expect("a file lies in a directory");
@@ -31,7 +31,7 @@ impl Graph {
         graph
     }
 
-    /// Reads a file, and those of its modules, which lie in `directory`.
+    /// Reads a file and the files of its modules, which are in `directory`.
     fn file(&mut self, module: Module, path: &Path, directory: &Path) {
         let text =
             std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -63,7 +63,7 @@ impl Graph {
         self.files.get(module).map(PathBuf::as_path)
     }
 
-    /// The file that a module is in, by its module.
+    /// The file that contains a module, by its module.
     fn home(&self, module: &[String]) -> Module {
         let mut module = module.to_vec();
         while !self.files.contains_key(&module) {
@@ -79,7 +79,7 @@ impl Graph {
             let paths = source.paths.iter().map(|(scope, path)| (scope, path, false));
             let used = uses.chain(paths).flat_map(|(scope, path, brought)| {
                 let scope = [&module[..], scope].concat();
-                // What a `use` has brought is counted there.
+                // Imported names are counted at their `use`.
                 let known = self.names.get(&scope).is_some_and(|names| names.contains_key(&path[0]));
                 if known && !brought { BTreeSet::new() } else { self.resolve(&scope, path, 0) }
             });
@@ -88,9 +88,9 @@ impl Graph {
         edges.collect()
     }
 
-    /// The files where what a path names may be; none where it is not of this crate.
+    /// The files that may define what a path names; none if it is not in this crate.
     fn resolve(&self, scope: &[String], path: &[String], depth: usize) -> BTreeSet<Module> {
-        /// Re-exports of re-exports that are followed.
+        /// The most nested re-exports to follow.
         const DEPTH: usize = 8;
         let mut rest = path;
         let mut at = match rest.first().map(String::as_str) {
@@ -110,7 +110,7 @@ impl Graph {
                 }
                 at
             }
-            // A module declared in the scope, or a name that it has brought in from one.
+            // A module declared in the scope, or a name imported from one.
             Some(first) => {
                 let child = [scope, &[first.to_string()]].concat();
                 let brought = self.names.get(scope).is_some_and(|names| names.contains_key(first));
@@ -143,7 +143,7 @@ impl Graph {
 mod tests {
     use super::*;
 
-    /// The edges of a crate of these files, `FROM > TO TO`, the root as `crate`.
+    /// The edges of a crate with these files, as `FROM > TO TO`; the root is `crate`.
     fn edges(test: &str, files: &[(&str, &str)]) -> Vec<String> {
         let directory = std::env::temp_dir().join(format!("dprobes-house-{}-{test}", std::process::id()));
         for (name, text) in files {

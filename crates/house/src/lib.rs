@@ -1,8 +1,7 @@
-//! Checks of the sources themselves: which files of a crate use each other, and how long they are.
+//! Checks the sources: which files of a crate use each other, and how long they are.
 //!
-//! A file that can be read alone is understood alone. Where files use each other in a circle, none of them can be: the
-//! circle is one long file in pieces. `tests/house.rs` holds every crate to a limit, and what is above it to its present
-//! size, so that it can only shrink.
+//! Files that use each other in a circle cannot be understood one by one: the circle is one long
+//! file in pieces. `tests/house.rs` sets limits for every crate; what exceeds them may only shrink.
 //!
 //! ```text
 //!     crates/NAME/src/lib.rs, main.rs, bin/*.rs      a root each
@@ -12,8 +11,9 @@
 //!     circle = files each of which reaches each other
 //! ```
 //!
-//! Sources are read as tokens (`source`); nothing is compiled. What only tests have (`#[cfg(test)]`) does not count. A method
-//! call names no file: files that hold parts of one type's `impl` are not tied by calls among them.
+//! Sources are read as tokens (`source`); nothing is compiled. Test code (`#[cfg(test)]`) does not
+//! count. Method calls name no file: files with parts of one type's `impl` are not connected by
+//! calls among them.
 
 #![forbid(unsafe_code)]
 

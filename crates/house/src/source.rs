@@ -1,28 +1,28 @@
-//! A source file as the paths that it names.
+//! Reads a source file as the paths that it names.
 
 use proc_macro2::{Delimiter, LexError, TokenStream, TokenTree};
 
-/// A name that a `use` brings into a module.
+/// A name that a `use` imports to a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Use {
-    /// The modules inside the file that it stands in, outermost first.
+    /// The modules inside the file that contain it, outermost first.
     pub scope: Vec<String>,
-    /// What it names.
+    /// The path of what it imports.
     pub path: Vec<String>,
-    /// The name that it gives it; `*` for all names behind the path.
+    /// The imported name; `*` for all names behind the path.
     pub name: String,
 }
 
-/// What a file says of modules. What stands in a `#[cfg(test)]` item is left out.
+/// The modules and paths of a file, without `#[cfg(test)]` items.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source {
-    /// The modules that are other files, each with the scope of its declaration.
+    /// The modules that are other files, with the scopes of their declarations.
     pub files: Vec<(Vec<String>, String)>,
-    /// The modules that are inside this file, by their whole path in it.
+    /// The modules inside this file, by their whole path in it.
     pub inside: Vec<Vec<String>>,
-    /// What `use` names.
+    /// The imports by `use`.
     pub uses: Vec<Use>,
-    /// Every other path of two or more names, with its scope.
+    /// All other paths of two or more names, with their scopes.
     pub paths: Vec<(Vec<String>, Vec<String>)>,
 }
 
@@ -30,7 +30,7 @@ impl Source {
     /// Reads a file's text.
     ///
     /// # Errors
-    /// It is no sequence of Rust tokens.
+    /// If it is not a sequence of Rust tokens.
     pub fn read(text: &str) -> Result<Source, LexError> {
         let mut source = Source::default();
         source.walk(text.parse()?, &[]);
@@ -45,7 +45,7 @@ impl Source {
                 TokenTree::Punct(punct) if punct.as_char() == '#' => at = self.attribute(&tokens, at, scope),
                 TokenTree::Ident(ident) if ident == "use" => at = self.bring(&tokens, at + 1, scope),
                 TokenTree::Ident(ident) if ident == "mod" => at = self.module(&tokens, at + 1, scope),
-                // The path in `pub(in path)` names who may see an item, not what it needs.
+                // The path in `pub(in path)` limits visibility; it is not used by the item.
                 TokenTree::Ident(ident) if ident == "pub" => {
                     at += 1 + usize::from(is_group(tokens.get(at + 1), Delimiter::Parenthesis));
                 }
@@ -59,7 +59,8 @@ impl Source {
         }
     }
 
-    /// An attribute at `at`: passes it over, and its item where that is for tests only. Gives the place behind.
+    /// Skips an attribute at `at`, and its item if that is for tests only. Returns the position
+    /// behind.
     fn attribute(&mut self, tokens: &[TokenTree], at: usize, scope: &[String]) -> usize {
         let bang = usize::from(is_punct(tokens.get(at + 1), '!'));
         let Some(TokenTree::Group(group)) = tokens.get(at + 1 + bang) else { return at + 1 };
@@ -71,7 +72,7 @@ impl Source {
         behind
     }
 
-    /// A path at `at`. Gives the place behind it.
+    /// Reads a path at `at`. Returns the position behind it.
     fn path(&mut self, tokens: &[TokenTree], at: usize, scope: &[String]) -> usize {
         let mut path = Vec::new();
         let mut at = at;
@@ -83,7 +84,7 @@ impl Source {
             }
             at += 2;
         }
-        // A macro that a crate exports is named as if it were in the root, wherever it is.
+        // An exported macro is named as if it were in the root, wherever it is.
         let is_exported_macro = path.len() == 2 && path[0] == "crate" && is_punct(tokens.get(at), '!');
         if path.len() > 1 && !is_exported_macro {
             self.paths.push((scope.to_vec(), path));
@@ -91,7 +92,7 @@ impl Source {
         at
     }
 
-    /// What is behind `mod`.
+    /// Reads what follows `mod`.
     fn module(&mut self, tokens: &[TokenTree], at: usize, scope: &[String]) -> usize {
         let Some(TokenTree::Ident(name)) = tokens.get(at) else { return at };
         match tokens.get(at + 1) {
@@ -105,7 +106,7 @@ impl Source {
         at + 2
     }
 
-    /// What is behind `use`. Gives the place behind it.
+    /// Reads what follows `use`. Returns the position behind it.
     fn bring(&mut self, tokens: &[TokenTree], at: usize, scope: &[String]) -> usize {
         // `impl Trait + use<'a>`.
         if is_punct(tokens.get(at), '<') {
@@ -117,10 +118,10 @@ impl Source {
         end
     }
 
-    /// The trees of a `use`, with commas between them, behind a path.
+    /// The comma-separated trees of a `use`, below a path.
     fn tree(&mut self, tokens: &[TokenTree], before: &[String], scope: &[String]) {
         let trees = tokens.split(|token| is_punct(Some(token), ','));
-        // A comma may stand behind the last.
+        // There may be a trailing comma.
         for tree in trees.filter(|tree| !tree.is_empty()) {
             let mut path = before.to_vec();
             let mut name = None;
@@ -181,13 +182,13 @@ fn wants_test(condition: TokenStream) -> bool {
     }
 }
 
-/// The place behind the item, field, arm or statement at `at`.
+/// The position behind the item, field, arm or statement at `at`.
 fn behind_item(tokens: &[TokenTree], at: usize) -> usize {
     let mut at = at;
     while is_punct(tokens.get(at), '#') {
         at += 2;
     }
-    // A list's element ends at a comma, which a declaration may have in it.
+    // A list element ends at a comma; a declaration may contain commas.
     let keywords = [
         "pub",
         "mod",

@@ -1,26 +1,26 @@
-//! What holds for the sources of every crate: no large circle of files, no long file.
+//! Checks the sources of every crate: no large circle of files, no long file.
 //!
-//! What was above the limits when they were set stands in a table with its size. The table only shrinks: where a size has become
-//! less than it says, the test fails too, until the table says so.
+//! Exceptions from before the limits are in a table with their sizes. The table only shrinks: if a
+//! size is less than its entry, the test fails until the entry is lowered.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use house::{Graph, Module, circles};
 
-/// Files that may use each other in a circle.
+/// The most files that may use each other in a circle.
 const CIRCLE: usize = 3;
 
-/// The crates that have a larger one, and how many files are in it.
+/// The crates with larger circles, and their sizes.
 const CIRCLES: &[(&str, usize)] = &[("engine", 76), ("layout", 4), ("patch", 7), ("vm", 10)];
 
-/// Lines that a file may have.
+/// The most lines of a file.
 const LINES: usize = 450;
 
-/// By how much a file may have become shorter than its entry says before the entry is to be lowered.
+/// How much shorter than its entry a file may be before the entry must be lowered.
 const SLACK: usize = 25;
 
-/// The files that are longer, and their lines.
+/// The longer files, and their lines.
 const LONG: &[(&str, usize)] = &[
     ("crates/dprobes/src/service/daemon.rs", 568),
     ("crates/engine/src/hit.rs", 493),

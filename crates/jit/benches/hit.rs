@@ -1,8 +1,10 @@
-//! What a hit costs, in nanoseconds over the same call without a probe: `cargo bench -p dprobes-jit`.
+//! Measures what a hit costs, in nanoseconds more than the same call without a probe:
+//! `cargo bench -p dprobes-jit`.
 //!
-//! A small function is called in a loop, first as it is, then with a jump to a trampoline in the place of its first three
-//! instructions: the compiled handler, these instructions, the jump back. Both are measured in turn, seven times; the
-//! median of the differences is shown, with the least and the most. The time is that which the thread had a processor.
+//! A small function is called in a loop, first unchanged, then with a jump to a trampoline instead
+//! of its first three instructions: the compiled handler, these instructions, the jump back. Both
+//! are measured in turn, seven times; prints the median of the differences, with the least and the
+//! greatest. Times are processor time of the thread.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -50,7 +52,7 @@ fn handlers(text: u64) -> Vec<(&'static str, Vec<u8>, bool, f64)> {
     ]
 }
 
-/// Nanoseconds of processor time that the thread has used: what others do meanwhile does not count.
+/// Processor time of the thread in nanoseconds, which excludes other load.
 fn spent_by_thread() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: time is a live timespec.
@@ -63,7 +65,7 @@ fn handler(code: &[u8], minor: u32) -> Handler<'_> {
     Handler { locals: 1, globals: 0, major: 1, minor, ..support::handler(code) }
 }
 
-/// Nanoseconds of a call.
+/// Nanoseconds per call.
 fn measure(function: extern "C" fn(u64, u64) -> u64, arena: &Arena, drain: bool) -> f64 {
     let (mut sum, mut spent) = (0, 0.0);
     // A ring holds some 50,000 records: it is emptied between measurements, not in them.
@@ -92,7 +94,7 @@ fn main() {
     // SAFETY: it is the code of a function of that type.
     let function: extern "C" fn(u64, u64) -> u64 = unsafe { std::mem::transmute(body) };
     println!("{:<32}{:>8}  [{:>6} .. {:>6}]  bytes", "ns per hit over none", "median", "least", "most");
-    // Tid as the tracer would have found it: the process is single-threaded here.
+    // The thread id's offset, as the tracer would find it.
     arena.identity().tid_offset.store(tid_offset(), std::sync::atomic::Ordering::Relaxed);
     for (name, code, own_counter, bar) in handlers(text) {
         let counters = [(Variable::Local(0), arena.counter())];
@@ -143,7 +145,8 @@ fn main() {
     compile_time(&mut arena);
 }
 
-/// Where glibc keeps a thread's id, found as the tracer finds it: a word behind the thread pointer that holds it.
+/// The offset of a thread's id in glibc, found as the tracer does: a word above the thread pointer
+/// that holds the id.
 fn tid_offset() -> u64 {
     let (tid, mut pointer): (i32, u64);
     // SAFETY: gettid takes no arguments.
@@ -157,7 +160,7 @@ fn tid_offset() -> u64 {
         .expect("glibc keeps the thread's id behind its thread pointer")
 }
 
-/// How long many handlers take to be compiled and placed.
+/// The time to compile and place many handlers.
 fn compile_time(arena: &mut Arena) {
     let counters = [(Variable::Local(0), arena.counter())];
     let mut environment = arena.environment();

@@ -1,8 +1,10 @@
-//! Counting a hit and claiming its context in one restartable sequence, for handlers that make a record whatever happens.
+//! Counts a hit and claims its context in one restartable sequence, for handlers that always make a
+//! record.
 //!
-//! The claim is a store of the context's state and holder at once, and the count ends the sequence. Where it is interrupted between the two, the
-//! context is the thread's own if the sequence had found it free and it names the thread: no other thread has the same id, and a handler of a
-//! signal that runs meanwhile gives back what it takes.
+//! The claim stores the context's state and holder at once; the count ends the sequence. If it is
+//! interrupted between the two, the context belongs to the thread if the sequence had found it free
+//! and it names the thread: thread ids are unique, and a signal handler that runs meanwhile returns
+//! what it claims.
 //!
 //! ```text
 //!             %t, %processor as in `count` ; otherwise none
@@ -41,14 +43,14 @@ use crate::instructions::{Alu, Condition, RAX, RDX, Rm, Shift, shifted};
 use crate::record::of_context;
 use crate::scan::instruction_at;
 
-/// The bit that says TAKEN in the word of a context's holder and claim.
+/// The bit that means TAKEN in the word of a context's holder and claim.
 const TAKEN: u8 = 33;
 const _: () = assert!(offset_of!(Context, holder) == 0 && offset_of!(Context, claim) == 4);
 const _: () = assert!((claim::TAKEN as u64) << 32 == 1 << TAKEN);
 
 impl Compiler<'_> {
-    /// Whether a run that is at an offset comes from there straight to where it logs, or ends with a record: over instructions that only fetch
-    /// and compute.
+    /// Whether a run at this offset goes straight to an instruction that logs or ends with a
+    /// record, over instructions that only fetch and compute.
     pub(crate) fn surely_records(&self, offset: usize) -> bool {
         let at = |offset: usize| instruction_at(self.handler.code, offset);
         let first = |instruction: &Instruction| !is_plain(instruction.op);
@@ -58,7 +60,7 @@ impl Compiler<'_> {
             .is_some_and(|end| end.op == Op::Exit || end.effects().contains(Effects::LOGS))
     }
 
-    /// Counts on each of the counters, on `last` while a context is claimed, and begins the record.
+    /// Counts all counters, on `last` while claiming a context, and begins the record.
     pub(crate) fn count_and_begin(&mut self, first: &[Counted], last: Counted) {
         self.shape.claimed = true;
         self.claims = true;
@@ -130,7 +132,7 @@ impl Compiler<'_> {
         self.emitter.back(aside);
         self.emitter.bind(signed);
         self.sign_site(context);
-        // Without TAKEN: the thread alone.
+        // Clears TAKEN: only the thread id remains.
         self.emitter.load32(RDX, RDX);
         self.begin_in_ring(processor);
         self.unlock(processor);
@@ -138,7 +140,7 @@ impl Compiler<'_> {
     }
 }
 
-/// Whether an instruction is compiled wherever it is, and neither ends a run nor branches.
+/// Whether an instruction is always compiled, and neither ends a run nor branches.
 fn is_plain(op: Op) -> bool {
     matches!(
         op,

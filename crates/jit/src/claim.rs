@@ -1,9 +1,10 @@
 //! Claiming a context.
 //!
-//! A processor's own contexts are claimed without a locked instruction, which would wait until the last record is written
-//! out: only threads that run on the processor claim it, each in a restartable sequence, and a context switch lies between
-//! any two of them. Where it is taken (its thread was preempted in a handler), or the thread has no restartable sequences, one of
-//! the shared contexts is exchanged for.
+//! A processor's own context is claimed without a locked instruction, which would wait for the last
+//! record to be written out: only threads on that processor claim it, each in a restartable
+//! sequence, and context switches separate them. If it is taken (its thread was preempted in a
+//! handler), or the thread has no restartable sequences, a shared context is claimed by an
+//! exchange.
 //!
 //! ```text
 //!             mov   %context, %rdx ; test %rdx, %rdx ; je shared      what counting has found, if it has
@@ -26,11 +27,13 @@
 //!     miss:   counted
 //! ```
 //!
-//! In a forked child that has no rings yet all contexts are UNUSABLE, which is less than FREE: its hits are missed.
+//! In a forked child that has no rings yet all contexts are UNUSABLE, which is less than FREE: its
+//! hits are missed.
 //!
-//! Where nothing is to be lost, a context is waited for as a full ring is: the tries are counted only when there is no reader any more. The
-//! thread does not sleep, for which it would need a system call, but says in [`Identity::crowded`] that it waits. While the tracer waits for a
-//! thread of the process, and nothing goes on, nobody waits.
+//! In lossless mode a thread waits for a context as for room in a ring; tries are limited only
+//! after the reader has ended. It does not sleep, which would need a system call, but sets
+//! [`Identity::crowded`]. While the tracer itself waits for a thread of the process, no thread
+//! waits.
 
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
@@ -42,19 +45,20 @@ use layout::{
     claim::{FREE, TAKEN},
 };
 
-/// How often shared contexts are tried before a hit is missed. One that is taken is given back within microseconds, unless
-/// its thread was preempted; so this is long.
+/// How often to try shared contexts before a hit is missed. A context is released within
+/// microseconds unless its thread is preempted, so this is a long time.
 const TRIES: u32 = 1 << 20;
 
 impl Compiler<'_> {
-    /// Claims the context of the processor whose number is in `processor`; or a shared one, and goes to `other`. Changes rax and rdx. If there
-    /// is none, the hit is missed.
+    /// Claims the context of the processor in `processor`, or a shared one and goes to `other`.
+    /// Changes rax and rdx. If there is none, the hit is missed.
     pub(crate) fn claim_own(&mut self, processor: Reg, context: Reg, other: Label) {
         let (mine, shared, clear) = (self.emitter.label(), self.emitter.label(), self.emitter.label());
         let claim = of_context(context, offset_of!(Context, claim));
         let section = Rm::Thread(RDX, RSEQ_SECTION);
         if self.keeps_registered {
-            // That it is in no section was so when it counted; what a handler of a signal has left there since is over.
+            // It was in no section when it counted; any signal handler's section since then has
+            // ended.
             self.emitter.load(RDX, context);
             self.emitter.test(RDX);
             self.emitter.jump_if(Condition::Equal, shared);
@@ -91,8 +95,8 @@ impl Compiler<'_> {
         self.emitter.back(aside);
     }
 
-    /// Claims a shared context and goes to `mine`; after a long time counts the hit as missed, and falls through. Changes
-    /// rax and rdx; `processor` may be rdx.
+    /// Claims a shared context and goes to `mine`; after many tries counts the hit as missed and
+    /// falls through. Changes rax and rdx; `processor` may be rdx.
     pub(crate) fn claim_shared(&mut self, processor: Reg, context: Reg, mine: Label) {
         let environment = self.environment;
         let first = u64::from(environment.contexts) + CONTEXT_SIZE * u64::from(environment.own_contexts);
@@ -125,7 +129,7 @@ impl Compiler<'_> {
             self.emitter.alu32_number(Alu::Cmp, Rm::Absolute(gives_up), 0);
             self.emitter.jump_if(Condition::NotEqual, miss);
             self.emitter.number(RAX, ABANDONED);
-            // A program that has unmapped the reader's sign of life is not to wait for it.
+            // If the program has unmapped the reader's sign of life, it must not wait for it.
             self.guard(miss);
             self.emitter.alu(Alu::Cmp, RAX, Rm::Absolute(waiting.reader));
             self.emitter.jump_if(Condition::Equal, inside);

@@ -1,14 +1,14 @@
-//! What a handler becomes.
+//! The compiled handler.
 
 use crate::emit::{Emitter, Finished, Label, SiteField};
 use crate::instructions::{RAX, RSP, Rm};
 use core::fmt;
 use layout::{COMMIT_CELL, SPILL_CELL, state};
 
-/// Why a handler cannot be a part of a jump probe.
+/// Why a handler cannot run at a site with a jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsupported {
-    /// It may call a debug facility (`exit 1` to `exit 3`): the instruction's offset in the code.
+    /// It may call a debug facility (`exit 1` to `exit 3`) at this offset in the code.
     Facility(usize),
 }
 
@@ -29,20 +29,21 @@ impl std::error::Error for Unsupported {}
 pub struct Guarded {
     /// The offset of the instruction.
     pub access: u32,
-    /// The offset at which the thread goes on if it faults. What is in rax then does not matter.
+    /// The offset where the thread continues if it faults; rax may have changed by then.
     pub repair: u32,
 }
 
-/// A place in the prologue.
+/// An instruction of the prologue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The offset of an instruction.
     pub offset: u32,
-    /// What is to be added to rsp there, so that it is that at the site. All other registers are still those at the site.
+    /// The number to add to rsp before it to get the site's rsp. All other registers are as at the
+    /// site.
     pub below: u32,
 }
 
-/// A compiled handler, complete but for its address.
+/// A compiled handler, independent of its final address.
 ///
 /// ```text
 ///     descriptors of restartable sequences     only where there are some: 32 bytes each
@@ -64,13 +65,14 @@ pub struct Compiled {
     pub claims: bool,
     /// Whether any path leaves to the interpreter.
     pub leaves: bool,
-    /// The registers, by their numbers in machine code (bit 0: rax), that are other than at the site while it runs.
+    /// The registers that may differ from the site's while it runs, by their numbers in machine
+    /// code (bit 0: rax).
     pub clobbers: u16,
-    /// Bytes of stack that it takes below the site's rsp, calls of the agent included.
+    /// Bytes of stack used below the site's rsp, including calls of the agent.
     pub stack: u32,
 }
 
-/// What a [`Compiled`] is made of.
+/// The parts of a [`Compiled`].
 pub(crate) struct Parts {
     pub(crate) finished: Finished,
     pub(crate) entry: Label,
@@ -104,17 +106,17 @@ impl Compiled {
         }
     }
 
-    /// Its bytes, the displaced instruction not included.
+    /// The length of the code in bytes, without the displaced instruction.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Never: it counts the hit at least.
+    /// Always false: the code at least counts the hit.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// What its address must be a multiple of.
+    /// The required alignment of the code's address.
     pub fn alignment(&self) -> u64 {
         if self.addresses.is_empty() { 1 } else { crate::emit::DESCRIPTOR as u64 }
     }
@@ -124,7 +126,7 @@ impl Compiled {
         self.entry
     }
 
-    /// The bytes as they are to be at `address`, appended to `to`.
+    /// Appends the bytes for `address` to `to`.
     pub fn place(&self, address: u64, to: &mut Vec<u8>) {
         let start = to.len();
         to.extend_from_slice(&self.bytes);
@@ -136,14 +138,15 @@ impl Compiled {
         }
     }
 
-    /// Where its bytes hold the address of its site, or one in itself, which is as far from it at any place. With these fields made to hold another address it is the
-    /// handler of a site there, if all else that it was compiled for is the same. None if it cannot be made so.
+    /// The fields that hold the site's address, or an address in the code itself at a fixed
+    /// distance from it. Changing these fields moves the handler to another site, if everything
+    /// else it was compiled for is the same. `None` if that is impossible.
     pub fn site_fields(&self) -> Option<impl Iterator<Item = SiteField>> {
         let fields = self.site_fields.as_ref()?.iter().copied();
         Some(fields.chain(self.addresses.iter().map(|&at| SiteField::Word(at))))
     }
 
-    /// Where a thread goes on whose access to the program's memory faulted, if the instruction at `offset` is one.
+    /// Where a thread continues if the memory access at `offset` faulted, if there is one.
     pub fn repair(&self, offset: u32) -> Option<u32> {
         let found = self.guarded.binary_search_by_key(&offset, |it| it.access).ok()?;
         Some(self.guarded[found].repair)
@@ -154,14 +157,14 @@ impl Compiled {
         &self.guarded
     }
 
-    /// If the instruction at `offset` is one of the prologue, what is to be added to rsp so that all registers are as at
-    /// the site: for a thread whose stack has no room.
+    /// If the instruction at `offset` belongs to the prologue, the number to add to rsp to restore
+    /// the site's registers: for a thread whose stack has no room.
     pub fn undo(&self, offset: u32) -> Option<u32> {
         self.steps.iter().find(|step| step.offset == offset).map(|step| step.below)
     }
 
-    /// The code that commits a tentative record, for behind the displaced instruction, which has added `delta` to rsp.
-    /// It changes no flags and no register.
+    /// The code that commits a tentative record, to be put behind the displaced instruction, which
+    /// has added `delta` to rsp. It changes no flags and no register.
     ///
     /// ```text
     ///     mov   %rax, -144-delta(%rsp)

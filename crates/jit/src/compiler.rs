@@ -1,9 +1,10 @@
-//! The compiler: from the first instruction of a handler along every path.
+//! The compiler: follows a handler's bytecode along every path from its entry and emits machine
+//! code.
 //!
-//! A place where paths meet is written once for each [`Shape`] with which it is reached. Where the handler has no cycle, there are few
-//! shapes, and all of it (elements, what has been logged, jumps taken) stays known. Where it has a cycle, or
-//! paths multiply, shapes are made the same at such places: elements go to their cells, and what counts is in cells
-//! from the start.
+//! A place where paths meet is emitted once for each [`Shape`] with which it is reached. Without
+//! cycles there are few shapes, and everything (elements, log length, jumps taken) stays known at
+//! compile time. With cycles or many paths, shapes are unified at such places: elements are stored
+//! to their cells, and counts are in cells from the start.
 
 use crate::compiled::{Compiled, Parts};
 use crate::emit::{Emitter, Label, Stream};
@@ -15,27 +16,27 @@ use crate::shape::{Location, Shape};
 use std::collections::HashMap;
 use vm::Op;
 
-/// Places that are written at most while everything is to stay known.
+/// The most places to emit in [`Mode::Known`].
 const KNOWN_PLACES: usize = 64;
 
-/// Bytes of code that a handler may have. One that would have more is interpreted.
+/// The most bytes of a handler's code. A handler that needs more is interpreted.
 const MOST_BYTES: usize = 64 << 10;
 
-/// Instructions that are executed at most from one look at their count to the next.
+/// The most instructions between two checks of the instruction count.
 pub(crate) const SLACK: u32 = 2 * STEPS;
 
 /// How a handler is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// All that can be known stays known.
+    /// Everything that can be known at compile time stays known.
     Known,
-    /// Shapes are made the same where paths meet.
+    /// Shapes are unified where paths meet.
     Merged,
-    /// Nothing is compiled: the interpreter runs the handler.
+    /// Nothing is compiled; the interpreter runs the handler.
     Interpreted,
 }
 
-/// Why a handler cannot be compiled in a mode.
+/// A handler cannot be compiled in a mode: its code is too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooLarge;
 
@@ -56,39 +57,41 @@ pub(crate) struct Compiler<'a> {
     pub(crate) mode: Mode,
     pub(crate) emitter: Emitter,
     pub(crate) frame: Frame,
-    /// Elements below the first one pushed that are reached.
+    /// How many elements below the first one pushed the handler reaches.
     pub(crate) lowest: usize,
     pub(crate) shape: Shape,
-    /// The registers that elements may be in, those to be taken first at the start.
+    /// The registers for elements, in order of preference at the start.
     pub(crate) pool: Vec<Reg>,
-    /// The registers that the current instruction uses, as bits.
+    /// The registers that the current instruction uses, as a bit set.
     pub(crate) locked: u16,
     /// Whether any path may begin a record.
     pub(crate) records: bool,
-    /// Whether instructions are counted, as a run might come to more of them than it may execute.
+    /// Whether instructions are counted because a run might exceed its limit.
     pub(crate) counts_steps: bool,
     /// Whether the current instruction is counted already.
     pub(crate) step_counted: bool,
-    /// The context's register and the record's, once claimed. Before that, the record's has the processor's number.
+    /// The registers for context and record, once claimed. Before that, `record` holds the
+    /// processor's number.
     pub(crate) context: Reg,
     pub(crate) record: Reg,
-    /// Whether the context's register has, before that, what counting the hit has found: see [`Compiler::count`].
+    /// Whether `context` holds the result of counting the hit until the claim: see
+    /// [`Compiler::count`].
     pub(crate) keeps_registered: bool,
     /// The offset of the current instruction.
     pub(crate) offset: usize,
-    /// The epilogue, and the same for a hit that makes no record.
+    /// The epilogue, and the epilogue for a hit without a record.
     pub(crate) epilogue: Label,
     pub(crate) discard: Label,
     pub(crate) guarded: Vec<(Label, Label)>,
-    /// The code that all paths into the interpreter share, if there is any.
+    /// The code shared by all paths into the interpreter, if any.
     pub(crate) leave: Option<Label>,
-    /// The code that claims a context for them.
+    /// The code that claims a context for these paths.
     pub(crate) late_claim: Option<Label>,
-    /// Bytes that are pushed below the frame at most.
+    /// The most bytes pushed below the frame.
     pub(crate) deepest: i32,
     /// Whether any path claims a context.
     pub(crate) claims: bool,
-    /// The place in the code where to leave from, for the shape it was made for.
+    /// The last code to leave: instruction offset, shape, label.
     pub(crate) last_leave: Option<(usize, Shape, Label)>,
     places: HashMap<(usize, Shape), Label>,
     pending: Vec<(usize, Shape, Label)>,
@@ -102,7 +105,7 @@ impl<'a> Compiler<'a> {
         facts: &'a Facts,
         mode: Mode,
     ) -> Result<Compiled, TooLarge> {
-        // What is popped is changed where it is saved.
+        // `pop r` changes a register in its saved copy.
         let mut assumed =
             Assumed { saved: facts.popped & !(1 << 4), cells: environment.flags_live.into(), deep: 0 };
         loop {
@@ -125,13 +128,13 @@ impl<'a> Compiler<'a> {
     ) -> Compiler<'a> {
         let mut emitter = Emitter::new();
         let (epilogue, discard) = (emitter.label(), emitter.label());
-        // What the program's registers are pushed from is taken last: its value stays where it is.
+        // Registers that the handler names come last, so that the program's values stay in place.
         let order = [1, 2, 6, 7, 8, 9, 10, 11, 3, 5, 12, 13, 14, 15].map(Reg);
         let named = facts.named | facts.popped;
         let is_named = |register: &&Reg| named >> register.0 & 1 != 0;
         let mut pool: Vec<Reg> = order.iter().filter(|it| !is_named(it)).copied().collect();
         pool.extend(order.iter().filter(is_named));
-        // rcx and rdx are wanted by shifts, divisions and rdtsc.
+        // Shifts, divisions and rdtsc need rcx and rdx.
         let mut fixed = pool.iter().copied().filter(|register| !matches!(register.0, 1 | 2));
         let record = fixed.next().unwrap_or(Reg(8));
         let context = fixed.next().unwrap_or(Reg(9));
@@ -173,7 +176,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Writes all of it.
+    /// Emits the whole handler.
     fn write(&mut self) -> Result<(Label, Vec<(Label, u32)>), TooLarge> {
         let entry = self.emitter.here_label();
         let steps = self.frame.prologue(&mut self.emitter);
@@ -197,7 +200,7 @@ impl<'a> Compiler<'a> {
         Ok((entry, steps))
     }
 
-    /// Keeps the flags, where the program or the handler may read them.
+    /// Saves the flags if the program or the handler may read them.
     fn keep_flags(&mut self) {
         if self.facts.reads_flags {
             let cell = self.frame.cell(Cell::AllFlags);
@@ -215,7 +218,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Gives the cells that count their first values, where the run is at the offset `first`.
+    /// Initializes the counting cells, for a run that continues at offset `first`.
     fn start_cells(&mut self, first: usize) {
         if self.counts_steps {
             let next = |offset: &usize| instruction_at(self.handler.code, *offset).map(|it| it.next);
@@ -238,7 +241,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The end of the code: flags and registers become those of the site; what follows is the displaced instruction.
+    /// Emits the end: restores flags and registers. The displaced instruction follows.
     fn end(&mut self) {
         self.emitter.drop_jump(self.epilogue);
         self.emitter.bind(self.epilogue);
@@ -255,7 +258,7 @@ impl<'a> Compiler<'a> {
         self.emitter.jump(epilogue);
     }
 
-    /// Notes that so many bytes are pushed here, below the frame and what is below that already.
+    /// Notes that this many bytes are pushed below the frame and what is below it already.
     pub(crate) fn pushes(&mut self, bytes: i32) {
         self.deepest = self.deepest.max(self.frame.below + bytes);
     }
@@ -274,7 +277,7 @@ impl<'a> Compiler<'a> {
         })
     }
 
-    /// Writes a path from an offset on.
+    /// Emits a path from an offset on.
     fn path(&mut self, offset: usize) -> Result<(), TooLarge> {
         if self.facts.targets.contains(&offset) {
             let (label, new) = self.place(offset)?;
@@ -287,7 +290,7 @@ impl<'a> Compiler<'a> {
         self.body(offset)
     }
 
-    /// Writes a path from an offset on that is a place already, if it has to be one.
+    /// Emits a path from an offset on; if the offset is a place, it is bound already.
     fn body(&mut self, mut offset: usize) -> Result<(), TooLarge> {
         loop {
             let Next::At(next) = self.instruction(offset)? else { return Ok(()) };
@@ -304,8 +307,8 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// The place that stands for an offset with this shape, after the shape was made the same where that is due; and
-    /// whether it is new.
+    /// The label for an offset with this shape (unified first in [`Mode::Merged`]), and whether it
+    /// is new.
     fn place(&mut self, offset: usize) -> Result<(Label, bool), TooLarge> {
         if self.mode == Mode::Merged {
             self.count_steps();
@@ -323,7 +326,7 @@ impl<'a> Compiler<'a> {
         Ok((label, true))
     }
 
-    /// The place that a jump from here goes to. It is written later if it is new.
+    /// The label for a jump from here. New places are emitted later.
     pub(crate) fn jump_target(&mut self, offset: usize) -> Result<Label, TooLarge> {
         let (label, new) = self.place(offset)?;
         if new {
@@ -332,7 +335,7 @@ impl<'a> Compiler<'a> {
         Ok(label)
     }
 
-    /// Moves every element to its cell. Changes no flags.
+    /// Stores every element to its cell. Changes no flags.
     pub(crate) fn settle(&mut self) {
         for place in 0..self.shape.stack.len() {
             if self.shape.stack[place] != Location::Cell {
@@ -341,7 +344,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Writes one instruction.
+    /// Emits one instruction.
     fn instruction(&mut self, offset: usize) -> Result<Next, TooLarge> {
         self.offset = offset;
         self.locked = 0;
@@ -365,7 +368,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    /// Leaves the rest of this path to the interpreter.
+    /// Passes the rest of this path to the interpreter.
     pub(crate) fn give_up(&mut self) -> Next {
         let leave = self.leave_here();
         self.emitter.jump(leave);

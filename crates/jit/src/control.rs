@@ -11,7 +11,7 @@ use layout::Over;
 use vm::{CALL_DEPTH, CALL_LIMIT, Instruction, JUMP_LIMIT, Op};
 
 impl Compiler<'_> {
-    /// An instruction that goes elsewhere.
+    /// Emits an instruction that may not continue with the next.
     pub(crate) fn control(&mut self, instruction: Instruction) -> Result<Next, TooLarge> {
         match instruction.op {
             Op::Jmp => self.always(instruction),
@@ -30,12 +30,13 @@ impl Compiler<'_> {
         }
     }
 
-    /// Jumps that a run may take.
+    /// The most jumps that a run may take.
     fn jmpmax(&self) -> u32 {
         self.handler.jmpmax.min(JUMP_LIMIT)
     }
 
-    /// Counts a jump that is taken here; one too many leaves. False where that is known.
+    /// Counts a taken jump; leaves compiled code if it exceeds the limit. Returns false if that is
+    /// known already.
     fn count_jump(&mut self) -> bool {
         match self.shape.jumps {
             Count::Known(count) if count >= self.jmpmax() => false,
@@ -62,8 +63,8 @@ impl Compiler<'_> {
         }
     }
 
-    /// Leaves if the run might come to more instructions than it may execute before it looks again, or if its probe is
-    /// taken out: the interpreter finds out.
+    /// Leaves compiled code if the run might exceed its instruction limit before the next check, or
+    /// if its probe was removed; the interpreter decides.
     fn look_at_steps(&mut self, leave: Label) {
         let most = self.handler.insmax.min(vm::INSTRUCTION_LIMIT) - SLACK;
         let cell = self.frame.cell(Cell::Instructions);
@@ -74,8 +75,8 @@ impl Compiler<'_> {
         self.emitter.jump_if(Condition::NotEqual, leave);
     }
 
-    /// Adds to their cell the instructions that it does not count yet. Changes flags only where there are any: none are
-    /// left behind a jump that was counted.
+    /// Adds the pending instructions to their cell. Changes flags only if there are any; there are
+    /// none after a counted jump.
     pub(crate) fn count_steps(&mut self) {
         let steps = std::mem::take(&mut self.shape.steps);
         if steps > 0 {
@@ -91,7 +92,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// A jump on a condition of the top.
+    /// A conditional jump on the top.
     fn conditional(
         &mut self,
         instruction: Instruction,
@@ -100,7 +101,7 @@ impl Compiler<'_> {
     ) -> Result<Next, TooLarge> {
         let constant = match self.operand(0) {
             Operand::Number(number) => Some(number),
-            // Wherever the site is, its address is above 0.
+            // The site's address is always above 0.
             Operand::Site => Some(self.environment.site),
             _ => None,
         };
@@ -123,7 +124,7 @@ impl Compiler<'_> {
         Ok(Next::At(instruction.next))
     }
 
-    /// Jumps on a condition of the flags, and counts that.
+    /// Jumps on a condition of the flags, and counts the jump.
     fn branch(&mut self, condition: Condition, instruction: Instruction) -> Result<(), TooLarge> {
         let Some(target) = instruction.target(self.handler.code) else {
             let leave = self.leave_here();
@@ -135,7 +136,7 @@ impl Compiler<'_> {
             self.emitter.jump_if(condition, to);
             return Ok(());
         }
-        // What is done to count, and to settle, is done only where the jump is taken.
+        // Count and settle only if the jump is taken.
         let skip = self.emitter.label();
         self.emitter.jump_if(condition.not(), skip);
         self.count_jump();
@@ -145,11 +146,11 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// `loop`: counts, decrements the top, and jumps if it is not 0.
+    /// `loop`: counts the jump, decrements the top, and jumps if it is not 0.
     fn repeat(&mut self, instruction: Instruction) -> Result<Next, TooLarge> {
         let Some(target) = instruction.target(self.handler.code) else { return Ok(self.give_up()) };
         if self.place_of(0).is_none() {
-            // The element below the lowest that is popped: it has no place to be changed in.
+            // Below the lowest element: it has no place to store the result.
             return Ok(self.give_up());
         }
         if !self.count_jump() {
@@ -173,7 +174,7 @@ impl Compiler<'_> {
         Ok(Next::At(instruction.next))
     }
 
-    /// `call`: what is called is written here.
+    /// `call`: the callee is compiled inline.
     fn enter(&mut self, instruction: Instruction) -> Next {
         let Some(target) = instruction.target(self.handler.code) else { return self.give_up() };
         if self.shape.calls.len() >= CALL_DEPTH {
@@ -207,7 +208,7 @@ impl Compiler<'_> {
             emitter.store32_number(closed, 1);
             emitter.test32(RAX);
             emitter.jump_if(Condition::NotEqual, again);
-            // Another thread's run removed it first: of all hits only one is the last.
+            // Another thread's run removed the probe first: only one hit is the last.
             let before = self.emitter.aside(Stream::Cold);
             self.emitter.bind(again);
             self.end_without_record();

@@ -1,6 +1,6 @@
-//! Counting: the hit, and variables that are only counted.
+//! Counts hits, and variables that handlers only increment or decrement.
 //!
-//! One restartable sequence per counter, one after another:
+//! Emits one restartable sequence per counter, one after another:
 //!
 //! ```text
 //!             mov   rseq_offset, %t
@@ -22,9 +22,10 @@
 //!     none:   lock incq spill ... ; jmp done       all of them
 //! ```
 //!
-//! A program may set fs to anything at any moment, and unregister its `struct rseq` and use that memory for something else. So every access
-//! through fs may fault (it goes on at `none` then), and nothing is written through it unless all that a registered thread has there is
-//! there: the tracer's mark, no section, and the number of the processor.
+//! A program may set fs to anything at any time, or unregister its `struct rseq` and reuse that
+//! memory. So every access through fs may fault (and then continues at `none`), and nothing is
+//! written through it unless everything that a registered thread has is there: the tracer's mark,
+//! no active section, and the processor's number.
 
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
@@ -39,7 +40,8 @@ use vm::{Instruction, Op};
 pub(crate) type Counted = (PerProcessor, bool);
 
 impl Compiler<'_> {
-    /// Counts the hit, and what the handler counts first. Gives the offset of the instruction behind that.
+    /// Counts the hit and the handler's leading counters. Returns the offset of the next
+    /// instruction.
     pub(crate) fn count_hit(&mut self) -> usize {
         let mut counters = Vec::with_capacity(4);
         if self.facts.removes || self.environment.limits.is_some() || self.environment.removable {
@@ -70,7 +72,8 @@ impl Compiler<'_> {
         {
             self.count_and_begin(first, *last);
         } else if self.records {
-            // Until the record is begun, its register has the processor, and the context's what is found of the thread here.
+            // Until the record is begun, its register holds the processor's number, and the
+            // context's holds the thread's rseq offset.
             let record = self.record;
             self.frame.change(record);
             self.processor(record);
@@ -82,7 +85,7 @@ impl Compiler<'_> {
         offset
     }
 
-    /// The counter of an instruction that does nothing but count on a processor's own word.
+    /// The counter of an instruction that only counts on a per-processor word.
     pub(crate) fn counted(&self, instruction: &Instruction) -> Option<Counted> {
         let index = instruction.operand as u16;
         let (variable, there, down) = match instruction.op {
@@ -96,7 +99,7 @@ impl Compiler<'_> {
         (index < there).then_some((counter.1, down))
     }
 
-    /// Counts the hit of a probe that has limits, and goes on only if it is within them.
+    /// Counts a hit of a probe with limits, and continues only within them.
     fn count_limited(&mut self) {
         let Some(limits) = self.environment.limits else { return };
         let discard = self.discard;
@@ -105,7 +108,7 @@ impl Compiler<'_> {
         emitter.number(RAX, 1);
         emitter.fetch_add(Rm::Absolute(limits.hits), RAX);
         if limits.maxhits == 0 {
-            // No run at all; the hits that are passed over are counted.
+            // No runs at all: hits are only counted.
             emitter.jump(discard);
             return;
         }
@@ -140,8 +143,9 @@ impl Compiler<'_> {
         }
     }
 
-    /// Counts on each of the counters. Changes rax; `scratch` is then where the thread's `struct rseq` is, or 0 if that may not be used.
-    /// `processor`: the register that has it already.
+    /// Counts all counters. Changes rax; afterwards `scratch` is the offset of the thread's
+    /// `struct rseq` from fs, or 0 if that is unusable. `processor`: the register that holds the
+    /// processor's number already.
     pub(crate) fn count(&mut self, counters: &[Counted], scratch: Reg, processor: Option<Reg>) {
         if counters.is_empty() {
             return;
@@ -166,8 +170,8 @@ impl Compiler<'_> {
         self.emitter.back(before);
     }
 
-    /// Counts on each of the counters, where the thread's `struct rseq` is at `registered` from fs on, and leaves the last sequence in it.
-    /// Changes rax.
+    /// Counts all counters with the `struct rseq` at offset `registered` from fs, and leaves the
+    /// last sequence active. Changes rax.
     pub(crate) fn count_each(&mut self, counters: &[Counted], registered: Reg) {
         for (counter, down) in counters {
             let (start, end, abort) = (self.emitter.label(), self.emitter.label(), self.emitter.label());
@@ -184,8 +188,8 @@ impl Compiler<'_> {
         }
     }
 
-    /// Enters a restartable sequence that has these places: its start, which this is, its end, and what it aborts to. The processor's number is
-    /// in eax then.
+    /// Enters a restartable sequence: start (bound here), end, abort target. Then eax holds the
+    /// processor's number.
     pub(crate) fn enter_sequence(&mut self, registered: Reg, places: [Label; 3]) {
         let [start, end, abort] = places;
         let (cpu, section) = (Rm::Thread(registered, RSEQ_CPU), Rm::Thread(registered, RSEQ_SECTION));
@@ -198,7 +202,7 @@ impl Compiler<'_> {
         self.emitter.load32(RAX, cpu);
     }
 
-    /// Goes to `none` unless the thread's `struct rseq` has the number of the processor. Changes rax.
+    /// Goes to `none` unless the `struct rseq` has the current processor's number. Changes rax.
     pub(crate) fn runs_there(&mut self, registered: Reg, processor: Option<Reg>, none: Label) {
         match processor {
             Some(processor) => self.emitter.load32(RAX, processor),
@@ -210,8 +214,8 @@ impl Compiler<'_> {
         self.emitter.jump_if(Condition::NotEqual, none);
     }
 
-    /// Sets `to` to where the thread's `struct rseq` is, from fs on, and goes to `none` unless it is one that is known, and in no section.
-    /// What is left to be asked is whether the processor's number in it is the right one.
+    /// Sets `to` to the offset of the thread's `struct rseq` from fs. Goes to `none` unless that is
+    /// marked and in no section. The caller must still check the processor's number.
     pub(crate) fn registered(&mut self, to: Reg, none: Label) {
         let rseq = self.environment.identity + offset_of!(Identity, rseq_offset) as u32;
         self.emitter.load(to, Rm::Absolute(rseq));
@@ -223,7 +227,7 @@ impl Compiler<'_> {
         self.emitter.jump_if(Condition::NotEqual, none);
     }
 
-    /// Goes to `none` unless what is at `offset` from fs on has the tracer's mark.
+    /// Goes to `none` unless the tracer's mark is at `offset` from fs.
     pub(crate) fn marked(&mut self, offset: Reg, none: Label) {
         let mark = self.environment.mark;
         self.guard(none);
@@ -231,12 +235,12 @@ impl Compiler<'_> {
         self.emitter.jump_if(Condition::NotEqual, none);
     }
 
-    /// Sets a register to the processor's number and its node, as `rdpid` gives them.
+    /// Sets a register to the processor's number and node, as `rdpid` returns them.
     pub(crate) fn processor(&mut self, to: Reg) {
         if self.environment.rdpid {
             self.emitter.rdpid(to);
         } else {
-            // The selector of the segment that the kernel keeps for this (__CPUNODE_SEG).
+            // The selector of the kernel's segment for this purpose (__CPUNODE_SEG).
             self.emitter.number(to, 0x7b);
             self.emitter.segment_limit(to, to);
         }

@@ -1,13 +1,14 @@
-//! Machine code as bytes: the few x86-64 instructions that compiled handlers are made of.
+//! Encodes machine code: the few x86-64 instructions that compiled handlers use.
 //!
-//! A probed process may have tens of thousands of handlers, each compiled for its site: what an instruction becomes is
-//! appended without any form in between. The tests decode all of it again with a decoder that is not ours.
+//! A process may have tens of thousands of handlers, each compiled for its site, so instructions
+//! are encoded directly without an intermediate form. Tests decode them with an independent
+//! decoder.
 //!
-//! Code is written in two streams. The hot one is what runs when nothing unusual happens; it ends where the displaced
-//! instruction begins. The cold one is all else. Both, and the descriptors of restartable sequences before them, become
-//! one piece ([`Emitter::finish`]): descriptors, cold, hot.
+//! There are two streams. The hot one is the normal path; it ends where the displaced instruction
+//! begins. The cold one is the rest. [`Emitter::finish`] joins them to one block: descriptors of
+//! restartable sequences, cold, hot.
 
-/// A place in the code, bound or yet to be.
+/// A place in the code, bound now or later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Label(usize);
 
@@ -18,10 +19,10 @@ pub(crate) enum Stream {
     Hot = 1,
 }
 
-/// Bytes of a restartable sequence's descriptor.
+/// The length of a restartable sequence's descriptor.
 pub(crate) const DESCRIPTOR: usize = 32;
 
-/// A restartable sequence: where it starts, where its last instruction ends, and where it aborts to.
+/// A restartable sequence: start, end of the last instruction, abort target.
 #[derive(Clone, Copy, Debug)]
 struct Sequence {
     start: Label,
@@ -29,7 +30,7 @@ struct Sequence {
     abort: Label,
 }
 
-/// A field of 4 bytes that is to hold the distance from its end.
+/// A 4-byte field for the distance from its end to a target.
 #[derive(Clone, Copy, Debug)]
 struct Distance {
     stream: Stream,
@@ -37,24 +38,24 @@ struct Distance {
     to: Target,
 }
 
-/// What a distance is to.
+/// The target of a distance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target {
     Label(Label),
     Descriptor(usize),
 }
 
-/// Bytes that hold the site's address: offsets of little-endian fields.
+/// Bytes that hold the site's address, as offsets of little-endian fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SiteField {
     /// All 64 bits.
     Word(u32),
-    /// The lower 32 bits, and the upper ones elsewhere.
+    /// The low and high 32 bits in two places.
     Halves(u32, u32),
 }
 
 impl SiteField {
-    /// The same field in code of which this is a part that begins at an offset.
+    /// The same field in code that contains this code at offset `start`.
     #[must_use]
     pub fn behind(self, start: u32) -> SiteField {
         match self {
@@ -63,7 +64,7 @@ impl SiteField {
         }
     }
 
-    /// The bytes from its first to its last: offsets.
+    /// The offsets from its first byte to its last.
     pub fn range(self) -> std::ops::Range<u32> {
         match self {
             SiteField::Word(at) => at..at + 8,
@@ -71,10 +72,10 @@ impl SiteField {
         }
     }
 
-    /// Adds to the address that the field holds in these bytes.
+    /// Adds `by` to the address that the field holds in `bytes`.
     ///
     /// # Panics
-    /// The field is not in them.
+    /// If the field is outside of `bytes`.
     pub fn add(self, by: u64, bytes: &mut [u8]) {
         let field = |at: u32, length: usize| at as usize..at as usize + length;
         match self {
@@ -95,11 +96,11 @@ impl SiteField {
     }
 }
 
-/// A field in the stream that it was written to.
+/// A field and the stream that contains it.
 #[derive(Clone, Copy, Debug)]
 struct InStream(Stream, SiteField);
 
-/// Where to go back to.
+/// How to end a detour into another stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Aside {
     before: Stream,
@@ -115,20 +116,20 @@ pub(crate) struct Emitter {
     distances: Vec<Distance>,
     sequences: Vec<Sequence>,
     site_fields: Vec<InStream>,
-    /// Whether the site's address is anywhere else than in these fields.
+    /// Whether the site's address also occurs outside of `site_fields`.
     pub(crate) is_fixed: bool,
 }
 
-/// Code that is complete but for the address it will lie at.
+/// Complete code, except for its address.
 #[derive(Debug)]
 pub(crate) struct Finished {
     /// The bytes.
     pub(crate) bytes: Vec<u8>,
-    /// The offsets of words of 8 bytes to which the address is to be added.
+    /// Offsets of 8-byte words to which the address must be added.
     pub(crate) addresses: Vec<u32>,
-    /// Where the site's address is, if it is nowhere else.
+    /// Where the site's address is, if it is only in such fields.
     pub(crate) site_fields: Option<Vec<SiteField>>,
-    /// Where the streams begin.
+    /// The offsets of the streams.
     starts: [usize; 2],
     labels: Vec<Option<(Stream, usize)>>,
 }
@@ -142,7 +143,7 @@ impl Finished {
 }
 
 impl Emitter {
-    /// No code.
+    /// An emitter without code.
     pub(crate) fn new() -> Emitter {
         Emitter {
             streams: [Vec::with_capacity(256), Vec::with_capacity(256)],
@@ -155,46 +156,46 @@ impl Emitter {
         }
     }
 
-    /// Notes that the field that ends here holds the site's address.
+    /// Notes that a field of the current stream holds the site's address.
     pub(crate) fn note_site(&mut self, field: SiteField) {
         self.site_fields.push(InStream(self.current, field));
     }
 
-    /// A label that is not bound yet.
+    /// A new, unbound label.
     pub(crate) fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
-    /// Binds a label to this place.
+    /// Binds a label to the current position.
     pub(crate) fn bind(&mut self, label: Label) {
         debug_assert!(self.labels[label.0].is_none(), "a label is one place");
         self.labels[label.0] = Some((self.current, self.here()));
     }
 
-    /// A label for this place.
+    /// A label for the current position.
     pub(crate) fn here_label(&mut self) -> Label {
         let label = self.label();
         self.bind(label);
         label
     }
 
-    /// Bytes of the current stream.
+    /// The length of the current stream.
     pub(crate) fn here(&self) -> usize {
         self.streams[self.current as usize].len()
     }
 
-    /// Bytes of both streams.
+    /// The length of both streams.
     pub(crate) fn size(&self) -> usize {
         self.streams.iter().map(Vec::len).sum()
     }
 
-    /// Goes on in a stream; gives the one before.
+    /// Switches to a stream and returns the previous one.
     pub(crate) fn switch(&mut self, stream: Stream) -> Stream {
         core::mem::replace(&mut self.current, stream)
     }
 
-    /// Goes on in another stream for a while; where that is the current one, it is jumped over.
+    /// Switches to a stream temporarily. If it is the current one, emits a jump over the detour.
     pub(crate) fn aside(&mut self, stream: Stream) -> Aside {
         let over = (stream == self.current).then(|| {
             let over = self.label();
@@ -204,7 +205,7 @@ impl Emitter {
         Aside { before: self.switch(stream), over }
     }
 
-    /// Goes back.
+    /// Returns from the detour.
     pub(crate) fn back(&mut self, aside: Aside) {
         if let Some(over) = aside.over {
             self.bind(over);
@@ -222,13 +223,13 @@ impl Emitter {
         self.streams[self.current as usize].extend_from_slice(bytes);
     }
 
-    /// A restartable sequence.
+    /// Adds a restartable sequence and returns its number.
     pub(crate) fn sequence(&mut self, start: Label, end: Label, abort: Label) -> usize {
         self.sequences.push(Sequence { start, end, abort });
         self.sequences.len() - 1
     }
 
-    /// Takes back a jump that was just written, if it goes to what is to be bound here.
+    /// Removes the jump just emitted if it goes to `to`, which is bound here next.
     pub(crate) fn drop_jump(&mut self, to: Label) {
         let here = self.here();
         let stream = &mut self.streams[self.current as usize];
@@ -244,13 +245,13 @@ impl Emitter {
         }
     }
 
-    /// A field that is to hold the distance from its end.
+    /// Appends a 4-byte field for the distance from its end to a target.
     pub(crate) fn distance(&mut self, to: Target) {
         self.distances.push(Distance { stream: self.current, at: self.here(), to });
         self.bytes(&[0; 4]);
     }
 
-    /// The whole: descriptors, cold code, hot code.
+    /// Joins descriptors, cold code and hot code, and fills in all distances.
     pub(crate) fn finish(self) -> Finished {
         let Emitter { streams: [cold, hot], labels, distances, sequences, site_fields, is_fixed, .. } = self;
         let starts = [sequences.len() * DESCRIPTOR, sequences.len() * DESCRIPTOR + cold.len()];

@@ -1,33 +1,33 @@
-//! What a handler is compiled for: where its data lies, and the site.
+//! What a handler is compiled for: the addresses of its data, and its site.
 
 use layout::{Entries, Mark, PerProcessor};
 
-/// A handler: a part of a program.
+/// A handler of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Handler<'a> {
-    /// The bytecode of all handlers and procedures of the program, for a word of 8 bytes.
+    /// The bytecode of all of the program's handlers and procedures, for 8-byte words.
     pub code: &'a [u8],
     /// The offset of the handler's first instruction in it.
     pub entry: usize,
-    /// Jumps that a run may take; above [`vm::JUMP_LIMIT`] it means that limit.
+    /// The most jumps of a run, limited to [`vm::JUMP_LIMIT`].
     pub jmpmax: u32,
-    /// Instructions that a run may execute; above [`vm::INSTRUCTION_LIMIT`] it means that limit.
+    /// The most instructions of a run, limited to [`vm::INSTRUCTION_LIMIT`].
     pub insmax: u32,
-    /// Bytes that a run may log; above [`vm::LOG_LIMIT`] it means that limit. 0: it makes no record at all.
+    /// The most bytes that a run may log, limited to [`vm::LOG_LIMIT`]. 0: no records.
     pub logmax: usize,
-    /// The exceptions that are raised, by the bits of their codes.
+    /// The exceptions that are raised, as a bit set of their codes.
     pub mask: u16,
-    /// Local variables.
+    /// The number of local variables.
     pub locals: u16,
-    /// Global variables.
+    /// The number of global variables.
     pub globals: u16,
-    /// The program's major code: that of records where the handler sets none.
+    /// The program's major code, used if the handler sets none.
     pub major: u32,
-    /// The probe's minor code, likewise.
+    /// The probe's minor code, used if the handler sets none.
     pub minor: u32,
 }
 
-/// What `push lv`, `inc gv` and so on name.
+/// A variable named by `push lv`, `inc gv` and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Variable {
     /// A local variable, by its index.
@@ -36,27 +36,27 @@ pub enum Variable {
     Global(u16),
 }
 
-/// The hits that a probe passes over, and those that it takes.
+/// Limits on the hits of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The address of the word of 8 bytes that counts the hits which found the probe enabled. It may pass
-    /// `ignore + maxhits` by the hits that came before the probe was taken out.
+    /// The address of the 8-byte count of hits while the probe was enabled. It may exceed
+    /// `ignore + maxhits` by hits before the probe was removed.
     pub hits: u32,
-    /// Hits that are passed over first.
+    /// The number of first hits to ignore.
     pub ignore: u64,
-    /// Runs of the handler after which the probe is disabled.
+    /// The number of runs after which the probe is disabled.
     pub maxhits: u64,
 }
 
 /// How a thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// The address of the word by which the reader of all rings shows that it lives: nobody waits any more when it is
-    /// [`layout::ABANDONED`].
+    /// The address of the word that shows whether the reader of all rings lives: threads stop
+    /// waiting when it is [`layout::ABANDONED`].
     pub reader: u32,
 }
 
-/// Where the data of a site's handler lies, and what is known of the site. All addresses are below
+/// Where the data of a site's handler is, and what is known of the site. All addresses are below
 /// [`layout::LOW_END`].
 #[derive(Clone, Copy, Debug)]
 pub struct Environment<'a> {
@@ -64,53 +64,58 @@ pub struct Environment<'a> {
     pub identity: u32,
     /// The address of the first [`layout::Context`].
     pub contexts: u32,
-    /// The contexts that belong to a processor each, the first ones: processor 0 has the first. A processor that has none
-    /// uses the shared ones.
+    /// The number of contexts that belong to one processor each; they come first, in processor
+    /// order. Other processors use the shared ones.
     pub own_contexts: u32,
-    /// The contexts behind them, which belong to none: a power of two, at least 1.
+    /// The number of shared contexts behind them: a power of two, at least 1.
     pub shared_contexts: u32,
-    /// Bytes of a context's ring: a power of two from [`layout::LEAST_RING`] to [`layout::GREATEST_RING`].
+    /// The size of a context's ring: a power of two from [`layout::LEAST_RING`] to
+    /// [`layout::GREATEST_RING`].
     pub ring_size: u32,
     /// The address of the first local variable, 8 bytes each.
     pub locals: u32,
     /// The address of the first global variable, 8 bytes each.
     pub globals: u32,
-    /// The variables that every handler of their program does nothing with but `inc` and `dec` by number, and their
-    /// counters, once per processor.
+    /// The variables that all handlers of their program only `inc` and `dec` by number, and their
+    /// per-processor counters.
     pub counted: &'a [(Variable, PerProcessor)],
-    /// Counts the hits that are not over: runs, misses, and hits passed over.
+    /// Counts the hits of the enabled probe: runs, misses and ignored hits.
     pub hits: PerProcessor,
-    /// The address of the word of 8 bytes that counts hits whose handler found no context, locked.
+    /// The address of the 8-byte count of hits whose handler found no context, incremented with
+    /// lock.
     pub missed: u32,
-    /// The address of the word of 8 bytes that counts records that were dropped, locked.
+    /// The address of the 8-byte count of dropped records, incremented with lock.
     pub dropped: u32,
     /// The address of [`layout::Over`], 8 bytes.
     pub over: u32,
-    /// Whether somebody else may disable the probe while jumps still lead to its handler: another one is at the same site.
+    /// Whether the probe may be disabled from outside while jumps still lead to its handler: there
+    /// is another probe at the same site.
     pub removable: bool,
-    /// Set where the probe has `ignore` or `maxhits`.
+    /// Set if the probe has `ignore` or `maxhits`.
     pub limits: Option<Limits>,
-    /// The agent's entries.
+    /// The agent's entry points.
     pub agent: Entries,
-    /// The address of the [`layout::HandlerInfo`] that goes with the handler.
+    /// The address of the handler's [`layout::HandlerInfo`].
     pub info: u32,
-    /// The number of the site and its probe in records.
+    /// The number that stands for site and probe in records.
     pub number: u32,
     /// The address of the displaced instruction.
     pub site: u64,
-    /// Whether the flags that arithmetic changes may be read before they are written, from the site on.
+    /// Whether the program may read the arithmetic flags before it writes them, from the site on.
     pub flags_live: bool,
-    /// Whether the displaced instruction can fault: the record is committed after it, by [`crate::Compiled::commit`].
+    /// Whether the displaced instruction can fault; then the record is committed behind it, by
+    /// [`crate::Compiled::commit`].
     pub tentative: bool,
-    /// Whether the tentative record of a handler that has run before this one, at the same site, waits: its address is kept below the red
-    /// zone, and stays.
+    /// Whether an earlier handler at the same site has an uncommitted tentative record; its address
+    /// below the red zone must be kept.
     pub waits: bool,
-    /// Set where a full ring, or a context, is waited for.
+    /// Set if threads wait for room in a ring, and for a context.
     pub lossless: Option<Waiting>,
     /// What marks a thread's registered `struct rseq`.
     pub mark: Mark,
-    /// The address of the table of what handlers do not see ([`layout::hidden`]). 0: nothing is hidden.
+    /// The address of the table of memory hidden from handlers ([`layout::hidden`]). 0: nothing is
+    /// hidden.
     pub hidden: u32,
-    /// Whether the processor has `rdpid`; without it `lsl` is used, which the kernel prepares too.
+    /// Whether the processor has `rdpid`; otherwise `lsl` of a kernel segment is used.
     pub rdpid: bool,
 }

@@ -1,4 +1,4 @@
-//! The handler's part of the thread's stack.
+//! The handler's stack frame.
 //!
 //! ```text
 //!     rsp at the site
@@ -9,8 +9,8 @@
 //!     rsp of the handler
 //! ```
 //!
-//! The prologue pushes before it changes any register, and ends with a store to the lowest word that anything behind it
-//! may push: once it is through, no access to the stack can fault.
+//! The prologue pushes before it changes any register, and ends with a store to the lowest word
+//! that later code may push: after it no stack access can fault.
 
 use layout::{COMMIT_CELL, RED_ZONE};
 
@@ -32,7 +32,7 @@ pub(crate) enum Cell {
     Instructions,
     /// Bytes logged.
     Logged,
-    /// Bytes logged when a logging had succeeded last.
+    /// Bytes logged at the end of the last completed logging instruction.
     Complete,
     /// The major code.
     Major,
@@ -42,33 +42,33 @@ pub(crate) enum Cell {
     Element(usize),
 }
 
-/// What is assumed of a frame.
+/// Assumptions about a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Assumed {
-    /// The registers that are saved, as bits.
+    /// The saved registers, as a bit set.
     pub(crate) saved: u16,
-    /// Cells.
+    /// The number of cells.
     pub(crate) cells: usize,
-    /// Bytes that are pushed below the frame.
+    /// Bytes pushed below the frame.
     pub(crate) deep: i32,
 }
 
-/// The frame: what is in it is found out while code is written that already uses it, so the sizes are assumed first, and
-/// the code written again if they were wrong.
+/// The frame. Its contents are known only after the code that uses it is written, so sizes are
+/// assumed, and the code is written again if they were wrong.
 #[derive(Debug)]
 pub(crate) struct Frame {
-    /// The registers that are assumed to be saved, as bits.
+    /// The registers assumed to be saved, as a bit set.
     saved: u16,
-    /// The cells that are assumed to be there.
+    /// The number of cells assumed.
     cells_assumed: usize,
-    /// Bytes that are assumed to be pushed below the frame at most.
+    /// The most bytes assumed to be pushed below the frame.
     deep: i32,
     cells: Vec<Cell>,
-    /// The registers that were changed.
+    /// The registers that were changed, as a bit set.
     changed: u16,
     /// Whether the address of a tentative record is kept.
     tentative: bool,
-    /// What has been pushed below the frame.
+    /// Bytes currently pushed below the frame.
     pub(crate) below: i32,
 }
 
@@ -78,7 +78,7 @@ impl Frame {
         Frame { saved, cells_assumed, deep, cells: Vec::new(), changed: 0, tentative, below: 0 }
     }
 
-    /// What should have been assumed, if it was not. `deep`: bytes that are pushed below the frame.
+    /// The right assumptions, if the current ones were wrong. `deep`: bytes pushed below the frame.
     pub(crate) fn wrong(&self, deep: i32) -> Option<Assumed> {
         let assumed = Assumed { saved: self.saved, cells: self.cells_assumed, deep: self.deep };
         let right = Assumed {
@@ -94,7 +94,7 @@ impl Frame {
         self.changed |= 1 << register.0;
     }
 
-    /// The registers that are saved, as bits.
+    /// The saved registers, as a bit set.
     pub(crate) fn saved(&self) -> u16 {
         self.saved
     }
@@ -104,7 +104,7 @@ impl Frame {
         self.saved >> register & 1 != 0
     }
 
-    /// A cell.
+    /// The memory of a cell.
     pub(crate) fn cell(&mut self, cell: Cell) -> Rm {
         let place = self.cells.iter().position(|it| *it == cell).unwrap_or_else(|| {
             self.cells.push(cell);
@@ -113,18 +113,18 @@ impl Frame {
         Rm::At(RSP, self.below + 8 * place as i32)
     }
 
-    /// Where a saved register is.
+    /// The memory of a saved register.
     pub(crate) fn saved_at(&self, register: u8) -> Rm {
         let later = (self.saved >> register >> 1).count_ones() as usize;
         Rm::At(RSP, self.below + 8 * (self.cells_assumed + later) as i32)
     }
 
-    /// Bytes between rsp and that at the site.
+    /// The distance from rsp to the site's rsp.
     pub(crate) fn size(&self) -> i32 {
         self.below + 8 * (self.cells_assumed + self.saved.count_ones() as usize) as i32 + self.skipped()
     }
 
-    /// Where the address of a tentative record is kept.
+    /// The memory that holds a tentative record's address.
     pub(crate) fn commit_cell(&self) -> Rm {
         Rm::At(RSP, self.size() - COMMIT_CELL as i32)
     }
@@ -133,7 +133,7 @@ impl Frame {
         (if self.tentative { COMMIT_CELL } else { RED_ZONE }) as i32
     }
 
-    /// Writes the prologue; gives its steps.
+    /// Emits the prologue and returns its steps.
     pub(crate) fn prologue(&self, emitter: &mut Emitter) -> Vec<(Label, u32)> {
         let mut steps = Vec::with_capacity(8);
         let mut below = 0;
@@ -162,7 +162,7 @@ impl Frame {
         steps
     }
 
-    /// Writes the epilogue, which changes no flags.
+    /// Emits the epilogue, which changes no flags.
     pub(crate) fn epilogue(&self, emitter: &mut Emitter) {
         if self.cells_assumed > 0 {
             emitter.address(RSP, Rm::At(RSP, 8 * self.cells_assumed as i32));
@@ -174,7 +174,7 @@ impl Frame {
     }
 }
 
-/// The registers of some bits, the lowest number first.
+/// The registers of a bit set, lowest number first.
 pub(crate) fn registers(bits: u16) -> impl Iterator<Item = Reg> {
     (0..16).filter(move |number| bits >> number & 1 != 0).map(Reg)
 }

@@ -1,4 +1,4 @@
-//! The instructions, one function each.
+//! The machine instructions, one function each.
 
 use crate::emit::{Emitter, Label, SiteField, Target};
 
@@ -14,20 +14,20 @@ pub(crate) const RSP: Reg = Reg(4);
 pub(crate) const RSI: Reg = Reg(6);
 pub(crate) const RDI: Reg = Reg(7);
 
-/// What an instruction works on besides a register.
+/// The second operand of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rm {
     /// A register.
     Reg(Reg),
     /// Memory at a register and a displacement.
     At(Reg, i32),
-    /// Memory at `base + index * scale + displacement`, the scale as a power of two.
+    /// Memory at `base + index * 2^scale + displacement`.
     Indexed(Reg, Reg, u8, i32),
-    /// Memory at `index * scale + displacement`, likewise.
+    /// Memory at `index * 2^scale + displacement`.
     Scaled(Reg, u8, i32),
-    /// Memory below 2 GiB.
+    /// Memory at an absolute address below 2 GiB.
     Absolute(u32),
-    /// Memory at a register and a displacement from the thread's `fs`.
+    /// Memory at a register and a displacement, relative to the thread's `fs`.
     Thread(Reg, i32),
 }
 
@@ -37,7 +37,7 @@ impl From<Reg> for Rm {
     }
 }
 
-/// An arithmetic instruction with two operands, by its number in the opcode.
+/// An arithmetic operation, by its number in the opcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Alu {
@@ -75,7 +75,7 @@ pub(crate) enum Condition {
 }
 
 impl Condition {
-    /// The opposite.
+    /// The opposite condition.
     pub(crate) fn not(self) -> Condition {
         match self {
             Condition::Below => Condition::AboveOrEqual,
@@ -92,8 +92,8 @@ impl Condition {
 }
 
 impl Emitter {
-    /// An instruction with a ModRM byte: prefixes, REX, opcode, operands. `number` is a register or an extension of
-    /// the opcode; `byte` where it names a register of 8 bits.
+    /// An instruction with a ModRM byte: prefixes, REX, opcode, operands. `number` is a register or
+    /// an opcode extension; `byte`: the register has 8 bits.
     fn modrm(&mut self, wide: bool, byte: bool, opcode: &[u8], number: u8, rm: Rm) {
         let (index, base) = match rm {
             Rm::Reg(register) | Rm::At(register, _) | Rm::Thread(register, _) => (0, register.0),
@@ -105,7 +105,7 @@ impl Emitter {
             self.byte(0x64);
         }
         let rex = u8::from(wide) << 3 | number >> 3 << 2 | index >> 3 << 1 | base >> 3;
-        // Registers 4 to 7 of 8 bits are spl to dil only with a REX prefix.
+        // The 8-bit registers 4 to 7 are spl to dil only with a REX prefix.
         let low_byte = byte && (number >= 4 || matches!(rm, Rm::Reg(register) if register.0 >= 4));
         if rex != 0 || low_byte {
             self.byte(0x40 | rex);
@@ -146,7 +146,7 @@ impl Emitter {
         }
     }
 
-    /// Sets a register to what an operand holds: `mov r64, r/m64`.
+    /// Loads an operand into a register: `mov r64, r/m64`.
     pub(crate) fn load(&mut self, to: Reg, from: impl Into<Rm>) {
         let from = from.into();
         if from != Rm::Reg(to) {
@@ -154,12 +154,12 @@ impl Emitter {
         }
     }
 
-    /// `mov r32, r/m32`; the upper half becomes 0.
+    /// `mov r32, r/m32`; clears the upper half.
     pub(crate) fn load32(&mut self, to: Reg, from: impl Into<Rm>) {
         self.modrm(false, false, &[0x8b], to.0, from.into());
     }
 
-    /// Loads `size` bytes, 1, 2, 4 or 8, with zeros above; always one instruction.
+    /// Loads `size` bytes (1, 2, 4 or 8), zero-extended, in one instruction.
     pub(crate) fn load_sized(&mut self, size: usize, to: Reg, from: Rm) {
         match size {
             1 => self.modrm(false, false, &[0x0f, 0xb6], to.0, from),
@@ -179,7 +179,7 @@ impl Emitter {
         self.modrm(false, false, &[0x89], from.0, to);
     }
 
-    /// Stores the low `size` bytes, 1, 2, 4 or 8, of a register; one instruction.
+    /// Stores the low `size` bytes (1, 2, 4 or 8) of a register in one instruction.
     pub(crate) fn store_sized(&mut self, size: usize, to: Rm, from: Reg) {
         match size {
             1 => self.modrm(false, true, &[0x88], from.0, to),
@@ -204,7 +204,8 @@ impl Emitter {
         self.bytes(&number.to_le_bytes());
     }
 
-    /// Stores a number of 64 bits, in one instruction if it is one of 32 bits with its sign, else in two halves.
+    /// Stores a 64-bit number: in one instruction if it fits in 32 bits sign-extended, else in two
+    /// halves.
     pub(crate) fn store_number(&mut self, to: Rm, number: u64) {
         if let Ok(short) = i32::try_from(number as i64) {
             self.modrm(true, false, &[0xc7], 0, to);
@@ -215,7 +216,7 @@ impl Emitter {
         self.store32_number(shifted(to, 4), (number >> 32) as u32);
     }
 
-    /// Stores the site's address, so that it can be another one later.
+    /// Stores the site's address so that it can be changed later.
     pub(crate) fn store_site(&mut self, to: Rm, site: u64) {
         if i32::try_from(site as i64).is_ok() {
             self.is_fixed = true;
@@ -228,7 +229,7 @@ impl Emitter {
         self.note_site(SiteField::Halves(low as u32, high as u32));
     }
 
-    /// Sets a register to the site's address, so that it can be another one later.
+    /// Loads the site's address into a register so that it can be changed later.
     pub(crate) fn site(&mut self, to: Reg, site: u64) {
         if u32::try_from(site).is_ok() || i32::try_from(site as i64).is_ok() {
             self.is_fixed = true;
@@ -239,7 +240,7 @@ impl Emitter {
         self.note_site(SiteField::Word(word as u32));
     }
 
-    /// Sets a register to a number, without touching the flags.
+    /// Loads a number into a register without changing flags.
     pub(crate) fn number(&mut self, to: Reg, number: u64) {
         if let Ok(number) = u32::try_from(number) {
             if to.0 >= 8 {
@@ -277,7 +278,7 @@ impl Emitter {
         self.modrm(false, false, &[(op as u8) << 3 | 3], to.0, from.into());
     }
 
-    /// `op r/m64, imm32` with its sign.
+    /// `op r/m64, imm32`, sign-extended.
     pub(crate) fn alu_number(&mut self, op: Alu, to: impl Into<Rm>, number: i32) {
         self.alu_immediate(true, op, to.into(), number);
     }
@@ -326,12 +327,12 @@ impl Emitter {
         self.modrm(true, false, &[0xf7], 3, register.into());
     }
 
-    /// `div r64` (rdx:rax), or `idiv` where `signed`.
+    /// `div r64` (rdx:rax), or `idiv` if `signed`.
     pub(crate) fn divide(&mut self, signed: bool, divisor: Reg) {
         self.modrm(true, false, &[0xf7], if signed { 7 } else { 6 }, divisor.into());
     }
 
-    /// `cqo`: rdx becomes the sign of rax.
+    /// `cqo`: sign-extends rax to rdx:rax.
     pub(crate) fn sign(&mut self) {
         self.bytes(&[0x48, 0x99]);
     }
@@ -375,13 +376,13 @@ impl Emitter {
         self.bytes(&number.to_le_bytes());
     }
 
-    /// `bt r64, imm8`: the carry is the bit.
+    /// `bt r64, imm8`: copies the bit to the carry flag.
     pub(crate) fn bit_test(&mut self, register: Reg, bit: u8) {
         self.modrm(true, false, &[0x0f, 0xba], 4, register.into());
         self.byte(bit);
     }
 
-    /// `inc` or `dec` of a word in memory, locked where `locked`.
+    /// `inc` or `dec` of a word in memory, with a lock prefix if `locked`.
     pub(crate) fn step(&mut self, locked: bool, down: bool, word: Rm) {
         if locked {
             self.byte(0xf0);
@@ -389,7 +390,7 @@ impl Emitter {
         self.modrm(true, false, &[0xff], down.into(), word);
     }
 
-    /// `xchg r32, m32`: always locked.
+    /// `xchg r32, m32`, which is always locked.
     pub(crate) fn exchange32(&mut self, register: Reg, memory: Rm) {
         self.modrm(false, false, &[0x87], register.0, memory);
     }
@@ -421,12 +422,12 @@ impl Emitter {
         self.byte(0x9c);
     }
 
-    /// The flags that handlers change into ax: `lahf; seto al`.
+    /// Saves the flags that handlers change to ax: `lahf; seto al`.
     pub(crate) fn save_flags(&mut self) {
         self.bytes(&[0x9f, 0x0f, 0x90, 0xc0]);
     }
 
-    /// The reverse: `add al, 0x7f; sahf`.
+    /// Restores them: `add al, 0x7f; sahf`.
     pub(crate) fn restore_flags(&mut self) {
         self.bytes(&[0x04, 0x7f, 0x9e]);
     }
@@ -454,17 +455,17 @@ impl Emitter {
         self.modrm(false, false, &[0x0f, 0xc7], 7, to.into());
     }
 
-    /// `prefetchw`: the line at an address is about to be written. Never faults.
+    /// `prefetchw`: the line at this address will be written. Never faults.
     pub(crate) fn prefetch(&mut self, memory: Rm) {
         self.modrm(false, false, &[0x0f, 0x0d], 1, memory);
     }
 
-    /// `lar r32, r32`: the rights of the segment that a selector names; equal if there is one.
+    /// `lar r32, r32`: the access rights of the segment of a selector; sets ZF if it exists.
     pub(crate) fn segment_rights(&mut self, to: Reg, selector: Reg) {
         self.modrm(false, false, &[0x0f, 0x02], to.0, selector.into());
     }
 
-    /// `lsl r32, r32`: the limit of the segment that a selector names.
+    /// `lsl r32, r32`: the limit of the segment of a selector.
     pub(crate) fn segment_limit(&mut self, to: Reg, selector: Reg) {
         self.modrm(false, false, &[0x0f, 0x03], to.0, selector.into());
     }
@@ -503,7 +504,7 @@ impl Emitter {
     }
 }
 
-/// Memory some bytes further.
+/// The memory operand some bytes higher.
 pub(crate) fn shifted(memory: Rm, bytes: i32) -> Rm {
     match memory {
         Rm::Reg(register) => Rm::Reg(register),

@@ -1,8 +1,8 @@
-//! Leaving compiled code: the run goes on in the interpreter, before an instruction that is not compiled or that will
-//! raise an exception, exactly where it is.
+//! Leaves compiled code: the interpreter takes over the run before an instruction that is not
+//! compiled or that will raise an exception.
 //!
-//! Each place that is left from has its own code, which knows where the elements are; all share the rest. Nothing of it
-//! is fast. All registers are pushed first: then everything is in memory.
+//! Each place has code of its own, which knows where the elements are, and shares the rest. This
+//! path is not optimized. It pushes all registers first, so that everything is in memory.
 
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
@@ -15,13 +15,13 @@ use core::mem::{offset_of, size_of};
 use layout::{Context, HEADER, Header, RESUME, Registers, Resume, UNSET, claim::FREE};
 use vm::{Call, Element, STACK_WORDS};
 
-/// All registers but rsp.
+/// All registers except rsp.
 const ALL: u16 = 0xffef;
 
-/// Bytes that they take.
+/// Their size on the stack.
 const PUSHED: i32 = 15 * 8;
 
-/// Where a register is, all being pushed, the lowest number first.
+/// The stack slot of a pushed register; the lowest number is pushed first.
 fn pushed(register: Reg) -> Rm {
     let place = if register.0 > RSP.0 { register.0 - 1 } else { register.0 };
     Rm::At(RSP, PUSHED - 8 * (i32::from(place) + 1))
@@ -33,7 +33,7 @@ fn of_resume(offset: usize) -> Rm {
 }
 
 impl Compiler<'_> {
-    /// Code that leaves before the current instruction, with the shape as it is now.
+    /// The code that leaves before the current instruction with the current shape.
     pub(crate) fn leave_here(&mut self) -> Label {
         if let Some((offset, shape, label)) = &self.last_leave
             && *offset == self.offset
@@ -62,12 +62,12 @@ impl Compiler<'_> {
         label
     }
 
-    /// Stores a number in a field of 4 bytes.
+    /// Stores a number in a 4-byte field.
     fn hand_over(&mut self, offset: usize, number: u32) {
         self.emitter.store32_number(of_resume(offset), number);
     }
 
-    /// Stores a cell in a field of 4 bytes.
+    /// Stores a cell in a 4-byte field.
     fn hand_over_cell(&mut self, offset: usize, cell: Cell) {
         let cell = self.frame.cell(cell);
         self.emitter.load32(RAX, cell);
@@ -101,7 +101,8 @@ impl Compiler<'_> {
 
     fn hand_over_stack(&mut self) {
         let lowest = self.lowest;
-        // The first element pushed is in the last slot; what was there before it is in slot 0, 1, and so on.
+        // The first element pushed is in the last slot; elements below it are in slots 0, 1, and so
+        // on.
         let slot = |place: usize| (STACK_WORDS + lowest - 1 - place) % STACK_WORDS;
         let mut count = 0;
         for place in 0..self.shape.stack.len() {
@@ -118,12 +119,12 @@ impl Compiler<'_> {
             count += 1;
         }
         self.hand_over(offset_of!(Resume, element_count), count as u32);
-        // The top is the slot of the last element; of an empty stack, the slot above the first.
+        // The top is the last element's slot, or for an empty stack the slot above the first.
         let top = (STACK_WORDS + lowest - self.shape.stack.len()) % STACK_WORDS;
         self.hand_over(offset_of!(Resume, top), top as u32);
     }
 
-    /// Where an element is that is in a register, all of them being pushed.
+    /// The memory of an element that was in a register before all were pushed.
     fn location_pushed(&self, place: usize) -> Option<Rm> {
         match self.shape.stack[place] {
             Location::Register(number) => Some(pushed(Reg(number))),
@@ -151,7 +152,7 @@ impl Compiler<'_> {
             self.emitter.alu32_number(Alu::Add, RAX, self.shape.steps as i32);
             self.emitter.store32(of_resume(instructions), RAX);
         } else {
-            // It is opaque and has executed none, or there are too few on its way for any to matter.
+            // None were executed, or too few to matter.
             self.hand_over(instructions, 0);
         }
         for (code, cell, offset) in [
@@ -172,7 +173,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// The code that claims a context on the way out: its address is in rbx then. Written once.
+    /// The code that claims a context on the way out and puts its address in rbx. Emitted once.
     fn late_claim(&mut self) -> Label {
         if let Some(label) = self.late_claim {
             return label;
@@ -200,8 +201,8 @@ impl Compiler<'_> {
         label
     }
 
-    /// The code that all paths into the interpreter share: calls it, and takes over what it did to the registers. Written
-    /// once.
+    /// The code shared by all paths into the interpreter: calls it and restores the registers,
+    /// which it may have changed. Emitted once.
     fn shared_leave(&mut self) -> Label {
         if let Some(label) = self.leave {
             return label;
@@ -252,7 +253,7 @@ impl Compiler<'_> {
         label
     }
 
-    /// Where the program's own value of a register is, all being pushed.
+    /// Where the program's value of a register is after all were pushed.
     fn program_register(&mut self, register: Reg) -> Rm {
         if self.frame.is_saved(register.0) { self.frame.saved_at(register.0) } else { pushed(register) }
     }

@@ -1,4 +1,4 @@
-//! A handler as x86-64 machine code, straight into a trampoline.
+//! Compiles a handler's bytecode to x86-64 machine code, which runs directly in a trampoline.
 //!
 //! ```text
 //!     bytecode --scan--> Facts --Compiler--> descriptors | cold code | prologue, count, handler, epilogue
@@ -6,23 +6,25 @@
 //!                                                                                             instruction
 //! ```
 //!
-//! * The meaning is the interpreter's, bit for bit. What is not worth compiling, and what raises an exception, leaves
-//!   compiled code before the instruction: the run is handed to the interpreter as it is ([`vm::resume`]).
-//! * The program cannot tell: all general registers and the flags are those of the site again at the end, but for what
-//!   `pop r` changed. No vector register is touched. The red zone is skipped.
-//! * No address of a module is in the code but the site's; data is addressed absolutely, below 2 GiB ([`layout`]).
-//! * Words of 8 bytes only.
+//! * The code behaves exactly as the interpreter does. Before an instruction that is not compiled
+//!   or that raises an exception, it passes the run to the interpreter in its current state
+//!   ([`vm::resume`]).
+//! * The program notices nothing: at the end all general registers and the flags are as at the
+//!   site, except what `pop r` changed. Vector registers and the red zone are not touched.
+//! * The only address of a module in the code is the site's; data is addressed absolutely, below 2
+//!   GiB ([`layout`]).
+//! * Only words of 8 bytes are supported.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | `environment` | what a handler is compiled for |
-//! | `compiled` | what it becomes |
-//! | `scan` | what a handler may do |
-//! | `compiler`, `shape` | along every path, and what is known there |
-//! | `registers`, `frame` | where elements are; the stack |
+//! | `compiled` | the result |
+//! | `scan` | an analysis of the bytecode before compilation |
+//! | `compiler`, `shape` | following all paths, and what is known at each place |
+//! | `registers`, `frame` | where elements are; the stack frame |
 //! | `straight`, `control`, `variables`, `memory`, `logging` | the instructions |
-//! | `count`, `claim`, `begin`, `record`, `leave` | the hit, its context, both at once, its record, the way out |
-//! | `emit`, `instructions` | machine code as bytes |
+//! | `count`, `claim`, `begin`, `record`, `leave` | counting the hit, claiming a context, both in one sequence, the record, leaving to the interpreter |
+//! | `emit`, `instructions` | encoding of machine code |
 
 #![forbid(unsafe_code)]
 
@@ -56,7 +58,8 @@ use compiler::{Compiler, Mode};
 ///
 /// # Errors
 ///
-/// What cannot be done inside of the process at all. Whatever else the code holds becomes a handler.
+/// If the handler calls a debug facility, which is impossible inside the process. All other code is
+/// compiled.
 pub fn compile(handler: &Handler<'_>, environment: &Environment<'_>) -> Result<Compiled, Unsupported> {
     let facts = scan::scan(handler);
     if let Some(offset) = facts.facility {
@@ -68,7 +71,7 @@ pub fn compile(handler: &Handler<'_>, environment: &Environment<'_>) -> Result<C
         (true, _) => Mode::Interpreted,
         (false, false) if bounded => Mode::Known,
         (false, true) if bounded || insmax > compiler::SLACK => Mode::Merged,
-        // So few instructions are allowed that it need not be fast.
+        // Fast code would not pay: hardly any instructions are allowed.
         (false, _) => Mode::Interpreted,
     };
     let others = if first == Mode::Interpreted { &[][..] } else { &[Mode::Merged, Mode::Interpreted] };

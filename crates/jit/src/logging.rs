@@ -1,6 +1,6 @@
-//! Logging: what the handler logs is written where it stays, behind the header of the record in the ring.
+//! Logging: writes data directly behind the record's header in the ring.
 //!
-//! What does not fit, and what cannot be read, leaves compiled code before the instruction.
+//! Leaves compiled code before an instruction whose data does not fit or cannot be read.
 
 use crate::compiler::Compiler;
 use crate::frame::Cell;
@@ -10,10 +10,10 @@ use crate::shape::Log;
 use layout::{HEADER, PAGE};
 use vm::{Instruction, LOG_LIMIT, Op};
 
-/// Bytes of a prefix: the token and a u16.
+/// The length of a prefix: a token and a u16.
 const PREFIX: usize = 3;
 
-/// Words, or pieces of memory, that are logged without a loop.
+/// The most words or pieces of memory that are logged without a loop.
 const UNROLLED: usize = 16;
 
 /// The tokens of prefixes.
@@ -26,12 +26,12 @@ mod token {
 }
 
 impl Compiler<'_> {
-    /// Bytes that a run may log.
+    /// The most bytes that a run may log.
     fn logmax(&self) -> usize {
         self.handler.logmax.min(LOG_LIMIT)
     }
 
-    /// A logging instruction. False: it is not compiled.
+    /// Emits a logging instruction. Returns false if it is not compiled.
     pub(crate) fn log(&mut self, instruction: Instruction) -> bool {
         if self.handler.logmax == 0 {
             return false;
@@ -57,9 +57,9 @@ impl Compiler<'_> {
         }
     }
 
-    /// Where the next `size` bytes of the log go, if that many are sure to fit; else the run leaves there. What is known of
-    /// the length is noted by [`Compiler::logged`] once they are written. Where it is not known, the address is in a
-    /// register of its own.
+    /// The address of the next `size` bytes of the log, if they certainly fit; otherwise the run
+    /// leaves compiled code. The caller calls [`Compiler::logged`] after writing. If the log's
+    /// length is not known, the address is in a register of its own.
     fn log_place(&mut self, size: usize) -> Option<Rm> {
         let limit = self.logmax().checked_sub(size)?;
         match self.shape.log {
@@ -82,7 +82,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Notes that `size` bytes more were logged, by a logging that succeeded.
+    /// Notes that a logging instruction has completed with `size` bytes.
     fn logged(&mut self, size: usize) {
         match self.shape.log {
             Log::Known { length, .. } => {
@@ -99,12 +99,12 @@ impl Compiler<'_> {
         }
     }
 
-    /// Writes a prefix whose count is known: 4 bytes, the last of which belongs to what follows, so that it comes first.
+    /// Writes a prefix with a known count as 4 bytes; the data then overwrites the last one.
     fn prefix(&mut self, place: Rm, token: u32, count: usize) {
         self.emitter.store32_number(place, token | (count as u32) << 8);
     }
 
-    /// Logs `count` elements below `first`, and pops all of them.
+    /// Logs `count` elements below the first `first` ones, and pops all of them.
     fn log_elements(&mut self, token: Option<u32>, count: usize, first: usize) -> bool {
         let prefix = if token.is_some() { PREFIX } else { 0 };
         if count > 64 {
@@ -125,7 +125,7 @@ impl Compiler<'_> {
         true
     }
 
-    /// Logs variables whose numbers are known.
+    /// Logs variables with known indexes.
     fn log_variables(&mut self, token: u32, address: u32, there: u16) -> bool {
         let (Operand::Number(count), Operand::Number(first)) = (self.operand(0), self.operand(1)) else {
             return false;
@@ -151,7 +151,7 @@ impl Compiler<'_> {
     /// `log mrf`: pops an address, then a count, and logs memory.
     fn log_memory(&mut self) -> bool {
         let Operand::Number(size) = self.operand(1) else { return false };
-        // A longer one is read by the interpreter, which reads it at once.
+        // The interpreter reads longer memory in one piece.
         if size > (8 * UNROLLED) as u64 {
             return false;
         }
@@ -173,7 +173,8 @@ impl Compiler<'_> {
         true
     }
 
-    /// `log str`: pops an address, then a count, and logs the bytes before the first NUL, at most so many.
+    /// `log str`: pops an address, then a count, and logs the bytes before the first NUL, at most
+    /// that many.
     ///
     /// ```text
     ///             mov   $0, %index
@@ -187,7 +188,7 @@ impl Compiler<'_> {
         let Operand::Number(size) = self.operand(1) else { return false };
         let logged = match self.shape.log {
             Log::Known { length, .. } => length,
-            // What fits is not known: it must all fit.
+            // The free space is unknown, so the whole string must fit.
             Log::Cells => 0,
         };
         let Some(room) = self.logmax().checked_sub(logged + PREFIX) else { return false };
@@ -196,9 +197,9 @@ impl Compiler<'_> {
             Log::Cells if size <= room as u64 => size as usize,
             Log::Cells => return false,
         };
-        // A page's mark tells of the page and of the next one.
+        // A page's mark covers the page and the next one.
         let most = if self.environment.hidden == 0 { most } else { most.min(PAGE as usize) };
-        // Where the length is known, what is sure to fit is the prefix and `most`.
+        // If the length is known, the prefix and `most` certainly fit.
         let Some(place) = self.log_place(PREFIX + most) else { return false };
         let address = self.in_register(0);
         let index = self.take();
@@ -219,7 +220,7 @@ impl Compiler<'_> {
             self.emitter.jump_if(Condition::NotEqual, next);
         }
         if size > most as u64 {
-            // It fits only if it ends here: the interpreter looks.
+            // It fits only if it ends here: the interpreter checks.
             self.emitter.jump(leave);
         }
         self.emitter.bind(end);
@@ -229,9 +230,9 @@ impl Compiler<'_> {
         true
     }
 
-    /// Writes a string's prefix; how much has been logged is in the cells from here on.
+    /// Writes a string's prefix. From here on the log's length is in cells.
     fn string_logged(&mut self, place: Rm, length: Reg) {
-        // The token is the low byte; the byte above the count is the string's first, so the two are stored apart.
+        // The byte above the count is the string's first, so store token and count separately.
         self.emitter.number(RAX, token::STRING.into());
         self.emitter.store_sized(1, place, RAX);
         self.emitter.store_sized(2, shifted(place, 1), length);
@@ -252,7 +253,7 @@ impl Compiler<'_> {
     }
 }
 
-/// Memory some bytes further, counted by a register.
+/// The same memory, indexed by a register.
 fn indexed(memory: Rm, index: Reg) -> Rm {
     match memory {
         Rm::At(base, displacement) => Rm::Indexed(base, index, 0, displacement),

@@ -1,5 +1,5 @@
-//! The program's memory: plain loads and stores. One that faults goes on where the run leaves compiled code, before the
-//! instruction; the interpreter makes of it what it makes of it.
+//! Loads and stores of the program's memory. If one faults, the run leaves compiled code before the
+//! instruction, and the interpreter handles it.
 
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
@@ -10,17 +10,18 @@ use layout::LOW_END;
 use layout::hidden;
 
 impl Compiler<'_> {
-    /// Notes that the next instruction, one access, may fault, and where it goes on then.
+    /// Notes that the next instruction, one memory access, may fault and then continues at
+    /// `repair`.
     ///
-    /// rax is changed by a fault. No element is ever in it.
+    /// A fault changes rax, which never holds an element.
     pub(crate) fn guard(&mut self, repair: Label) {
         let access = self.emitter.here_label();
         self.guarded.push((access, repair));
     }
 
-    /// The memory at the address that an element holds, of which `size` bytes are accessed next; and the code to go on at if they are not
-    /// the program's, or if the access faults. No other register is taken between this and the access. `page` is one that was taken and
-    /// has nothing in it yet.
+    /// The memory at the address in an element, for an access of `size` bytes; and the label to go
+    /// to if it is not the program's memory or the access faults. Take no other register between
+    /// this call and the access. `page`: a register taken already that holds nothing yet.
     ///
     /// ```text
     ///             mov    %address, %rax ; shr $25, %rax ; and $0x1fffc, %eax
@@ -43,7 +44,7 @@ impl Compiler<'_> {
             Operand::Number(address) if address < LOW_END => Some(address as u32),
             _ => None,
         };
-        // An element in a register stays where it is while another is taken.
+        // An element in a register stays there while another register is taken.
         let address = if number.is_none() { self.in_register(below) } else { RAX };
         let memory = number.map_or(Rm::At(address, 0), Rm::Absolute);
         let table = self.environment.hidden;
@@ -91,8 +92,8 @@ impl Compiler<'_> {
 
     /// `push mem`: pops an address and pushes the bytes there.
     pub(crate) fn push_memory(&mut self, size: usize) {
-        // The value has a register of its own before anything is compared, or it replaces the address where nothing else is in that
-        // register: a load that faults changes nothing.
+        // The value needs a register of its own before the comparison, or the address's register if
+        // nothing else is in it: a faulting load changes nothing.
         if !matches!(self.operand(0), Operand::Number(address) if address < LOW_END) {
             self.in_register(0);
         }
@@ -118,7 +119,7 @@ impl Compiler<'_> {
         self.pop();
     }
 
-    /// `vfyr`: pops an address and pushes 0 if a byte there can be read, else 1.
+    /// `vfyr`: pops an address and pushes 0 if a byte there is readable, else 1.
     pub(crate) fn verify(&mut self) {
         let to = self.take();
         let (memory, _) = self.memory_at(0, 1, Some(to));

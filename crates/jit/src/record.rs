@@ -1,4 +1,4 @@
-//! The record of a run: begun in the ring of the context that was claimed, and ended.
+//! Begins a run's record in the ring of the claimed context, and commits it.
 //!
 //! ```text
 //!             tid -> holder, %edx ; site
@@ -17,9 +17,8 @@
 //!             mov   control(%context), %record ; mov %rax, HEAD(%record) ; movl $FREE, (%context)
 //! ```
 //!
-//! The time is read before the place in the ring is looked for: `rdtsc` waits for all that stands before it, and what stands behind it is
-//! done together with the program's next instructions. A thread that has to look again reads it again, so that what waits for room has the time at which
-//! it found some, as the reader needs it to put rings in order.
+//! `rdtsc` waits for earlier instructions, so the time is read before room is looked for. After a
+//! wait for room it is read again, since the reader orders rings by the time when room was found.
 
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
@@ -33,13 +32,13 @@ use layout::{
     record_size, state, status,
 };
 
-/// How far ahead the ring is fetched. It is larger than the caches near the processor, and its reader has had it last.
+/// How far ahead to prefetch the ring; it outgrows the near caches, and the reader used it last.
 const PREFETCH: usize = 1536;
 
-/// Bytes of the program's stack that a call of the agent takes: the return address, flags and six registers, before it has its own.
+/// Bytes of the program's stack that a call of the agent uses: return address, flags, 6 registers.
 pub(crate) const AGENT: i32 = 8 * 8;
 
-/// A field of the context in `register`.
+/// A field of the context whose address is in `register`.
 pub(crate) fn of_context(register: Reg, offset: usize) -> Rm {
     Rm::At(register, offset as i32)
 }
@@ -50,7 +49,7 @@ fn of_control(register: Reg, offset: usize) -> Rm {
 }
 
 impl Compiler<'_> {
-    /// Bytes that a record may take, and those that may be written behind it.
+    /// The most bytes of a record, including bytes that may be written behind it.
     fn most(&self) -> i32 {
         record_size(self.handler.logmax.min(vm::LOG_LIMIT) + 8, Some(0)) as i32
     }
@@ -59,7 +58,7 @@ impl Compiler<'_> {
         Rm::Absolute(self.environment.identity + offset as u32)
     }
 
-    /// Claims a context and begins a record, if that is not done yet on this path.
+    /// Claims a context and begins a record, unless this path already has.
     pub(crate) fn begin_record(&mut self) {
         if self.shape.claimed {
             return;
@@ -81,7 +80,7 @@ impl Compiler<'_> {
         self.unlock(RDX);
     }
 
-    /// Begins the record in the ring of the context that was claimed, whose holder is in rdx. Changes rax, rdx and `processor`.
+    /// Begins the record in the claimed ring; rdx: the thread id. Changes rax, rdx and `processor`.
     pub(crate) fn begin_in_ring(&mut self, processor: Reg) {
         const _: () = assert!(offset_of!(Header, processor) == offset_of!(Header, tid) + 4);
         self.emitter.shift(Shift::Left, processor, 32);
@@ -94,14 +93,14 @@ impl Compiler<'_> {
         self.locked &= !(1 << register.0);
     }
 
-    /// Says in the context which thread has it, and at which site. Changes rax; edx is the thread's id then. That the thread is the libc's, with fs as it should be, is known
-    /// but where it comes from `other`, or everywhere if there is no such place.
+    /// Writes thread and site to the context; edx: the thread id afterwards. Changes rax. Only code
+    /// from `other` (all code, if `None`) must check that this is a libc thread with its own fs.
     pub(crate) fn sign(&mut self, context: Reg, other: Option<Label>) {
         self.sign_holder(context, other);
         self.sign_site(context);
     }
 
-    /// Says in the context which thread has it, as [`Compiler::sign`] does. The thread's id is in edx then.
+    /// Writes the thread id to the context as [`Compiler::sign`] does, and leaves it in edx.
     pub(crate) fn sign_holder(&mut self, context: Reg, other: Option<Label>) {
         let [unknown, known, own, by_itself] = [(); 4].map(|()| self.emitter.label());
         let offset = self.identity(offset_of!(Identity, tid_offset));
@@ -126,7 +125,7 @@ impl Compiler<'_> {
         self.guard(unknown);
         self.emitter.load32(RAX, Rm::Thread(RAX, 0));
         self.emitter.bind(known);
-        // Without a mark, fs is the libc's if the word there is its own address, as the ABI has it.
+        // Without a mark, fs is the libc's if the word there is its own address, as in the ABI.
         let stream = self.emitter.aside(Stream::Cold);
         self.emitter.bind(by_itself);
         self.emitter.read_fs_base(RAX);
@@ -148,13 +147,13 @@ impl Compiler<'_> {
         self.emitter.back(stream);
     }
 
-    /// Says in the context at which site it is used.
+    /// Writes the site to the context.
     pub(crate) fn sign_site(&mut self, context: Reg) {
         let site = self.environment.site;
         self.emitter.store_site(of_context(context, offset_of!(Context, site)), site);
     }
 
-    /// Sets eax and edx to the halves of the time stamp counter, or of what stands for it.
+    /// Sets edx:eax to the time stamp counter, or to its substitute.
     pub(crate) fn time(&mut self) {
         let (coarse, done) = (self.emitter.label(), self.emitter.label());
         let clockless = self.identity(offset_of!(Identity, clockless));
@@ -172,7 +171,8 @@ impl Compiler<'_> {
         self.emitter.back(stream);
     }
 
-    /// Sets eax to a number that the tracer has written to the thread's own descriptors, or goes to `untold` where it has not. Changes edx.
+    /// Sets eax to a number that the tracer stored in the thread's descriptors, or goes to `untold`
+    /// if there is none. Changes edx.
     ///
     /// ```text
     ///     mov  $selector, %eax ; lar %eax, %edx ; jne untold
@@ -224,14 +224,14 @@ impl Compiler<'_> {
         self.emitter.back(stream);
     }
 
-    /// Sets rdx to the time stamp counter, or to what stands for it. Changes rax.
+    /// Sets rdx to the time stamp counter or its substitute. Changes rax.
     fn time_in_one(&mut self) {
         self.time();
         self.emitter.shift(Shift::Left, RDX, 32);
         self.emitter.alu(Alu::Or, RDX, RAX);
     }
 
-    /// Reads the time, and finds room for a record; where there is none, the scratch record. The time is in rdx then. Changes rax.
+    /// Reads the time to rdx; finds room for a record, else uses the scratch record. Changes rax.
     fn find_room(&mut self) {
         let (context, record) = (self.context, self.record);
         let head = of_context(context, offset_of!(Context, head));
@@ -261,8 +261,8 @@ impl Compiler<'_> {
         self.emitter.back(stream);
     }
 
-    /// Asks the reader's own count, where the one seen last leaves no room. At `look` the record's register is the head; at the label that it
-    /// gives it need not be. Where records were lost before, it leaves a mark.
+    /// Rereads the reader's position if there is no room. At `look` the record's register holds the
+    /// head; the returned label loads it first. Writes a mark if records were lost before.
     ///
     /// ```text
     ///     again: mov   head(%context), %record
@@ -305,8 +305,8 @@ impl Compiler<'_> {
         again
     }
 
-    /// Passes over what is left of the ring's end, where that is too little. The record's register is the place in the
-    /// ring. Both what is left and the record must be free.
+    /// Skips the end of the ring if it is too small for a record. The record's register holds the
+    /// offset in the ring. Both the rest and the record must be free.
     fn wrap(&mut self, wrap: Label, again: Label, room: Label, scratch: Label) {
         let (context, record) = (self.context, self.record);
         let head = of_context(context, offset_of!(Context, head));
@@ -334,8 +334,8 @@ impl Compiler<'_> {
         self.no_room(again, scratch);
     }
 
-    /// What is done where a ring has not the bytes in rax free: they are waited for, and looked for again; or the ring looks full to the next one,
-    /// and the record is written at `scratch`, where it will be dropped from.
+    /// Handles a ring without the free bytes in rax: waits and retries, or makes the ring look full
+    /// to later hits and writes the record to the scratch area, where it is dropped.
     fn no_room(&mut self, again: Label, scratch: Label) {
         if self.environment.lossless.is_some() {
             self.wait_for_room(again);
@@ -346,13 +346,13 @@ impl Compiler<'_> {
         self.emitter.jump(scratch);
     }
 
-    /// Has the agent wait for the bytes in rax.
+    /// Calls the agent to wait for the bytes in rax.
     fn wait_for_room(&mut self, again: Label) {
-        // What a function may change.
+        // The registers that a function may change.
         let kept: Vec<Reg> = registers(0b0000_1111_1100_0110).collect();
         kept.iter().for_each(|register| self.emitter.push(*register));
         self.pushes(8 * kept.len() as i32 + AGENT);
-        // The context's register may be rsi, and the push has kept it.
+        // The context's register may be rsi; its value is on the stack.
         self.emitter.push(self.context);
         self.emitter.load(RSI, RAX);
         self.emitter.pop(RDI);
@@ -363,13 +363,13 @@ impl Compiler<'_> {
         self.emitter.jump_if(Condition::NotEqual, again);
     }
 
-    /// Fills in what of the header is known: the thread and its processor are in `who`, the time in rdx. Changes rax.
+    /// Fills in the known header fields; `who`: thread and processor, rdx: the time. Changes rax.
     fn fill_header(&mut self, who: Reg) {
         let record = self.record;
         let field = |offset: usize| Rm::At(record, offset as i32);
         self.emitter.prefetch(field(PREFETCH));
-        // Where a page of the ring is not mapped yet, a read maps it and those around it, if the reader has provided them; a write would
-        // map it alone. So each page is read first, behind the most that the record can be.
+        // Reading an unmapped page of the ring also maps its neighbours, if the reader has provided
+        // them; writing does not. So read first, at the record's greatest possible end.
         self.emitter.load32(RAX, field(self.most() as usize - 8));
         self.emitter.store(field(offset_of!(Header, tid)), who);
         self.emitter.store(field(offset_of!(Header, time)), RDX);
@@ -386,7 +386,7 @@ impl Compiler<'_> {
         let has_more = (self.shape.major, self.shape.minor) != (Code::Unset, Code::Unset);
         let flags = if has_more { flag::MORE } else { 0 };
         let traces = has_more.then_some(0);
-        // The address of a record that is dropped is asked for before rax is the size.
+        // Compare the address with the scratch record before rax becomes the size.
         let dropped = self.emitter.label();
         self.emitter.address(RAX, Rm::At(context, SCRATCH as i32));
         self.emitter.alu(Alu::Cmp, RAX, record);
@@ -437,7 +437,7 @@ impl Compiler<'_> {
         self.emitter.step(false, false, of_control(RAX, offset_of!(Control, lost)));
         self.end_without_record();
         self.emitter.back(stream);
-        // Last, so that it can be left out where the epilogue follows.
+        // Emitted last, so that it can be dropped if the epilogue follows.
         let epilogue = self.epilogue;
         self.emitter.jump(epilogue);
     }
@@ -468,7 +468,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Ends a run that makes no record, or whose record is not wanted.
+    /// Ends a run that makes no record, or whose record is discarded.
     pub(crate) fn end_without_record(&mut self) {
         if self.shape.claimed {
             let claim = of_context(self.context, offset_of!(Context, claim));
@@ -479,7 +479,7 @@ impl Compiler<'_> {
         self.emitter.jump(epilogue);
     }
 
-    /// Where records are tentative: there is none.
+    /// If records are tentative, notes that there is none: commit code then writes to a dummy word.
     pub(crate) fn forget_record(&mut self) {
         if self.environment.tentative {
             let nothing = self.environment.identity + offset_of!(Identity, nothing) as u32;

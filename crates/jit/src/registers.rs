@@ -1,4 +1,4 @@
-//! Where the elements of the stack are, and moving them.
+//! Allocates registers for stack elements and moves elements.
 
 use crate::compiler::Compiler;
 use crate::emit::Emitter;
@@ -17,7 +17,7 @@ pub(crate) enum Operand {
 }
 
 impl Operand {
-    /// The operand as one of an instruction that takes no immediate; `None` for a number.
+    /// The operand for an instruction without immediate; `None` for a number.
     pub(crate) fn rm(self) -> Option<Rm> {
         match self {
             Operand::Number(_) | Operand::Site => None,
@@ -26,7 +26,7 @@ impl Operand {
         }
     }
 
-    /// The number, if it is one of 32 bits with its sign.
+    /// The number, if it fits in 32 bits sign-extended.
     pub(crate) fn short(self) -> Option<i32> {
         match self {
             Operand::Number(number) => i32::try_from(number as i64).ok(),
@@ -36,18 +36,18 @@ impl Operand {
 }
 
 impl Compiler<'_> {
-    /// The place of the element that many below the top, in the shape.
+    /// The position in the shape of the element `below` the top.
     pub(crate) fn place_of(&self, below: usize) -> Option<usize> {
         self.shape.stack.len().checked_sub(below + 1)
     }
 
-    /// Where an element is: the one that many below the top.
+    /// Where the element `below` the top is.
     pub(crate) fn location(&self, below: usize) -> Location {
-        // What is below the lowest element that the handler pops is 0.
+        // Elements below the lowest that the handler pops are 0.
         self.place_of(below).map_or(Location::Number(0), |place| self.shape.stack[place])
     }
 
-    /// The element that many below the top as an operand, in the code as it stands.
+    /// The element `below` the top as an operand.
     pub(crate) fn operand(&mut self, below: usize) -> Operand {
         let location = self.location(below);
         let place = self.place_of(below).unwrap_or(0);
@@ -76,7 +76,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Stores an operand; what is in neither a register nor a number goes through rax. Changes no flags.
+    /// Stores an operand; one in memory, through rax. Changes no flags.
     pub(crate) fn store(&mut self, to: Rm, operand: Operand) {
         match operand {
             Operand::Number(number) => self.emitter.store_number(to, number),
@@ -89,7 +89,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Moves the element at a place of the shape to its cell. Changes no flags, and rax.
+    /// Stores the element at a position to its cell. Changes no flags, but rax.
     pub(crate) fn spill(&mut self, place: usize) {
         let operand = self.operand_of(self.shape.stack[place], place);
         let cell = self.frame.cell(Cell::Element(place));
@@ -100,22 +100,22 @@ impl Compiler<'_> {
         self.shape.stack[place] = Location::Cell;
     }
 
-    /// Frees a register of elements.
+    /// Stores all elements of a register to their cells.
     fn free(&mut self, register: Reg) {
         while let Some(place) = self.shape.stack.iter().position(|it| *it == Location::Register(register.0)) {
             self.spill(place);
         }
     }
 
-    /// A register that no element is in and that the current instruction does not use yet; now it does.
+    /// Takes a register without elements that the current instruction does not use yet.
     pub(crate) fn take(&mut self) -> Reg {
         let usable = |register: &&Reg| self.locked >> register.0 & 1 == 0;
         let free = self.pool.iter().filter(usable).find(|register| !self.shape.holds(register.0));
         let register = match free {
             Some(register) => *register,
             None => {
-                // No instruction uses more registers than the pool has, so that there is one: the element deepest down
-                // is needed last.
+                // No instruction uses more registers than the pool has, so there is one. The
+                // deepest element is needed last.
                 let held = self.shape.stack.iter().find_map(|location| match location {
                     Location::Register(number) if self.locked >> number & 1 == 0 => Some(Reg(*number)),
                     _ => None,
@@ -129,7 +129,7 @@ impl Compiler<'_> {
         register
     }
 
-    /// Takes a certain register: elements in it move.
+    /// Takes a given register; elements in it are stored to their cells.
     pub(crate) fn take_this(&mut self, register: Reg) {
         self.free(register);
         self.use_register(register);
@@ -140,7 +140,7 @@ impl Compiler<'_> {
         self.frame.change(register);
     }
 
-    /// A register that holds the element that many below the top; not to be changed.
+    /// A register that holds the element `below` the top; read only.
     pub(crate) fn in_register(&mut self, below: usize) -> Reg {
         let operand = self.operand(below);
         if let Operand::Register(register) = operand {
@@ -150,8 +150,8 @@ impl Compiler<'_> {
         self.load(below)
     }
 
-    /// A register that holds the element that many below the top and nothing else, to be changed. The element is in no
-    /// other place then.
+    /// A register that holds only the element `below` the top, which may be changed. The element
+    /// has no other copy.
     pub(crate) fn own_register(&mut self, below: usize) -> Reg {
         if let Location::Register(number) = self.location(below)
             && self.shape.holders(number) == 1
@@ -162,7 +162,7 @@ impl Compiler<'_> {
         self.load(below)
     }
 
-    /// Puts the element that many below the top into a register that nothing else is in, to be found there from now on.
+    /// Loads the element `below` the top into a register of its own, which becomes its location.
     fn load(&mut self, below: usize) -> Reg {
         let register = self.copy(below);
         if let Some(place) = self.place_of(below) {
@@ -171,10 +171,11 @@ impl Compiler<'_> {
         register
     }
 
-    /// A register with a copy of the element that many below the top, to be changed; the element stays.
+    /// A register with a copy of the element `below` the top, which may be changed. The element
+    /// stays.
     pub(crate) fn copy(&mut self, below: usize) -> Reg {
         let register = self.take();
-        // Taking may have moved the element.
+        // Taking a register may have moved the element.
         let operand = self.operand(below);
         self.set(register, operand);
         register
@@ -185,7 +186,7 @@ impl Compiler<'_> {
         self.shape.stack.pop();
     }
 
-    /// Pushes an element. Where it is a cell of another position, it must be moved before.
+    /// Pushes an element. Load it first if it is in the cell of another position.
     pub(crate) fn push(&mut self, location: Location) {
         debug_assert!(location != Location::Cell);
         self.shape.stack.push(location);
@@ -197,7 +198,7 @@ impl Compiler<'_> {
         self.emitter.address(register, Rm::At(RSP, size));
     }
 
-    /// Applies an operation to a register and an operand; a number that is too large goes through rax.
+    /// Applies an operation to a register and an operand; large numbers go through rax.
     pub(crate) fn apply(&mut self, op: Alu, register: Reg, operand: Operand) {
         match (operand.short(), operand.rm()) {
             (Some(short), _) => self.emitter.alu_number(op, register, short),

@@ -1,20 +1,21 @@
-//! What a handler may do, found by following its code once: every path, with the depth of the stack on it.
+//! Analyses a handler's bytecode before compilation: follows every path with its stack depth.
 //!
-//! Compiled code knows at compile time where each element of the stack is, and forgets what was popped. That is right
-//! only if no instruction can ever see a popped element: the scan finds those that could ([`Facts::opaque`]), and
-//! they are interpreted from their first instruction on.
+//! Compiled code knows statically where each stack element is, and forgets popped ones. That is
+//! correct only if no instruction can see a popped element. Handlers with such instructions
+//! ([`Facts::opaque`]) are interpreted from the start.
 
 use crate::environment::Handler;
 use layout::RESUME_ELEMENTS;
 use std::collections::HashSet;
 use vm::{Effects, Instruction, Op, Register, Transfer, Word};
 
-/// The instruction at an offset, if there is a whole one.
+/// The instruction at an offset, if a whole one is there.
 pub(crate) fn instruction_at(code: &[u8], offset: usize) -> Option<Instruction> {
     Instruction::at(code, offset, Word::W8)
 }
 
-/// The number, in machine code, of the general register that a name means, and whether it means its low half.
+/// The machine number of the general register that a name denotes, and whether the name means its
+/// low half.
 pub(crate) fn general(register: Register) -> Option<(u8, bool)> {
     Some(match register {
         Register::Rax => (0, false),
@@ -45,50 +46,50 @@ pub(crate) fn general(register: Register) -> Option<(u8, bool)> {
     })
 }
 
-/// What is known of a handler.
+/// The results of the scan.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    /// Whether it is to be interpreted from its first instruction on.
+    /// Whether to interpret it from the start.
     pub(crate) opaque: bool,
-    /// Whether a path may come to the same place twice.
+    /// Whether a path may reach the same place twice.
     pub(crate) cyclic: bool,
-    /// The general registers that it pushes, by their numbers.
+    /// The general registers that it pushes, by number.
     pub(crate) named: u16,
     /// The general registers that it pops.
     pub(crate) popped: u16,
-    /// Whether anything reads the flags.
+    /// Whether any instruction reads the flags.
     pub(crate) reads_flags: bool,
-    /// Whether it can end otherwise than by `abort`, so that it makes a record; or log.
+    /// Whether it can make a record: it logs, or can end other than by `abort`.
     pub(crate) records: bool,
     /// Whether it can end by `remove`.
     pub(crate) removes: bool,
-    /// The least depth of the stack: 0, or less where it pops what it has not pushed.
+    /// The least stack depth: 0, or less if it pops what it has not pushed.
     pub(crate) least: i32,
-    /// The most, if it is not opaque.
+    /// The greatest stack depth, if not opaque.
     most: i32,
-    /// Where jumps go.
+    /// Jump targets.
     pub(crate) targets: HashSet<usize>,
-    /// The offset of an instruction that calls a debug facility.
+    /// The offset of a call of a debug facility.
     pub(crate) facility: Option<usize>,
-    /// Instructions that were followed: no fewer than a run that is not opaque executes from one jump that it takes to the
-    /// next.
+    /// The number of instructions followed: an upper bound of what a non-opaque run executes
+    /// between two taken jumps.
     pub(crate) steps: u32,
 }
 
-/// Instructions, on all paths together, that are followed.
+/// The most instructions to follow, over all paths.
 pub(crate) const STEPS: u32 = 4096;
 
 /// A place on a path.
 struct Place {
     offset: usize,
     depth: i32,
-    /// The offsets that calls return to.
+    /// The return offsets of active calls.
     back: Vec<usize>,
-    /// The top, if it is a number that was just pushed.
+    /// The top element, if the previous instruction pushed it as a number.
     pushed: Option<u64>,
 }
 
-/// Follows a handler.
+/// Scans a handler.
 pub(crate) fn scan(handler: &Handler<'_>) -> Facts {
     let mut facts = Facts::default();
     let mut seen: HashSet<(usize, i32, Vec<usize>)> = HashSet::new();
@@ -96,7 +97,7 @@ pub(crate) fn scan(handler: &Handler<'_>) -> Facts {
     while let Some(mut place) = paths.pop() {
         while let Some(instruction) = instruction_at(handler.code, place.offset) {
             facts.steps += 1;
-            // Of what is not followed path by path nothing is compiled.
+            // Too many paths: nothing is compiled.
             if facts.steps > STEPS {
                 facts.opaque = true;
                 facts.reads_flags = true;
@@ -108,7 +109,7 @@ pub(crate) fn scan(handler: &Handler<'_>) -> Facts {
             }
         }
     }
-    // What is handed over to the interpreter has to hold all of it.
+    // The state passed to the interpreter must have room for all elements.
     if facts.most - facts.least > RESUME_ELEMENTS as i32 {
         facts.opaque = true;
     }
@@ -116,14 +117,15 @@ pub(crate) fn scan(handler: &Handler<'_>) -> Facts {
 }
 
 impl Facts {
-    /// Instructions that a run executes at most, if it is not opaque. Between two jumps that it takes it never comes to the
-    /// same instruction in the same calls again, and without a jump backwards it never does so at all.
+    /// The most instructions that a non-opaque run executes. Between two taken jumps it never
+    /// reaches the same instruction within the same calls twice, and without a backward jump it
+    /// never does at all.
     pub(crate) fn most_instructions(&self, jmpmax: u32) -> u64 {
         let pieces = if self.cyclic { u64::from(jmpmax) + 1 } else { 1 };
         pieces * u64::from(self.steps)
     }
 
-    /// Looks at each instruction that can be reached, by whatever path, once: how the handler may end.
+    /// Visits each reachable instruction once, on any path, to find how the handler may end.
     fn reach(&mut self, handler: &Handler<'_>) {
         let mut seen = vec![false; handler.code.len()];
         let mut places = vec![handler.entry];
@@ -133,7 +135,8 @@ impl Facts {
                 continue;
             }
             self.removes |= instruction.effects().contains(Effects::REMOVES);
-            // Another number is an exception, and a handler of exceptions is followed from where it is set.
+            // Other numbers raise exceptions; exception handlers are followed from where they are
+            // set.
             if instruction.op == Op::ExitTo && (1..=3).contains(&instruction.operand) {
                 self.facility = Some(self.facility.map_or(offset, |first| first.min(offset)));
             }
@@ -144,7 +147,7 @@ impl Facts {
         }
     }
 
-    /// Follows one instruction. Whether the path goes on at `place`.
+    /// Follows one instruction. Returns whether the path continues at `place`.
     fn step(
         &mut self,
         handler: &Handler<'_>,
@@ -157,9 +160,9 @@ impl Facts {
         let pushed = place.pushed.take();
         place.offset = instruction.next;
         let Some(change) = self.change(&instruction, pushed) else {
-            // How many elements there are is not known from here on, nor what can be seen of them.
+            // From here on the number of elements, and which of them are visible, is unknown.
             self.opaque = true;
-            // The rest is followed all the same, for what it may do besides.
+            // Follow the rest all the same, for its other facts.
             return self.go_on_unknown(handler, place, instruction, paths, seen, start);
         };
         let lowest = place.depth - change.0;
@@ -169,7 +172,7 @@ impl Facts {
         self.go_on_unknown(handler, place, instruction, paths, seen, start)
     }
 
-    /// Follows the flow from an instruction whose effect on the stack is dealt with.
+    /// Follows control flow from an instruction whose stack effect is handled.
     fn go_on_unknown(
         &mut self,
         handler: &Handler<'_>,
@@ -218,16 +221,16 @@ impl Facts {
                 return false;
             }
         }
-        // A path that falls into where jumps go is followed from there once.
+        // A path that falls through to a jump target is followed from there once.
         !self.targets.contains(&place.offset)
             || seen.insert((place.offset, if self.opaque { 0 } else { place.depth }, place.back.clone()))
     }
 
-    /// How many elements an instruction pops, then pushes, and what else it says of the handler. `None` where that is not
-    /// known or where it sees popped elements.
+    /// How many elements an instruction pops, then pushes; also collects other facts. `None` if
+    /// unknown or if it sees popped elements.
     fn change(&mut self, instruction: &Instruction, pushed: Option<u64>) -> Option<(i32, i32)> {
         let count = instruction.operand as i32;
-        // Numbers that the manual allows but no one writes are not worth following.
+        // The manual allows larger numbers, but no program uses them.
         let number = |value: Option<u64>| value.filter(|&value| value < 4096).map(|value| value as i32);
         self.records |= instruction.effects().contains(Effects::LOGS);
         Some(match instruction.op {
@@ -260,7 +263,7 @@ impl Facts {
             Op::PopH8 | Op::PopH16 | Op::PopH32 | Op::PopH64 => (2 + count, 0),
             op => {
                 let row = op.row();
-                // What names elements by their slots, and what calls a handler with any depth.
+                // Instructions that name stack slots, and those that call a handler at any depth.
                 if row.effects.contains(Effects::NAMES_SLOTS) || row.transfer == Transfer::Handler {
                     return None;
                 }

@@ -1,17 +1,17 @@
-//! What is known, at a place of the compiled code, of the run that passes there.
+//! What is known at compile time about a run at a place of the code.
 
 /// Where an element of the stack is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Location {
     /// A number.
     Number(u64),
-    /// The site's address, which is another one where the handler is moved.
+    /// The site's address, which differs if the handler is moved.
     Site,
-    /// What the program has in a general register, all 64 bits.
+    /// The program's value of a general register, all 64 bits.
     Program(u8),
-    /// A register of the handler's own.
+    /// A register used by the handler.
     Register(u8),
-    /// The cell of the element's own position.
+    /// The cell for the element's own position.
     Cell,
 }
 
@@ -22,16 +22,16 @@ pub(crate) enum Code {
     Unset,
     /// This number.
     Number(u16),
-    /// What its cell holds; [`layout::UNSET`] where none was set.
+    /// In its cell; [`layout::UNSET`] if not set.
     Cell,
 }
 
-/// What has been logged.
+/// How much has been logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Log {
-    /// That many bytes; and that many when a logging had succeeded last.
+    /// The length so far, and the length after the last completed logging instruction.
     Known { length: usize, complete: usize },
-    /// What the cells say.
+    /// Both are in cells.
     Cells,
 }
 
@@ -40,35 +40,36 @@ pub(crate) enum Log {
 pub(crate) enum Count {
     /// This number.
     Known(u32),
-    /// What its cell holds.
+    /// In its cell.
     Cell,
 }
 
-/// The state of a run, as far as it is known.
+/// The known state of a run.
 ///
-/// Two places of the code that stand for the same instruction are one if their shapes are equal.
+/// Code for the same bytecode instruction is shared if the shapes are equal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
-    /// The elements of the stack from the lowest position up that the handler reaches: [`Facts::least`].
+    /// The elements of the stack, from the lowest position that the handler reaches
+    /// ([`Facts::least`]) up.
     ///
     /// [`Facts::least`]: crate::scan::Facts::least
     pub(crate) stack: Vec<Location>,
-    /// The calls that have not returned: procedure and return offset.
+    /// The active calls: procedure and return offset.
     pub(crate) calls: Vec<(u32, u32)>,
-    /// Whether the context is claimed: then its register and the record's are set.
+    /// Whether a context is claimed; then the context and record registers are set.
     pub(crate) claimed: bool,
     pub(crate) log: Log,
     pub(crate) major: Code,
     pub(crate) minor: Code,
     pub(crate) jumps: Count,
     pub(crate) calls_made: Count,
-    /// Instructions executed that their cell does not count yet; 0 where none are counted.
+    /// Executed instructions not yet added to their cell; 0 if they are not counted.
     pub(crate) steps: u32,
 }
 
 impl Shape {
-    /// The start of a run; `below` elements under the first are reached. Where `known` is false, what can be counted is in
-    /// cells.
+    /// The start of a run that reaches `below` elements under the first. If `known` is false,
+    /// counts are in cells.
     pub(crate) fn start(below: usize, known: bool) -> Shape {
         Shape {
             stack: vec![Location::Number(0); below],
@@ -83,12 +84,12 @@ impl Shape {
         }
     }
 
-    /// Whether an element is in that register.
+    /// Whether an element is in this register.
     pub(crate) fn holds(&self, register: u8) -> bool {
         self.stack.contains(&Location::Register(register))
     }
 
-    /// Elements in that register.
+    /// The number of elements in this register.
     pub(crate) fn holders(&self, register: u8) -> usize {
         self.stack.iter().filter(|it| **it == Location::Register(register)).count()
     }

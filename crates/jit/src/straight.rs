@@ -1,4 +1,4 @@
-//! Instructions that always go on with the next one: arithmetic, variables, registers, codes.
+//! Instructions that always continue with the next: arithmetic, variables, registers, codes.
 
 use crate::compiler::Compiler;
 use crate::frame::Cell;
@@ -9,11 +9,12 @@ use crate::shape::{Code, Location, Log};
 use layout::PROCESSOR_MASK;
 use vm::{Instruction, Op, Register};
 
-/// Copies that `dup` leaves at most in compiled code.
+/// The most copies that `dup` makes in compiled code.
 const COPIES: u64 = 32;
 
 impl Compiler<'_> {
-    /// Writes an instruction that goes on with the next. False: it is not compiled, and nothing was written that matters.
+    /// Emits an instruction that continues with the next. Returns false, with nothing relevant
+    /// emitted, if it is not compiled.
     pub(crate) fn straight(&mut self, instruction: Instruction) -> bool {
         let Instruction { op, operand, .. } = instruction;
         match op {
@@ -92,7 +93,7 @@ impl Compiler<'_> {
                     }
                     self.push(Location::Register(to.0));
                 } else if self.facts.popped >> number & 1 != 0 {
-                    // It may have been popped, and may be again.
+                    // It may have been popped before: read the saved copy.
                     let to = self.take();
                     let from = self.frame.saved_at(number);
                     self.load_name(to, from, low);
@@ -131,7 +132,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Sets a register to another, or to its low half.
+    /// Sets a register to an operand or to its low half.
     fn load_name(&mut self, to: crate::instructions::Reg, from: Rm, low: bool) {
         if low { self.emitter.load32(to, from) } else { self.emitter.load(to, from) }
     }
@@ -155,7 +156,7 @@ impl Compiler<'_> {
         true
     }
 
-    /// Pops two and pushes `op` of the first popped and the second.
+    /// Pops two elements and pushes `op` of the first popped and the second.
     fn binary(&mut self, op: Alu, known: fn(u64, u64) -> u64) {
         if let (Operand::Number(first), Operand::Number(second)) = (self.operand(0), self.operand(1)) {
             self.pop();
@@ -210,7 +211,7 @@ impl Compiler<'_> {
             self.push(Location::Register(register.0));
             return;
         }
-        // The processor takes a count modulo 64 too.
+        // The processor also takes counts modulo 64.
         self.take_this(RCX);
         let register = self.own_register(0);
         let count = self.operand(1);
@@ -232,7 +233,7 @@ impl Compiler<'_> {
         self.set(RAX, dividend);
         self.frame.change(RAX);
         if signed {
-            // The smallest number by -1 would trap: by -1 the quotient is the negative, and nothing remains.
+            // The least number by -1 would trap. For divisor -1: negate, remainder 0.
             let (by_others, done) = (self.emitter.label(), self.emitter.label());
             self.emitter.alu_number(Alu::Cmp, divisor, -1);
             self.emitter.jump_if(Condition::NotEqual, by_others);
@@ -254,7 +255,7 @@ impl Compiler<'_> {
         self.push(Location::Register(divisor.0));
     }
 
-    /// Changes the top at a bit position, 1 to 64.
+    /// Applies an instruction at a bit position, 1 to 64, to the top.
     fn at_position(&mut self, op: Op, position: u64) -> bool {
         if !(1..=64).contains(&position) {
             return false;
@@ -262,11 +263,11 @@ impl Compiler<'_> {
         let bit = 1_u64 << (position - 1);
         let (above, below) = (!(bit | (bit - 1)), bit - 1);
         let register = self.own_register(0);
-        // The mask, in the direction that the instruction goes.
+        // The bits in the instruction's direction.
         let mask = if matches!(op, Op::Pbl | Op::PblImm | Op::Pzl | Op::PzlImm) { above } else { below };
         let copies = matches!(op, Op::Pbl | Op::PblImm | Op::Pbr | Op::PbrImm);
         if copies {
-            // Cleared first; then set if the bit is: the bit itself is not in the mask.
+            // Clear the mask, then set it if the bit is set; the bit itself is not in the mask.
             let unset = self.emitter.label();
             self.apply(Alu::And, register, Operand::Number(!mask));
             self.emitter.bit_test(register, (position - 1) as u8);
@@ -279,7 +280,7 @@ impl Compiler<'_> {
         true
     }
 
-    /// Pops a position that is known, and changes the top there.
+    /// Pops a known position and applies the instruction to the new top.
     fn at_popped(&mut self, op: Op) -> bool {
         let Operand::Number(position) = self.operand(0) else { return false };
         if !(1..=64).contains(&position) {
@@ -290,7 +291,7 @@ impl Compiler<'_> {
     }
 
     fn exchange(&mut self) {
-        // A cell belongs to its position.
+        // A cell belongs to its position, so load it.
         for below in [0, 1] {
             if self.location(below) == Location::Cell {
                 self.in_register(below);

@@ -6,18 +6,18 @@ use crate::registers::Operand;
 use crate::shape::Location;
 use vm::{Instruction, Op};
 
-/// What is done to a variable.
+/// An operation on a variable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Access {
-    /// Its value is pushed.
+    /// Push its value.
     Push,
-    /// It becomes the element popped.
+    /// Set it to the popped element.
     Pop,
-    /// It becomes the top, which stays.
+    /// Set it to the top, which stays.
     Move,
-    /// It is incremented.
+    /// Increment it.
     Increment,
-    /// It is decremented.
+    /// Decrement it.
     Decrement,
 }
 
@@ -29,7 +29,7 @@ struct Kind {
 }
 
 impl Compiler<'_> {
-    /// An instruction on a variable. False: it is not one, or not compiled.
+    /// Emits an instruction on a variable. Returns false if it is not one, or is not compiled.
     pub(crate) fn variable(&mut self, instruction: Instruction) -> bool {
         use Access::{Decrement, Increment, Move, Pop, Push};
         let locals = Kind { address: self.environment.locals, count: self.handler.locals };
@@ -74,7 +74,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// Does it. `popped`: elements above the value that are popped first.
+    /// Emits the operation. `popped`: elements above the value to pop first.
     fn access(&mut self, access: Access, variable: Rm, popped: usize) {
         match access {
             Access::Push => {
@@ -84,7 +84,7 @@ impl Compiler<'_> {
                 self.push(Location::Register(register.0));
             }
             Access::Pop | Access::Move => {
-                // One store, so that no other thread sees a half.
+                // A single store, so that no other thread sees half of it.
                 let register = self.whole(popped);
                 self.emitter.store(variable, register);
                 let more = usize::from(access == Access::Pop);
@@ -97,7 +97,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// A register that holds an element: its own, or rax.
+    /// A register that holds an element: its own register, or rax.
     pub(crate) fn whole(&mut self, below: usize) -> Reg {
         match self.operand(below) {
             Operand::Register(register) => register,

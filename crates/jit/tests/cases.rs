@@ -1,8 +1,8 @@
-//! The conformance cases, run by compiled code.
+//! Runs the conformance cases as compiled code.
 //!
-//! A case's memory is made of regions that no page protection can be made of, so none of it is mapped: every access
-//! faults, leaves compiled code, and is done by the interpreter on the case's machine. What compiled code does with
-//! memory that is there is tested by `random.rs`.
+//! A case's memory consists of regions that page protection cannot represent, so none of it is
+//! mapped: every access faults, leaves compiled code, and is done by the interpreter on the case's
+//! machine. `random.rs` tests compiled code with mapped memory.
 
 mod support;
 
@@ -28,7 +28,7 @@ struct Native {
     interpreted: usize,
 }
 
-/// The world of a case: its machine, with the general registers as they are in the context.
+/// The world of a case: its machine, with the general registers from the context.
 struct CaseWorld(std::rc::Rc<std::cell::RefCell<TestMachine>>);
 
 impl World for CaseWorld {
@@ -37,8 +37,8 @@ impl World for CaseWorld {
     }
 }
 
-/// Whether a program asks for what cannot be chosen here: the processor, the stack pointer, flags and the instruction
-/// pointer by a half.
+/// Whether a program depends on things that cannot be chosen here: the processor, the stack
+/// pointer, flags, or half of the instruction pointer.
 fn asks_for_the_real_thing(code: &[u8]) -> bool {
     let real = [Register::Esp, Register::Rsp, Register::Eflags, Register::Rflags];
     instructions(code).any(|it| match it.op {
@@ -65,7 +65,7 @@ fn instructions(code: &[u8]) -> impl Iterator<Item = Instruction> {
 impl Execution for Native {
     fn run(&mut self, program: &Program<'_>, entry: usize, machine: &mut TestMachine) -> Ran {
         let start = machine.clone();
-        // What compiled code leaves of the stack cannot be seen. Where it ends a run, the stack is not compared.
+        // The stack of compiled code is not visible. If it ends a run, the stack is not compared.
         let stack = {
             let copy = |variables: &[std::sync::atomic::AtomicU64]| {
                 variables.iter().map(|it| it.load(Relaxed).into()).collect::<Vec<_>>()
@@ -133,7 +133,7 @@ impl Execution for Native {
         let left = LEFT.with(|left| left.borrow_mut().take());
         WORLD.with(|place| *place.borrow_mut() = None);
         *machine = world.borrow().clone();
-        // What compiled code popped is in the registers only.
+        // Values that compiled code popped are only in the registers.
         let names = |place: usize| {
             let pops = instructions(program.code).filter(|it| matches!(it.op, Op::PopR | Op::PopU));
             let used = pops.filter_map(|it| it.register()).find(|it| number(*it) == Some(place));
@@ -167,7 +167,7 @@ impl Execution for Native {
         let end = match (&log_record, over) {
             (_, true) => End::Remove,
             (None, _) if program.logmax > 0 => End::Abort,
-            // Nothing says which of the two it was.
+            // It is unknown which of the two it was.
             (None, _) => stack.outcome.end,
             (Some(_), _) => End::Exit,
         };
@@ -195,7 +195,7 @@ impl Execution for Native {
     }
 }
 
-/// The case's machine, given what the handler has done to the registers by then.
+/// The case's machine, with the handler's changes to the registers so far.
 struct RegisterWorld(CaseWorld, [u64; 16]);
 
 impl World for RegisterWorld {
@@ -227,7 +227,7 @@ fn has_facility(code: &[u8]) -> bool {
     instructions(code).any(|it| it.op == Op::ExitTo && (1..=3).contains(&it.operand))
 }
 
-/// Where each run's record is committed at once, and where only when the instruction has completed.
+/// One commits each record at once, the other when the instruction has completed.
 static WAYS: [LazyLock<Mutex<Native>>; 2] =
     [LazyLock::new(|| Mutex::new(Native::new(false))), LazyLock::new(|| Mutex::new(Native::new(true)))];
 
@@ -244,7 +244,8 @@ impl Native {
     }
 }
 
-/// Compiled code and its signal handler are the process's, and the thread that it runs in is marked: one case runs at a time.
+/// Compiled code and its signal handler are the process's, and the thread that it runs in is
+/// marked: one case runs at a time.
 fn main() -> ExitCode {
     let mut trials = Trials::new();
     trials.one_at_a_time();

@@ -1,4 +1,4 @@
-//! Accesses of memory: which ones compiled code makes itself, by the marks of their pages.
+//! Which memory accesses compiled code makes itself, depending on the marks of their pages.
 
 mod support;
 
@@ -10,7 +10,7 @@ use support::interpreter::LEFT;
 use support::native::{Registers, enter, exclusive};
 use vm::{Op, Register};
 
-/// Two pages, the program's.
+/// Two pages of the program.
 fn pages() -> u64 {
     let all = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a fresh mapping.
@@ -21,7 +21,7 @@ fn pages() -> u64 {
     at as u64
 }
 
-/// A handler that does something with the memory at rdi.
+/// A handler that accesses the memory at rdi.
 fn accessing(op: Op) -> Vec<u8> {
     let rdi = [&[Op::PushR as u8][..], &(Register::Rdi as u16).to_le_bytes()].concat();
     let number = |value: u64| [&[Op::Push as u8][..], &value.to_le_bytes()].concat();
@@ -40,7 +40,7 @@ fn what_may_be_ours_is_left_to_the_interpreter() {
     let start = pages();
     // SAFETY: the memory is the test's own.
     unsafe { std::ptr::copy_nonoverlapping(c"a string".as_ptr(), start as *mut _, 9) };
-    // Of each: its size, and how it ends where it crosses into the next page.
+    // For each: its size, and how it ends if it crosses into the next page.
     let ops = [
         (Op::PushMem8, 1),
         (Op::PushMem16, 2),

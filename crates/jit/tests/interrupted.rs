@@ -1,5 +1,5 @@
-//! A sequence that counts a hit and claims its context, interrupted at each access to memory: by a fault, whose signal the kernel delivers after
-//! it has sent the thread to where the sequence aborts to.
+//! Interrupts a sequence that counts a hit and claims its context at each memory access: by a
+//! fault, whose signal the kernel delivers after it has moved the thread to the abort address.
 
 mod support;
 
@@ -12,11 +12,11 @@ use support::arena::{Arena, CONTEXTS, OWN};
 use support::native::{self, Registers, exclusive};
 use vm::Op;
 
-/// Pages that cannot be accessed until they have been: first address, size, and how often that has happened.
+/// Pages that fault on first access: first address, size, and the number of faults.
 static CLOSED: AtomicU64 = AtomicU64::new(0);
 static SIZE: AtomicU64 = AtomicU64::new(0);
 static OPENED: AtomicU64 = AtomicU64::new(0);
-/// What the handler of the signal does besides.
+/// What else the signal handler does.
 static MEANWHILE: AtomicPtr<fn()> = AtomicPtr::new(std::ptr::null_mut());
 /// Where a hit begins.
 static ENTRY: AtomicU64 = AtomicU64::new(0);
@@ -27,7 +27,7 @@ extern "C" fn open(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: the kernel gives a siginfo_t of a fault.
     let at = unsafe { (*info).si_addr() } as u64;
     if !(first..first + size).contains(&at) {
-        // SAFETY: asked for in words that cannot be misunderstood.
+        // SAFETY: abort may be called in a signal handler.
         unsafe { libc::abort() };
     }
     protect(first, size, libc::PROT_READ | libc::PROT_WRITE);
@@ -56,12 +56,13 @@ fn hit() {
     unsafe { native::enter_raw(ENTRY.load(SeqCst), &mut Registers::default()) };
 }
 
-/// Takes the fault's signal while it lives.
+/// Installs the fault handler while it lives.
 struct Handler(libc::sigaction);
 
 impl Handler {
     fn install() -> Handler {
-        // SAFETY: an all-zero sigaction is valid, and `open` is a handler of SA_SIGINFO. A nested hit needs no fault.
+        // SAFETY: an all-zero sigaction is valid, and `open` is a handler of SA_SIGINFO. A nested
+        // hit needs no fault.
         unsafe {
             let (mut action, mut before): (libc::sigaction, libc::sigaction) =
                 (std::mem::zeroed(), std::mem::zeroed());
@@ -80,7 +81,8 @@ impl Drop for Handler {
     }
 }
 
-/// Keeps the thread on a processor that has a context of its own. False: none of them is for this process.
+/// Pins the thread to a processor that has its own context. False if there is none for this
+/// process.
 fn stay() -> bool {
     (0..OWN as usize).any(|processor| {
         // SAFETY: an all-zero set is an empty one, and the kernel reads one of its size.
@@ -103,7 +105,7 @@ struct Site {
 
 impl Site {
     fn new() -> Site {
-        /// More than the words of all processors, and the space around that makes them whole pages.
+        /// More than the words of all processors, with padding to whole pages.
         const ROOM: u64 = 4 * PAGE;
         let mut arena = Arena::new();
         let room = arena.put(&vec![0; ROOM as usize]);
@@ -117,19 +119,19 @@ impl Site {
         Site { arena, environment, counter, _compiled: compiled }
     }
 
-    /// Takes out the records of contexts that belong to a processor, and of shared ones.
+    /// Removes the records of per-processor contexts, and of shared ones.
     fn records(&self) -> (usize, usize) {
         let of = |numbers: std::ops::Range<u32>| numbers.map(|it| self.arena.records_of(it).len()).sum();
         (of(0..OWN), of(OWN..CONTEXTS))
     }
 
-    /// Hits that were counted on a processor's word, and by themselves.
+    /// Hits counted on a processor's word, and on the spill counter.
     fn hits(&self) -> (u64, u64) {
         let spill = self.arena.at(self.environment.hits.spill).load(Relaxed);
         (self.arena.sum(self.environment.hits) - spill, spill)
     }
 
-    /// Closes pages, hits once, and says where the records and hits of that have gone.
+    /// Closes pages, hits once, and returns where the records and hits have gone.
     fn interrupted(&self, first: u64, size: u64, mut meanwhile: fn()) -> ((usize, usize), (u64, u64)) {
         let (hits, opened) = (self.hits(), OPENED.load(SeqCst));
         MEANWHILE.store(&mut meanwhile, SeqCst);
@@ -145,7 +147,8 @@ impl Site {
 /// Where the contexts are, for [`another_claims`].
 static CONTEXT_AREA: AtomicU64 = AtomicU64::new(0);
 
-/// What cannot be while the sequence is sound: that another thread has a context that this one had found free.
+/// A state that is impossible if the sequence is sound: another thread has a context that this one
+/// had found free.
 fn another_claims() {
     for number in 0..u64::from(OWN) {
         let context = (CONTEXT_AREA.load(SeqCst) + number * CONTEXT_SIZE) as *const layout::Context;
@@ -170,14 +173,14 @@ fn an_interrupted_sequence_counts_once_and_has_one_context() {
     assert_eq!((site.records(), site.hits()), ((1, 0), (1, 0)));
     let contexts = u64::from(site.environment.contexts);
     CONTEXT_AREA.store(contexts, SeqCst);
-    // Before the claim: it has none, and takes a shared one.
+    // Before the claim: it has no context and takes a shared one.
     assert_eq!(site.interrupted(contexts, u64::from(OWN) * CONTEXT_SIZE, || ()), ((0, 1), (0, 1)));
-    // Between the claim and the count: it keeps what it has claimed.
+    // Between claim and count: it keeps the claimed context.
     assert_eq!(site.interrupted(site.counter, PAGE, || ()), ((1, 0), (0, 1)));
-    // The same, with another hit in the handler of the signal, which finds the processor's context taken.
+    // The same, with another hit in the signal handler, which finds the processor's context taken.
     assert_eq!(site.interrupted(site.counter, PAGE, hit), ((1, 1), (0, 2)));
     assert!(site.arena.all_free());
-    // Nobody's name but its own makes it keep a context.
+    // It keeps a context only if that names this thread.
     assert_eq!(site.interrupted(site.counter, PAGE, another_claims), ((0, 1), (0, 1)));
     let taken = (0..CONTEXTS).filter(|it| site.arena.context(*it).claim.load(Relaxed) != FREE).count();
     assert_eq!(taken, 1, "the other one's");

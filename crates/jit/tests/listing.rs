@@ -1,4 +1,4 @@
-//! The machine code itself, as a decoder that is not ours reads it.
+//! Checks the machine code itself, decoded by an independent decoder.
 
 mod support;
 
@@ -7,7 +7,7 @@ use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter, Mnemonic};
 use support::arena::Arena;
 use vm::{Op, TABLE};
 
-/// Where the code is thought to lie.
+/// The assumed address of the code.
 const ADDRESS: u64 = 0x7f00_0000_0000;
 
 fn handler(code: &[u8]) -> Handler<'_> {
@@ -91,7 +91,7 @@ fn a_count_is_one_restartable_sequence_for_the_hit_and_one_for_the_variable() {
     assert_eq!(lines.len(), expected.len(), "{lines:#?}");
     for (line, expected) in lines.iter().zip(expected) {
         match expected.strip_suffix("NONE") {
-            // Where the cold code is.
+            // The position of the cold code.
             Some(jump) => {
                 let target = line.strip_prefix(jump).expect("a jump").trim_end_matches('h');
                 let target = u64::from_str_radix(target, 16).expect("a number");
@@ -106,7 +106,7 @@ fn a_count_is_one_restartable_sequence_for_the_hit_and_one_for_the_variable() {
 fn every_instruction_becomes_code_that_another_decoder_can_read() {
     let mut arena = Arena::new();
     for row in TABLE {
-        // What it takes is not known at compile time, and known.
+        // Operands unknown at compile time, and known.
         for known in [false, true] {
             let mut code = Vec::new();
             for value in [1_u64, 2, 3] {
@@ -118,7 +118,8 @@ fn every_instruction_becomes_code_that_another_decoder_can_read() {
                 }
             }
             code.push(row.op as u8);
-            // 1 is a variable, a bit position, a count; as a register's index it is %ds, as a distance forward.
+            // 1 is a variable, a bit position or a count; as a register index it is %ds, as a
+            // distance forward.
             let mut operand = [0; 8];
             operand[0] = if row.op == Op::ExitTo { 9 } else { 1 };
             code.extend(&operand[..row.operand.size(8)]);
@@ -137,7 +138,7 @@ fn every_instruction_becomes_code_that_another_decoder_can_read() {
 
 #[test]
 fn a_handler_takes_as_much_stack_as_the_documentation_says() {
-    /// What is not touched: the red zone.
+    /// The red zone is not touched.
     const RED_ZONE: u32 = 128;
     let mut arena = Arena::new();
     let counter = arena.counter();

@@ -1,4 +1,4 @@
-//! Random programs: compiled code and the interpreter come to the same, in everything that can be seen.
+//! Random programs: compiled code and the interpreter have the same visible results.
 
 mod support;
 
@@ -17,7 +17,7 @@ use support::programs::{
 };
 use vm::{End, Op, Program, State, Word};
 
-/// All that a run starts with.
+/// The start of a run.
 #[derive(Clone, Debug)]
 struct Start {
     lines: Vec<Line>,
@@ -36,7 +36,7 @@ struct Start {
     known: bool,
     /// Whether it is the last run that `maxhits` allows.
     last: bool,
-    /// The mark of the memory's pages: what is not 0 leaves, or looks further.
+    /// The mark of the memory's pages: nonzero marks leave compiled code or cause a closer check.
     mark: u8,
     excpt_log: usize,
     autostacktrace: bool,
@@ -82,7 +82,7 @@ fn start() -> impl Strategy<Value = Start> {
 /// Major and minor code.
 type Codes = (u32, u32);
 
-/// What can be seen of a run.
+/// The visible results of a run.
 #[derive(Debug, PartialEq)]
 struct Seen {
     /// Codes, log and stack traces of each record.
@@ -94,7 +94,8 @@ struct Seen {
     memory: Vec<u8>,
 }
 
-/// The bytes of a handler for a site, moved; and those of the same handler, compiled for where the site is then. Nothing if it cannot be moved.
+/// The bytes of a handler that is moved to another site, and those of the same handler compiled for
+/// that site. `None` if it cannot be moved.
 fn moved(handler: &Handler<'_>, environment: &Environment<'_>) -> Option<(Vec<u8>, Vec<u8>)> {
     const SITE: u64 = 0x7fff_1234_5678;
     const CODE: u64 = 0x7fff_2000_0000;
@@ -127,14 +128,14 @@ impl Start {
             minor: 6,
         };
         arena.clear_code();
-        // What a case before this one left that failed.
+        // Left by an earlier case that failed.
         arena.forget();
         for page in 0..3 {
             arena.mark(memory() + (page << PAGE_BITS), self.mark);
         }
         let counted = [(Variable::Local(LOCALS as u16 - 1), arena.counter())];
         let mut environment = arena.environment();
-        // Only where nothing may read it.
+        // Only if no instruction reads it.
         let reads = [Op::PushLv, Op::PopLv, Op::MoveLv, Op::LogLv];
         if !self.lines.iter().any(|(op, _)| reads.contains(op)) {
             environment.counted = &counted;
@@ -189,7 +190,7 @@ impl Start {
         }
         let compiled_seen = Seen {
             logs: records.into_iter().map(|it| (it.codes.unwrap_or((5, 6)), it.log, it.trace)).collect(),
-            // Closed, and by whom.
+            // Whether it is disabled, and by whom.
             removed: match (arena.at(environment.over).load(Relaxed), self.last) {
                 (0, false) | (1, true) => false,
                 (over, _) => {
@@ -250,8 +251,8 @@ impl Start {
         if let Some(left) = &left {
             let stack: Vec<u64> = (0..state.depth()).map(|below| state.element(below)).collect();
             prop_assert_eq!(left.outcome, outcome);
-            // Popped elements are not handed over: no instruction of the handler can see them. Below its start, the
-            // whole circle shows, and they with it.
+            // Popped elements are not passed on: no instruction of the handler can see them. Below
+            // its start the whole circular stack is visible, including them.
             if stack.len() < vm::STACK_WORDS / 2 {
                 prop_assert_eq!(&left.stack, &stack);
             }
@@ -260,7 +261,7 @@ impl Start {
     }
 }
 
-/// The thread stays on one processor, so that both runs see the same one.
+/// Pins the thread to one processor, so that both runs see the same.
 fn stay() {
     // SAFETY: the set is a valid one, of this size.
     unsafe {
@@ -272,7 +273,7 @@ fn stay() {
 
 #[test]
 fn compiled_code_does_what_the_interpreter_does() {
-    // Strategies nest deeply where nothing is inlined.
+    // Without inlining strategies nest deeply.
     let thread = std::thread::Builder::new().stack_size(64 << 20).spawn(all_agree).expect("a thread");
     if let Err(panic) = thread.join() {
         std::panic::resume_unwind(panic);

@@ -1,4 +1,5 @@
-//! What the program cannot tell: registers, flags and the red zone after a hit, and a stack that has no room.
+//! What the program must not notice: registers, flags and the red zone after a hit, and a stack
+//! without room.
 
 mod support;
 
@@ -21,7 +22,7 @@ fn push_register(register: Register) -> Vec<u8> {
     [&[Op::PushR as u8][..], &(register as u16).to_le_bytes()].concat()
 }
 
-/// Handlers that take each of the ways through compiled code.
+/// Handlers that cover each path through compiled code.
 fn handlers() -> Vec<Vec<u8>> {
     let log = |count: u8| vec![Op::LogImm as u8, count, 0];
     let inc = vec![Op::IncLvImm as u8, 0, 0];
@@ -104,7 +105,7 @@ proptest! {
             if flags_live {
                 prop_assert_eq!((registers.flags ^ flags) & Registers::FLAGS, 0);
             }
-            // All are committed by now, and the state of none was written to what is none.
+            // All are committed by now; no commit went to the dummy state instead.
             for record in arena.records() {
                 prop_assert_eq!(record.state, layout::state::COMMITTED);
             }
@@ -157,7 +158,7 @@ fn a_stack_without_room_leaves_the_registers_as_they_were() {
         let site = Site::new(code, |_, environment| environment.tentative = number % 2 == 1);
         let frame = site.compiled.stack as u64;
         let mut overflowed = 0;
-        // With less and less room, from enough to none.
+        // With ever less room, from enough to none.
         for room in (0..frame / 8 + 40).map(|words| 8 * words) {
             let mut registers =
                 Registers { red_zone: [9; 16], flags: Registers::FLAGS, ..Registers::default() };
@@ -166,7 +167,7 @@ fn a_stack_without_room_leaves_the_registers_as_they_were() {
             }
             let before = registers.clone();
             native::OVERFLOWED.store(false, SeqCst);
-            // The red zone is there, and `room` more.
+            // The red zone is mapped, and `room` more.
             native::enter_on(&site.compiled, site.at, &mut registers, stack + 4096 + 128 + room);
             if native::OVERFLOWED.load(SeqCst) {
                 overflowed += 1;
@@ -234,7 +235,7 @@ fn a_full_ring_drops_and_counts_and_is_not_overrun() {
     let kept = site.arena.records().len() as u64;
     assert_eq!(kept + site.value(site.environment.dropped), hits);
     assert!(site.value(site.environment.dropped) > 0 && kept > 40_000);
-    // Once they are read, there is room again, over the end of the ring too.
+    // After they are read there is room again, also across the end of the ring.
     let before = site.value(site.environment.dropped);
     for _ in 0..100 {
         (0..3_000).for_each(|_| site.hit());
@@ -243,7 +244,7 @@ fn a_full_ring_drops_and_counts_and_is_not_overrun() {
         assert!(records.iter().all(|record| record.log.len() == 16 && record.number == 77));
     }
     assert_eq!(site.value(site.environment.dropped), before);
-    // All are told where they were lost, but for those behind which their ring has had no record.
+    // All losses are marked, except those after which their ring had no record.
     let sum = |of: &dyn Fn(u32) -> u64| (0..CONTEXTS).map(of).sum::<u64>();
     let marked = sum(&|number| site.arena.context(number).marked.load(Relaxed));
     assert_eq!(sum(&|number| site.arena.control(number).lost.0.load(Relaxed)), before);
@@ -258,10 +259,10 @@ fn without_loss_a_full_ring_is_waited_for() {
     let hits = 400_000;
     (0..hits).for_each(|_| site.hit());
     assert_eq!(site.value(site.environment.dropped), 0);
-    // The wait of the test takes everything out: more was taken than is left.
+    // The test's wait removes everything: more was removed than is left.
     let head: u64 = (0..CONTEXTS).map(|number| site.arena.context(number).head.load(Relaxed)).sum();
     assert!(head >= hits * RECORD, "{head}");
-    // A reader that is dead takes nothing out: what has no room is dropped.
+    // A dead reader removes nothing: records without room are dropped.
     DEAD.store(true, Relaxed);
     (0..hits).for_each(|_| site.hit());
     DEAD.store(false, Relaxed);
@@ -269,7 +270,7 @@ fn without_loss_a_full_ring_is_waited_for() {
     assert!((1..hits).contains(&dropped), "{dropped}");
     let after: u64 = (0..CONTEXTS).map(|number| site.arena.context(number).head.load(Relaxed)).sum();
     assert!(after - head <= (hits - dropped) * RECORD + u64::from(CONTEXTS) * RECORD, "{head} {after}");
-    // When it lives again, what was lost is marked, as it is without waiting.
+    // When it lives again, losses are marked, as without waiting.
     site.arena.records();
     let lost: u64 = (0..CONTEXTS).map(|number| site.arena.control(number).lost.0.load(Relaxed)).sum();
     assert_eq!(lost, dropped);
@@ -283,7 +284,7 @@ fn without_loss_a_full_ring_is_waited_for() {
 /// Bytes of a record of two words.
 const RECORD: u64 = layout::record_size(16, None) as u64;
 
-/// A site whose handler logs two arguments and waits where there is no room.
+/// A site whose handler logs two arguments and waits if there is no room.
 fn lossless() -> Site<'static> {
     Site::new(&handlers()[2], |arena, environment| {
         environment.lossless = Some(Waiting { reader: arena.word() });
@@ -308,7 +309,7 @@ fn without_loss_a_context_is_waited_for_while_there_is_a_reader() {
     assert!(began.elapsed() >= pause, "far longer than a hit waits that may be missed");
     assert_eq!(site.value(site.environment.missed), 0);
     assert_eq!(site.arena.records_of(CONTEXTS - 1).len(), 1);
-    // All are taken for good, and the tracer says that nobody is to wait just now.
+    // All are taken for good, and the tracer says that no thread is to wait now.
     claim(CONTEXTS - 1).store(TAKEN, Relaxed);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -366,8 +367,8 @@ fn hits_of_many_threads_are_all_counted_and_logged() {
     assert_eq!(tids.len() as u64, threads);
 }
 
-/// Has a number in one of the thread's own segments, as a tracer writes it there: by set_thread_area, which is for 32-bit code. Says whether the
-/// kernel can.
+/// Stores a number in one of the thread's own segments, as a tracer does: by set_thread_area, a
+/// 32-bit system call. Returns whether the kernel supports that.
 fn tell(arena: &mut Arena, place: u16, number: u32) -> bool {
     let (limit, flags) = thread_id::describe(number);
     let at = arena.word();
@@ -375,7 +376,7 @@ fn tell(arena: &mut Arena, place: u16, number: u32) -> bool {
     arena.at(at).store(u64::from(place), Relaxed);
     arena.at(at + 8).store(u64::from(flags) << 32 | u64::from(limit), Relaxed);
     let mut result = 243_u64;
-    // SAFETY: the kernel reads 16 bytes there. The call clears r8 to r11, perhaps.
+    // SAFETY: the kernel reads 16 bytes there. The call may clear r8 to r11.
     unsafe {
         std::arch::asm!("xchg rbx, {at}", "int 0x80", "xchg rbx, {at}", at = inout(reg) u64::from(at) => _,
             inout("rax") result, out("r8") _, out("r9") _, out("r10") _, out("r11") _);
@@ -415,7 +416,8 @@ fn a_thread_that_nobody_knows_reads_its_numbers_where_it_was_told() {
 fn a_context_that_is_taken_is_passed_by() {
     let _one = exclusive();
     let site = Site::new(&handlers()[2], |_, _| {});
-    // The thread may move in between: whichever processor's own is taken, a shared one is not.
+    // The thread may move in between: a processor's own context may be taken, the shared one is
+    // not.
     for free in OWN..CONTEXTS {
         for number in 0..CONTEXTS {
             let value = if number == free { FREE } else { TAKEN };
@@ -425,7 +427,8 @@ fn a_context_that_is_taken_is_passed_by() {
         assert_eq!(site.arena.records_of(free).len(), 1);
         assert_eq!(site.arena.context(free).claim.load(Relaxed), FREE);
     }
-    // Nor does a thread that has no mark, whatever is where its restartable sequences would be; and it counts by itself.
+    // Nor does a thread without the mark, whatever is at its rseq address; and it counts on the
+    // spill counter.
     support::arena::unmark_thread();
     site.arena.forget();
     let spilled = site.value(site.environment.hits.spill);
@@ -433,14 +436,14 @@ fn a_context_that_is_taken_is_passed_by() {
     let shared: usize = (OWN..CONTEXTS).map(|number| site.arena.records_of(number).len()).sum();
     assert_eq!((shared, site.value(site.environment.hits.spill) - spilled), (100, 100));
     support::arena::mark_thread();
-    // A thread without restartable sequences takes no processor's own.
+    // A thread without restartable sequences takes no per-processor context.
     let rseq = site.arena.identity().rseq_offset.swap(0, Relaxed);
     site.arena.forget();
     (0..100).for_each(|_| site.hit());
     let shared: usize = (OWN..CONTEXTS).map(|number| site.arena.records_of(number).len()).sum();
     assert_eq!(shared, 100);
     site.arena.identity().rseq_offset.store(rseq, Relaxed);
-    // None at all: the hit is missed, and says so.
+    // No free context at all: the hit is counted as missed.
     (0..CONTEXTS).for_each(|number| site.arena.context(number).claim.store(TAKEN, Relaxed));
     site.hit();
     assert_eq!(site.value(site.environment.missed), 1);
@@ -450,7 +453,7 @@ fn a_context_that_is_taken_is_passed_by() {
 #[test]
 fn where_no_context_has_a_ring_a_hit_is_missed_at_once() {
     let _one = exclusive();
-    // As a forked child finds them; whoever waits elsewhere does not wait here.
+    // As in a forked child; handlers that otherwise wait do not wait here.
     for site in [Site::new(&handlers()[2], |_, _| {}), lossless()] {
         (0..CONTEXTS).for_each(|number| site.arena.context(number).claim.store(UNUSABLE, Relaxed));
         (0..100).for_each(|_| site.hit());
@@ -471,7 +474,8 @@ fn no_number_of_the_readers_leads_out_of_the_ring() {
             site.arena.control(number).tail.0.store(tail, Relaxed);
             context.seen_tail.store(tail, Relaxed);
         });
-        // Twice around: what is around the rings would be written over, and the arena's own numbers with it.
+        // Twice around the ring: writing beyond it would overwrite its surroundings and the arena's
+        // numbers.
         (0..2 * RING_SIZE / RECORD).for_each(|_| site.hit());
     }
     assert!(site.arena.all_free());

@@ -1,12 +1,13 @@
-//! How long planning takes, and what becomes of the sites: `cargo bench -p dprobes-patch --bench plan [-- FILE]`: of a FILE, the entries of
-//! all functions.
+//! Measures planning time and the tactics used:
+//! `cargo bench -p dprobes-patch --bench plan [-- FILE]`. With FILE, probes the entries of all its
+//! functions.
 
 #![allow(dead_code, unreachable_pub)]
 
-/// What the tests share with this.
+/// Shared with the tests.
 #[path = "../tests/common/flow.rs"]
 mod flow;
-/// What the tests share with this.
+/// Shared with the tests.
 #[path = "../tests/common/program.rs"]
 mod program;
 #[path = "../tests/common/world.rs"]
@@ -20,7 +21,7 @@ use world::Layout;
 
 const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
 
-/// Plans and removes, in new worlds, and prints medians.
+/// Plans and removes, each time in a new world, and prints medians.
 fn measure(
     name: &str,
     path: &str,

@@ -1,4 +1,4 @@
-//! What an instruction is, as far as displacing it goes: the one place that decides between emulation, slot and refusal.
+//! Classifies an instruction: decides between emulation, slot and refusal.
 
 use iced_x86::{
     Code, ConditionCode, ConstantOffsets, Decoder, DecoderError, DecoderOptions, FlowControl, Formatter,
@@ -13,48 +13,50 @@ pub(crate) const INSTRUCTION_LIMIT: usize = 15;
 /// How an instruction is displaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Copied to the slot; an operand relative to rip is given the displacement that leads to the same address.
+    /// Copied to the slot; a rip-relative operand gets the displacement that leads to the same
+    /// address.
     Copied,
-    /// `popf`: copied, except where it sets the trap flag. `size` is 8 bytes (4 in 32-bit code), or 2 with an
-    /// operand-size prefix.
+    /// `popf`: copied, except if it sets the trap flag. `size` is 8 (4 in 32-bit code), or 2 with
+    /// an operand-size prefix.
     PopFlags { size: u64 },
-    /// `syscall` of 64-bit code: copied, and followed by the instruction that puts the original's return address in rcx.
+    /// `syscall` of 64-bit code: copied, followed by an instruction that puts the original's return
+    /// address in rcx.
     SystemCall,
     /// `xbegin`: copied, its displacement leading to the original's target.
     Transaction { target: u64 },
-    /// `nop`, `endbr32`, `endbr64`: emulated as nothing.
+    /// `nop`, `endbr32`, `endbr64`: emulation only advances rip.
     Nothing,
-    /// A jump whose target is in the instruction.
+    /// A jump to an immediate target.
     Jump { target: u64 },
     /// A conditional jump on the flags.
     Branch { condition: ConditionCode, target: u64 },
-    /// `loop` and its kin, `jrcxz` and its kin: conditional jumps on the low `bytes` bytes of rcx: all 8 (4 in 32-bit code), or
-    /// with an address-size prefix half of that.
+    /// `loop`, `jrcxz` and their variants: conditional jumps on the low `bytes` bytes of rcx: 8 (4
+    /// in 32-bit code), or half of that with an address-size prefix.
     Count { count: Count, bytes: u64, target: u64 },
-    /// A jump to what a general register holds, by its number.
+    /// A jump to the address in a general register, by its number.
     JumpRegister { register: usize },
     /// A push of a general register, by its number.
     PushRegister { register: usize },
-    /// A push of a value that is in the instruction, already sign-extended.
+    /// A push of an immediate value, sign-extended here.
     PushValue { value: u64 },
-    /// A call whose target is in the instruction.
+    /// A call to an immediate target.
     Call { target: u64 },
-    /// A call to what a general register holds, by its number.
+    /// A call to the address in a general register, by its number.
     CallRegister { register: usize },
-    /// A call to what the memory operand holds.
+    /// A call to the address in the memory operand.
     CallMemory,
-    /// A return that takes `parameters` bytes more off the stack.
+    /// A return that removes `parameters` more bytes from the stack.
     Return { parameters: u16 },
 }
 
 /// The conditional jumps on the count register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Count {
-    /// `loop`: counts down, jumps while not zero.
+    /// `loop`: decrements, jumps if not zero.
     Loop,
-    /// `loope`: counts down, jumps while not zero and the zero flag is set.
+    /// `loope`: decrements, jumps if not zero and the zero flag is set.
     LoopEqual,
-    /// `loopne`: counts down, jumps while not zero and the zero flag is clear.
+    /// `loopne`: decrements, jumps if not zero and the zero flag is clear.
     LoopNotEqual,
     /// `jrcxz`, `jecxz`: jumps if zero.
     IsZero,
@@ -69,7 +71,7 @@ pub(crate) struct Decoded {
     pub(crate) class: Class,
 }
 
-/// Decodes the instruction that `bytes` begin with, and says how it is displaced, or why not.
+/// Decodes the first instruction of `bytes` and decides how to displace it.
 pub(crate) fn classify(mode: Mode, bytes: &[u8], address: u64) -> Result<Decoded, Refusal> {
     let bytes = &bytes[..bytes.len().min(INSTRUCTION_LIMIT)];
     let mut decoder = Decoder::with_ip(mode.bits(), bytes, address, DecoderOptions::NONE);
@@ -78,11 +80,12 @@ pub(crate) fn classify(mode: Mode, bytes: &[u8], address: u64) -> Result<Decoded
         return Err(unreadable(mode, bytes, address, decoder.last_error()));
     }
     let offsets = decoder.get_constant_offsets(&instruction);
-    // AMD's processors cut a branch with an operand-size prefix to 16 bits, and read fewer bytes of some; what the two makers
-    // call by different names is a matter of the branch's kind, decided below.
+    // AMD's processors truncate the target of a branch with an operand-size prefix to 16 bits, and
+    // decode fewer bytes for some. `transfer` decides by kind of branch whether the difference
+    // matters.
     let other = Decoder::with_ip(mode.bits(), bytes, address, DecoderOptions::AMD).decode();
     let makers_differ = other.code() != instruction.code() || other.len() != instruction.len();
-    // An operand relative to rip always has 4 bytes of displacement; the slot rests on it.
+    // A rip-relative operand always has 4 bytes of displacement; the slot relies on it.
     if instruction.is_ip_rel_memory_operand() && offsets.displacement_size() != 4 {
         return Err(Refusal::Unproven { address, text: disassemble(&instruction) });
     }
@@ -90,7 +93,7 @@ pub(crate) fn classify(mode: Mode, bytes: &[u8], address: u64) -> Result<Decoded
     Ok(Decoded { mode, instruction, offsets, class })
 }
 
-/// Why the decoder made nothing of the bytes.
+/// The refusal of bytes that the decoder rejected.
 fn unreadable(mode: Mode, bytes: &[u8], address: u64, error: DecoderError) -> Refusal {
     let shown = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
     if error == DecoderError::NoMoreBytes && bytes.len() < INSTRUCTION_LIMIT {
@@ -100,7 +103,7 @@ fn unreadable(mode: Mode, bytes: &[u8], address: u64, error: DecoderError) -> Re
     }
 }
 
-/// The instruction in Intel's syntax, with numbers as the C language writes them.
+/// The instruction in Intel's syntax, with C's hexadecimal numbers.
 pub(crate) fn disassemble(instruction: &Instruction) -> String {
     let mut formatter = IntelFormatter::new();
     let options = formatter.options_mut();
@@ -121,7 +124,8 @@ fn class_of(
     text: impl FnOnce() -> String,
 ) -> Result<Class, Refusal> {
     let address = instruction.ip();
-    // Two that the decoder takes for plain. A load of ss reaches beyond its own end; an enclave is entered and left by enclu.
+    // The decoder reports these two as plain. A load of ss affects the next instruction; enclu
+    // enters and leaves an enclave.
     if matches!(instruction.mnemonic(), Mnemonic::Mov | Mnemonic::Pop)
         && instruction.op0_register() == Register::SS
     {
@@ -132,7 +136,7 @@ fn class_of(
     }
     match instruction.flow_control() {
         FlowControl::Next => Ok(plain(instruction)),
-        // The processor's own "this is no instruction": it faults from any address.
+        // `ud2` and similar: faults at any address.
         FlowControl::Exception => Ok(Class::Copied),
         FlowControl::Interrupt => Err(Refusal::SoftwareInterrupt { address, text: text() }),
         FlowControl::XbeginXabortXend => match instruction.code() {
@@ -149,7 +153,7 @@ fn class_of(
     }
 }
 
-/// An instruction after which the next one follows.
+/// Classifies an instruction that falls through.
 fn plain(instruction: &Instruction) -> Class {
     match instruction.code() {
         Code::Nopw
@@ -176,7 +180,7 @@ fn plain(instruction: &Instruction) -> Class {
     }
 }
 
-/// A transfer of control: each is named here, what is not named is refused.
+/// Classifies a transfer of control; all that are not named here are refused.
 fn transfer(
     mode: Mode,
     instruction: &Instruction,
@@ -186,8 +190,8 @@ fn transfer(
     let address = instruction.ip();
     let target = instruction.near_branch_target();
     let class = match instruction.mnemonic() {
-        // The kernel's own: they fault in user code, from any address. The calls to a hypervisor go on after
-        // the instruction wherever it is.
+        // Privileged instructions fault in user code at any address. A call to a hypervisor returns
+        // behind the instruction.
         Mnemonic::Vmcall | Mnemonic::Vmmcall | Mnemonic::Vmgexit => return Ok(Class::Copied),
         Mnemonic::Iret
         | Mnemonic::Iretd
@@ -202,13 +206,13 @@ fn transfer(
         | Mnemonic::Sysexitq => return Err(Refusal::FarTransfer { address, text: text() }),
         Mnemonic::Sysenter => return Err(Refusal::FixedReturn { address, text: text() }),
         Mnemonic::Syscall if mode == Mode::Bits64 => return Ok(Class::SystemCall),
-        // Of 32-bit code: AMD's processors have it, and the kernel returns to the vdso.
+        // In 32-bit code only AMD's processors have it, and the kernel returns to the vdso.
         Mnemonic::Syscall => return Err(Refusal::FixedReturn { address, text: text() }),
         Mnemonic::Jmp | Mnemonic::Call if is_far(instruction.code()) => {
             return Err(Refusal::FarTransfer { address, text: text() });
         }
-        // Through memory, and with a prefix that the makers understand differently, a jump or return does the same natively
-        // from any address, whatever the processor takes it for.
+        // A jump through memory, and a jump or return with a prefix on which the makers differ,
+        // does the same from any address, however the processor decodes it.
         Mnemonic::Jmp if instruction.op0_kind() == OpKind::Memory => return Ok(Class::Copied),
         Mnemonic::Jmp if instruction.op0_kind() == OpKind::Register && makers_differ => {
             return Ok(Class::Copied);
@@ -226,7 +230,7 @@ fn transfer(
             Code::Jmp_rm64 | Code::Jmp_rm32 => {
                 Class::JumpRegister { register: instruction.op0_register().number() }
             }
-            // To 16 bits of a register: the same from any address.
+            // To a 16-bit register: the same from any address.
             Code::Jmp_rm16 => return Ok(Class::Copied),
             _ => return Err(Refusal::Unproven { address, text: text() }),
         },
@@ -238,7 +242,8 @@ fn transfer(
             Code::Call_rm64 | Code::Call_rm32 => Class::CallMemory,
             _ => return Err(Refusal::Unproven { address, text: text() }),
         },
-        // With an operand-size prefix, 32-bit code is left with 16 bits of instruction pointer: nobody means that.
+        // With an operand-size prefix, 32-bit code truncates the instruction pointer to 16 bits: no
+        // compiler emits that.
         _ if instruction.op0_kind() == OpKind::NearBranch16 && mode == Mode::Bits32 => {
             return Err(Refusal::Unproven { address, text: text() });
         }
@@ -271,7 +276,8 @@ fn is_far(code: Code) -> bool {
     )
 }
 
-/// The conditional jumps on rcx, ecx and cx, with the bytes of that register; those whose target has all bits of an address.
+/// The conditional jumps on rcx, ecx and cx, with that register's size in bytes, if the target is
+/// not truncated.
 fn count_of(code: Code) -> Option<(Count, u64)> {
     Some(match code {
         Code::Loop_rel8_64_RCX => (Count::Loop, 8),

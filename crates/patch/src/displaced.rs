@@ -1,4 +1,4 @@
-//! One displaced instruction: the face of the crate.
+//! [`Displaced`], the crate's main type: one displaced instruction.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -16,11 +16,12 @@ pub struct Displaced {
     decoded: Decoded,
     original: [u8; INSTRUCTION_LIMIT],
     lent: Option<Lent>,
-    /// Written when it is asked for: most instructions are displaced without a word.
+    /// Disassembled on first use: most instructions are never shown.
     text: OnceLock<String>,
 }
 
-/// Decodes the instruction of 64-bit code at `address` and decides how it is displaced: [`displace_in`] with [`Mode::Bits64`].
+/// Decodes the 64-bit instruction at `address` and decides how to displace it: [`displace_in`] with
+/// [`Mode::Bits64`].
 ///
 /// # Errors
 ///
@@ -29,14 +30,15 @@ pub fn displace(bytes: &[u8], address: u64) -> Result<Displaced, Refusal> {
     displace_in(Mode::Bits64, bytes, address)
 }
 
-/// Decodes the instruction at `address` and decides how it is displaced. The slot is code of the same mode.
+/// Decodes the instruction at `address` and decides how to displace it. The slot is code of the
+/// same mode.
 ///
-/// `bytes` are those in memory from `address` on, as the program has them (without a breakpoint); up to 15 are looked at, fewer
-/// are enough if the mapping ends there.
+/// `bytes` are those in memory from `address` on, without any breakpoint. At most 15 are read;
+/// fewer are enough if the mapping ends there.
 ///
 /// # Errors
 ///
-/// A [`Refusal`] for whatever is not proven to do the same displaced.
+/// A [`Refusal`] if the instruction is not proven to do the same elsewhere.
 pub fn displace_in(mode: Mode, bytes: &[u8], address: u64) -> Result<Displaced, Refusal> {
     let decoded = classify(mode, bytes, address)?;
     let length = decoded.instruction.len();
@@ -46,7 +48,7 @@ pub fn displace_in(mode: Mode, bytes: &[u8], address: u64) -> Result<Displaced, 
 }
 
 impl Displaced {
-    /// The same instruction, a `syscall`, with a second argument that is lent to it: its slot is another one.
+    /// The same `syscall` with its second argument substituted by `lent`, which changes its slot.
     ///
     /// # Panics
     /// It is no `syscall`.
@@ -56,8 +58,8 @@ impl Displaced {
         Displaced { lent: Some(lent), ..self }
     }
 
-    /// The same instruction in a process that has the module `by` bytes farther. What is lent to it stays the same, so it must be
-    /// nothing.
+    /// The same instruction in a process that has the module `by` bytes higher. A substituted
+    /// argument is not carried over.
     #[must_use]
     pub fn moved(&self, by: u64) -> Displaced {
         let (mode, address) = (self.mode(), self.address().wrapping_add(by));
@@ -65,7 +67,7 @@ impl Displaced {
             .expect("whether an instruction can be displaced, its bytes say")
     }
 
-    /// What is lent to it.
+    /// The substituted argument of a `syscall`.
     pub fn lent(&self) -> Option<Lent> {
         self.lent
     }
@@ -90,55 +92,58 @@ impl Displaced {
         &self.original[..self.length()]
     }
 
-    /// The instruction in Intel's syntax. Targets and operands relative to rip are shown as the addresses they mean.
+    /// The instruction in Intel's syntax, targets and rip-relative operands as absolute addresses.
     pub fn text(&self) -> &str {
         self.text.get_or_init(|| disassemble(&self.decoded.instruction))
     }
 
-    /// Whether the instruction, a conditional jump, jumps when a thread with these registers executes it; nothing for other
-    /// instructions.
+    /// Whether a conditional jump is taken with these registers; `None` for other instructions.
     pub fn is_taken(&self, registers: &Registers) -> Option<bool> {
         emulate::is_taken(self.decoded.class, registers)
     }
 
-    /// Whether the instruction is emulated as a rule. The others go to their slot at every hit, but for a `popf` that sets the
-    /// trap flag; [`Displaced::wants_emulation`] decides for one hit.
+    /// Whether the instruction is normally emulated. All others run in their slot at every hit,
+    /// except a `popf` that sets the trap flag; [`Displaced::wants_emulation`] decides for one hit.
     pub fn is_emulated(&self) -> bool {
         emulate::is_emulated(self.decoded.class)
     }
 
-    /// Whether this execution of the instruction, by a thread with these registers, is to be emulated; it goes to the slot
-    /// otherwise.
+    /// Whether to emulate this execution of the instruction, by a thread with these registers;
+    /// otherwise run it in the slot.
     ///
-    /// It differs from [`Displaced::is_emulated`] in two cases, both about the trap flag (a program that steps itself):
-    /// - With the trap flag set, nothing is emulated: the debug exception comes after this instruction, and the processor
-    ///   raises it in the slot, where [`Slot::mend`] sets it right.
-    /// - A `popf` that sets the trap flag is emulated: the exception comes after the *next* instruction, which in the slot
-    ///   would be the jump back.
+    /// It differs from [`Displaced::is_emulated`] in two cases, both in programs that single-step
+    /// themselves:
+    /// - With the trap flag set nothing is emulated: the debug exception follows this instruction,
+    ///   and the processor raises it in the slot, where [`Slot::mend`] corrects the registers.
+    /// - A `popf` that sets the trap flag is emulated: the exception follows the *next*
+    ///   instruction, which in the slot would be the jump back.
     pub fn wants_emulation(&self, registers: &Registers, memory: &mut impl Memory) -> bool {
         emulate::wanted(self.decoded.mode, self.decoded.class, registers, memory)
     }
 
-    /// Does to `registers` and `memory` what the instruction would do. The registers are those before the instruction,
-    /// rip being its address; afterwards rip is where the program goes on. Flags change in `popf` alone.
+    /// Applies the instruction's effect to `registers` and `memory`. On entry rip is the
+    /// instruction's address; on return it is where the program continues. Only `popf` changes
+    /// flags.
     ///
     /// # Errors
     ///
-    /// The [`Access`] that was refused, nothing having changed: memory that cannot be read or written, a misaligned access
-    /// with the alignment check flag set, or a target that no user code has. The instruction is then run in its slot. An
-    /// instruction that is never emulated always answers so, with its own bytes as the access.
+    /// The refused [`Access`], with nothing changed: memory that cannot be read or written, a
+    /// misaligned access with the alignment check flag set, or a target that is not a user address.
+    /// The caller then runs the instruction in its slot. An instruction that is never emulated
+    /// always returns its own bytes as the access.
     pub fn emulate(&self, registers: &mut Registers, memory: &mut impl Memory) -> Result<(), Access> {
         emulate::emulate(&self.decoded, registers, memory)
     }
 
-    /// Whether the instruction can raise a fault when it runs in its slot: an operand in memory, a division, an
-    /// instruction that the processor may lack or that is the kernel's. False only where that is proven impossible.
+    /// Whether the instruction can fault in its slot: it has a memory operand, divides, is
+    /// privileged, or the processor may lack it. False only if that is proven impossible.
     pub fn may_fault(&self) -> bool {
         harmless::may_fault(self.decoded.class, &self.decoded.instruction)
     }
 
-    /// Whether the instruction must not be displaced in a thread that has a shadow stack: a call or a return, of which the
-    /// shadow stack would not know, or which it would take for an attack. (A return alone would be right in its slot.)
+    /// Whether the instruction must not be displaced in a thread with a shadow stack: calls and
+    /// returns, which would leave the shadow stack unchanged or be taken for an attack. (A return
+    /// run in its slot would be correct.)
     pub fn needs_plain_stack(&self) -> bool {
         match self.decoded.class {
             Class::Call { .. } | Class::CallRegister { .. } | Class::CallMemory | Class::Return { .. } => {
@@ -158,8 +163,8 @@ impl Displaced {
         }
     }
 
-    /// Whether control can go elsewhere than to the next instruction: every jump, branch, call and return, and `xbegin`, whose
-    /// transaction aborts to its target.
+    /// Whether control can go elsewhere than to the next instruction: all jumps, branches, calls
+    /// and returns, and `xbegin`, whose transaction aborts to its target.
     pub fn transfers_control(&self) -> bool {
         match self.decoded.class {
             Class::Jump { .. }
@@ -180,21 +185,21 @@ impl Displaced {
         }
     }
 
-    /// Whether control can go to the next instruction without going elsewhere first: false for jumps, returns and calls (to which a
-    /// callee returns, but from elsewhere), and for `ud2` and its kin, which always fault.
+    /// Whether control can go directly to the next instruction: false for jumps, returns and calls
+    /// (the callee returns there), and for instructions such as `ud2` that always fault.
     pub fn falls_through(&self) -> bool {
         stack::falls_through(&self.decoded.instruction)
     }
 
-    /// Whether it is a call: its callee may go on a little behind it.
+    /// Whether it is a call: its callee may return a few bytes past it.
     pub fn is_call(&self) -> bool {
         let instruction = &self.decoded.instruction;
         instruction.is_call_near() || instruction.is_call_near_indirect()
     }
 
-    /// Whether a copy of the instruction may follow another displaced one in its trampoline: it does in its slot nothing but what it
-    /// does at its own place, in one instruction (and one more where it does not jump). Calls are not among them, nor what enters the kernel or deals with the flags as
-    /// a whole.
+    /// Whether a copy of the instruction may follow another displaced one in its trampoline: its
+    /// slot is the instruction itself (and one jump more if it is a branch). Excludes calls,
+    /// instructions that enter the kernel, and those that save or restore all flags.
     pub fn can_follow(&self) -> bool {
         match self.decoded.class {
             Class::Nothing
@@ -219,41 +224,46 @@ impl Displaced {
         }
     }
 
-    /// What the instruction adds to the stack pointer, in bytes, where that is known without running it and the instruction
-    /// falls through: -8 for a push, 24 for `add rsp, 24`, 0 for all that does not touch the stack pointer.
+    /// The number of bytes that the instruction adds to the stack pointer, if known statically and
+    /// if the instruction falls through: -8 for a push, 24 for `add rsp, 24`, 0 if it does not
+    /// touch the stack pointer.
     pub fn stack_delta(&self) -> Option<i64> {
         stack::delta(self.decoded.mode, &self.decoded.instruction)
     }
 
-    /// Whether the instruction hands control to the kernel: `syscall`. (`int` and `sysenter` are refused altogether.) A thread
-    /// can stay in it for ever, be restarted in it, or never come back from it, so it is no instruction for a trampoline.
+    /// Whether the instruction enters the kernel: `syscall`. (`int` and `sysenter` are refused.) A
+    /// thread can block in it for ever, be restarted in it, or never return, so it cannot run in a
+    /// trampoline.
     pub fn enters_kernel(&self) -> bool {
         self.decoded.class == Class::SystemCall
     }
 
-    /// Whether the instruction can set the trap flag: `popf`. The debug exception comes after the *next* instruction, which in a
-    /// trampoline would be one of the trampoline's; [`Displaced::wants_emulation`] sees to it at a stop, a trampoline cannot.
+    /// Whether the instruction can set the trap flag: `popf`. The debug exception follows the
+    /// *next* instruction, which in a trampoline would belong to the trampoline;
+    /// [`Displaced::wants_emulation`] handles this at a trap only.
     pub fn can_set_trap_flag(&self) -> bool {
         matches!(self.decoded.class, Class::PopFlags { .. })
     }
 
-    /// Whether the instruction can raise a fault when it runs in a trampoline, right after a handler: what a handler that logs
-    /// must know, for a record counts only if its instruction has completed.
+    /// Whether the instruction can fault in a trampoline, right after a handler. A handler that
+    /// logs must know, because a record counts only if its instruction has completed.
     ///
-    /// It says less than [`Displaced::may_fault`], by what is known there:
-    /// - A push writes where the handler has just written: the words below the stack pointer are the handler's own.
-    /// - A pop to a register, `leave` and a return read the program's stack, which ends neither here nor above.
-    /// - An operand relative to rip is the module's own, if `accessible` says so of its addresses (the second argument is true
-    ///   where the instruction writes to them); it is called with no other operand.
-    /// - A jump or return to an address that no code can have (not canonical) faults before control is transferred. A
-    ///   program that does so ends; its last record is kept.
+    /// It is true less often than [`Displaced::may_fault`]:
+    /// - A push writes to memory that the handler has just written: the words below the stack
+    ///   pointer.
+    /// - A pop to a register, `leave` and a return read the program's stack, which is mapped there.
+    /// - A rip-relative operand belongs to the module, if `accessible` says so of its addresses
+    ///   (the second argument: whether the instruction writes to them). It is called for no other
+    ///   operand.
+    /// - A jump or return to a non-canonical address faults before control is transferred. The
+    ///   program ends; its last record is kept.
     ///
     /// An operand through any other register can fault, and so can a division.
     pub fn may_fault_in_trampoline(&self, accessible: impl Fn(RangeInclusive<u64>, bool) -> bool) -> bool {
         harmless::may_fault_in_trampoline(&self.decoded, accessible)
     }
 
-    /// The slot, if it is put at `slot`. Every displaced instruction has one.
+    /// The instruction's slot at address `slot`. Every displaced instruction has one.
     ///
     /// # Errors
     ///
@@ -262,9 +272,9 @@ impl Displaced {
         self.slot_to(slot, Onward::Next)
     }
 
-    /// The slot at `slot`, from which the program goes on as `onward` says where the instruction falls through. All else is as in
-    /// [`Displaced::slot`]: a branch that is taken, a call and a return go where the original goes, a call pushes the
-    /// original's return address, and [`Slot::place`] answers in the program's terms.
+    /// The slot at `slot`, continuing at `onward` if the instruction falls through. Otherwise as
+    /// [`Displaced::slot`]: a taken branch, a call and a return go where the original goes, a call
+    /// pushes the original's return address, and [`Slot::place`] works the same.
     ///
     /// # Errors
     ///
@@ -278,14 +288,16 @@ impl Displaced {
         })
     }
 
-    /// The addresses at which the slot can be put: those from which its operand relative to rip, the jump back, and the target of
-    /// a jump or call can be reached. There are always some, the site or addresses close to it among them: 2 to 4 GiB of them, cut
-    /// off at the ends of the address space, or all where nothing is relative. In 32-bit code all 4 GiB reach each other.
+    /// The possible addresses of the slot: those from which its rip-relative operand, the jump back
+    /// and the target of a jump or call can be reached. Never empty; includes the site or addresses
+    /// close to it. It spans 2 to 4 GiB, cut off at the ends of the address space, or everything if
+    /// nothing is relative. In 32-bit code it is all 4 GiB.
     pub fn reach(&self) -> RangeInclusive<u64> {
         self.reach_to(Onward::Next)
     }
 
-    /// The addresses at which the slot of [`Displaced::slot_to`] can be put; none where `onward` is too far from the rest.
+    /// The possible addresses of the slot of [`Displaced::slot_to`]; empty if `onward` is too far
+    /// from the rest.
     pub fn reach_to(&self, onward: Onward) -> RangeInclusive<u64> {
         self.template(onward).reach()
     }

@@ -1,7 +1,7 @@
-//! Emulation: what the instruction does, done to a stopped thread's registers and memory.
+//! Emulation: applies an instruction's effect to a stopped thread's registers and memory.
 //!
-//! Each instruction first asks for everything that it can be refused, and changes registers only when it has all of it. The
-//! only write to memory is the last thing asked for, so all of the instruction happens or nothing.
+//! Each instruction makes all accesses that can be refused, with the only memory write last, before
+//! it changes registers: it happens completely or not at all.
 
 use iced_x86::ConditionCode;
 
@@ -13,21 +13,23 @@ use crate::machine::{
 };
 use crate::operand;
 
-/// The end of the addresses that user code can have with four levels of page tables. A target beyond may still be one with
-/// five, or be the vsyscall page, or fault: the processor knows, in the slot.
+/// The end of user addresses with four levels of page tables. A target beyond may be valid with
+/// five, be the vsyscall page, or fault: the slot leaves that to the processor.
 const USER_END: u64 = 1 << 47;
 
-/// Whether this execution of an instruction of `class` is emulated; see [`crate::Displaced::wants_emulation`].
+/// Whether this execution of an instruction of `class` is emulated; see
+/// [`crate::Displaced::wants_emulation`].
 pub(crate) fn wanted(mode: Mode, class: Class, registers: &Registers, memory: &mut impl Memory) -> bool {
     match class {
-        // The debug exception that the program asked for comes right after the instruction, which only the processor can do.
+        // The program's own debug exception must follow the instruction; only the processor can
+        // raise it.
         _ if registers.rflags & TRAP != 0 => false,
         Class::PopFlags { size } => pop(mode, size, registers, memory).is_ok_and(|value| value & TRAP != 0),
         _ => is_emulated(class),
     }
 }
 
-/// Whether instructions of `class` are emulated as a rule.
+/// Whether instructions of `class` are normally emulated.
 pub(crate) fn is_emulated(class: Class) -> bool {
     match class {
         Class::Copied | Class::PopFlags { .. } | Class::SystemCall | Class::Transaction { .. } => false,
@@ -45,7 +47,7 @@ pub(crate) fn is_emulated(class: Class) -> bool {
     }
 }
 
-/// Whether a conditional jump jumps; nothing for other instructions.
+/// Whether a conditional jump is taken; `None` for other instructions.
 pub(crate) fn is_taken(class: Class, registers: &Registers) -> Option<bool> {
     match class {
         Class::Branch { condition, .. } => Some(holds(condition, registers.rflags)),
@@ -54,7 +56,7 @@ pub(crate) fn is_taken(class: Class, registers: &Registers) -> Option<bool> {
     }
 }
 
-/// Does what the instruction does; all or nothing.
+/// Applies the instruction's effect, completely or not at all.
 pub(crate) fn emulate(
     decoded: &Decoded,
     registers: &mut Registers,
@@ -109,8 +111,8 @@ pub(crate) fn emulate(
     Ok(())
 }
 
-/// `target`, if it is an address that user code can have for certain. In 32-bit code a jump to any address completes, and
-/// the fault, if there is one, is that of the instruction there.
+/// `target`, if it is certainly a user address. In 32-bit code a jump to any address completes, and
+/// a fault belongs to the instruction there.
 fn reachable(mode: Mode, target: u64) -> Result<u64, Access> {
     let target = mode.cut(target);
     if target < USER_END {
@@ -120,7 +122,7 @@ fn reachable(mode: Mode, target: u64) -> Result<u64, Access> {
     }
 }
 
-/// With the alignment check flag set, a misaligned access faults; that is the processor's to do.
+/// Refuses a misaligned access if the alignment check flag is set; the processor raises that fault.
 fn aligned(access: Access, registers: &Registers) -> Result<Access, Access> {
     if registers.rflags & ALIGNMENT != 0 && !access.address.is_multiple_of(access.size as u64) {
         Err(access)
@@ -136,7 +138,7 @@ fn pop(mode: Mode, size: u64, registers: &Registers, memory: &mut impl Memory) -
     load(aligned(access, registers)?, memory)
 }
 
-/// Pushes a word of `value` and goes on at `rip`.
+/// Pushes a word of `value` and continues at `rip`.
 fn push(
     mode: Mode,
     value: u64,
@@ -155,7 +157,7 @@ fn push(
     Ok(())
 }
 
-/// The word that the memory operand of a call names.
+/// The target word in a call's memory operand.
 fn target_in_memory(
     mode: Mode,
     instruction: &iced_x86::Instruction,
@@ -165,7 +167,7 @@ fn target_in_memory(
     let stack = operand::is_stack(mode, instruction);
     let size = mode.word() as usize;
     let Some(address) = operand::linear_address(mode, instruction, 0, registers) else {
-        // No encoding of a call has such an operand; were there one, the slot would do it.
+        // No encoding of a call has such an operand; the slot would handle it.
         return Err(Access { address: instruction.ip(), size, write: false, stack });
     };
     load(aligned(Access { address, size, write: false, stack }, registers)?, memory)
@@ -181,8 +183,8 @@ fn load(access: Access, memory: &mut impl Memory) -> Result<u64, Access> {
     }
 }
 
-/// What is left in rcx, and whether the instruction jumps. Where ecx counts, a write to it clears the upper half of rcx; where cx
-/// counts, it leaves the rest alone. A mere look (`jecxz`) changes nothing.
+/// The new rcx, and whether the instruction jumps. A count in ecx clears the upper half of rcx; one
+/// in cx keeps the other bits. `jecxz` and its variants change nothing.
 fn counted(count: Count, bytes: u64, registers: &Registers) -> (u64, bool) {
     let width = u64::MAX >> (64 - 8 * bytes);
     let whole = registers.gpr[RCX];
@@ -222,9 +224,10 @@ fn holds(condition: ConditionCode, flags: u64) -> bool {
     }
 }
 
-/// The flags after `popf` of `value` at privilege level 3 (Intel's manual, volume 2, POPF, its table and operation): everything
-/// but the privilege level, the virtual interrupt flags and the resume flag; the interrupt flag only with privilege level 3
-/// granted to the process (iopl). With an operand-size prefix only the low 16 bits.
+/// The flags after `popf` of `value` at privilege level 3 (Intel's manual, volume 2, POPF, table
+/// and operation): all but the privilege level, the virtual interrupt flags and the resume flag;
+/// the interrupt flag only if the process has iopl 3. With an operand-size prefix only the low 16
+/// bits.
 fn popped_flags(flags: u64, value: u64, size: u64) -> u64 {
     let mut changed = CARRY
         | PARITY

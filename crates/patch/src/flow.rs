@@ -1,14 +1,15 @@
-//! Where code jumps to, read from the code alone.
+//! Finds jump targets by reading code alone.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 
-/// The addresses, ascending, inside of instructions of the 64-bit code at `address` to which it jumps or calls directly: code that jumps
-/// over a `lock` prefix has them. Such an instruction must not be moved. It is not known where instructions begin: the code is read in a
-/// straight line, and behind each byte that begins none it is gone on with the next. One pass over the code.
+/// The addresses, ascending, inside instructions to which the 64-bit code at `address` jumps or
+/// calls directly, as code does that jumps over a `lock` prefix. Such an instruction must not be
+/// moved. Instruction boundaries are not known: one linear pass decodes the code, and skips one
+/// byte where decoding fails.
 pub fn entered_anywhere(bytes: &[u8], address: u64) -> Vec<u64> {
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
     let mut instruction = Instruction::default();
-    // One bit for each byte that begins an instruction.
+    // One bit for each byte, set if an instruction begins there.
     let mut begins = vec![0u64; bytes.len().div_ceil(64)];
     let mut found = Vec::new();
     while decoder.can_decode() {
@@ -35,7 +36,7 @@ pub fn entered_anywhere(bytes: &[u8], address: u64) -> Vec<u64> {
     found.into_iter().map(|target| address.wrapping_add(target as u64)).collect()
 }
 
-/// Bytes of the instruction of 64-bit code that `bytes` begin with, if they begin with one.
+/// The length of the 64-bit instruction at the start of `bytes`, if there is one.
 pub(crate) fn length(bytes: &[u8]) -> Option<usize> {
     let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
     (!instruction.is_invalid()).then(|| instruction.len())

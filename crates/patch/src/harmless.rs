@@ -1,7 +1,8 @@
-//! Which instructions can raise no fault in their slot.
+//! Decides which instructions cannot fault in their slot.
 //!
-//! The list names what is harmless; all else may fault. On it is what every x86-64 processor has (Linux starts on no other),
-//! touches registers alone, and has no exception in Intel's manual but the ones for a lock prefix or a processor without it.
+//! An allow list: its instructions exist on every x86-64 processor that Linux starts on, touch
+//! registers only, and have no exception in Intel's manual except for a lock prefix or a missing
+//! feature. All others may fault.
 
 use std::ops::RangeInclusive;
 
@@ -11,10 +12,11 @@ use iced_x86::{
 
 use crate::classify::{Class, Decoded};
 
-/// Whether the slot of an instruction of `class` can raise a fault; false only where that is proven impossible.
+/// Whether the slot of an instruction of `class` can fault; false only if that is proven
+/// impossible.
 pub(crate) fn may_fault(class: Class, instruction: &Instruction) -> bool {
     match class {
-        // What jumps checks its target, which a register or the stack may give anything.
+        // Jumps check their target, which may be any value from a register or the stack.
         Class::JumpRegister { .. }
         | Class::PushRegister { .. }
         | Class::PushValue { .. }
@@ -25,13 +27,14 @@ pub(crate) fn may_fault(class: Class, instruction: &Instruction) -> bool {
         | Class::PopFlags { .. }
         | Class::Transaction { .. } => true,
         Class::Nothing | Class::Jump { .. } | Class::Branch { .. } | Class::Count { .. } => false,
-        // The kernel faults for the program by a signal, not by an exception of the instruction.
+        // A bad argument makes the kernel return an error or send a signal; the instruction raises
+        // no exception.
         Class::SystemCall => false,
         Class::Copied => !is_harmless(instruction),
     }
 }
 
-/// Whether it can in a trampoline; see [`crate::Displaced::may_fault_in_trampoline`].
+/// As [`may_fault`], in a trampoline; see [`crate::Displaced::may_fault_in_trampoline`].
 pub(crate) fn may_fault_in_trampoline(
     decoded: &Decoded,
     accessible: impl Fn(RangeInclusive<u64>, bool) -> bool,
@@ -67,11 +70,11 @@ pub(crate) fn may_fault_in_trampoline(
     }
 }
 
-/// Bytes below and above the stack pointer that are the program's stack.
+/// Offsets from the stack pointer that are certainly in the program's stack.
 const NEAR: RangeInclusive<i64> = -128..=4096;
 
-/// Whether an instruction that is executed soon after a handler may raise a fault, and so show the registers to a signal handler, as far as
-/// the code alone tells. `has_frame`: rbp is the stack pointer, or was shortly before.
+/// Whether an instruction soon after a handler may fault, and so expose the registers to a signal
+/// handler, as far as the code tells. `has_frame`: rbp is a recent copy of the stack pointer.
 pub(crate) fn may_show(instruction: &Instruction, has_frame: bool) -> bool {
     use Mnemonic::{Call, Endbr64, Jmp, Leave, Nop, Pop, Popfq, Push, Pushfq, Ret, Syscall};
     let register = |operand: u32| {
@@ -83,7 +86,7 @@ pub(crate) fn may_show(instruction: &Instruction, has_frame: bool) -> bool {
         Push | Call | Jmp if instruction.op0_kind() != OpKind::Memory => return false,
         _ => {}
     }
-    // A jump that is taken or not.
+    // A conditional jump.
     if instruction.is_jcc_short_or_near() || is_harmless(instruction) {
         return false;
     }
@@ -103,9 +106,9 @@ pub(crate) fn may_show(instruction: &Instruction, has_frame: bool) -> bool {
     !is_harmless_in_module(instruction, |_, _| true)
 }
 
-/// Whether the instruction would be harmless if its operand in memory were a register.
+/// Whether the instruction would be harmless if its memory operand were a register.
 fn is_harmless_at(instruction: &Instruction) -> bool {
-    // What is 16 bytes wide must be aligned for most instructions.
+    // Most 16-byte operands must be aligned.
     instruction.memory_size().size() < 16
         && is_everywhere(instruction)
         && is_listed(instruction.mnemonic())
@@ -114,12 +117,13 @@ fn is_harmless_at(instruction: &Instruction) -> bool {
             .all(|operand| is_plain(instruction, operand))
 }
 
-/// Whether the word that a jump, call or push goes through is the module's own.
+/// Whether a jump, call or push reads its word from the module.
 fn reads_module(instruction: &Instruction, accessible: impl Fn(RangeInclusive<u64>, bool) -> bool) -> bool {
     own_operand(instruction).is_some_and(|addresses| accessible(addresses, false))
 }
 
-/// Whether the instruction would be harmless if its operand in memory were a register, and that is the module's own.
+/// Whether the instruction would be harmless with a register operand, and its memory operand is in
+/// the module.
 fn is_harmless_in_module(
     instruction: &Instruction,
     accessible: impl Fn(RangeInclusive<u64>, bool) -> bool,
@@ -131,7 +135,7 @@ fn is_harmless_in_module(
     let others = (0..instruction.op_count())
         .filter(|operand| instruction.op_kind(*operand) != OpKind::Memory)
         .all(|operand| is_plain(instruction, operand));
-    // What is 16 bytes wide must be aligned for most instructions: it is if the address says so.
+    // Most 16-byte operands must be aligned; the address shows whether this one is.
     let size = addresses.end() - addresses.start() + 1;
     memory.len() == 1
         && others
@@ -141,7 +145,7 @@ fn is_harmless_in_module(
         && accessible(addresses, writes)
 }
 
-/// The addresses of an operand relative to rip, where no segment adds to them.
+/// The addresses of a rip-relative operand without a segment base.
 fn own_operand(instruction: &Instruction) -> Option<RangeInclusive<u64>> {
     let size = instruction.memory_size().size() as u64;
     let plain = instruction.is_ip_rel_memory_operand()
@@ -179,7 +183,8 @@ fn is_everywhere(instruction: &Instruction) -> bool {
     everywhere && instruction.encoding() == EncodingKind::Legacy
 }
 
-/// Whether an operand is a general or vector register, a number, or the address that `lea` computes.
+/// Whether an operand is a general or vector register, an immediate, or the address that `lea`
+/// computes.
 fn is_plain(instruction: &Instruction, operand: u32) -> bool {
     match instruction.op_kind(operand) {
         OpKind::Register => {
@@ -217,7 +222,7 @@ fn is_listed(mnemonic: Mnemonic) -> bool {
             | Bt | Bts | Btr | Btc | Bsf | Bsr
         // Flags.
             | Clc | Stc | Cmc | Cld | Std | Pause
-        // Vector registers, without arithmetic on fractions, which may be set to raise exceptions.
+        // Vector registers, except floating-point arithmetic, which may be set to raise exceptions.
             | Movaps | Movapd | Movups | Movupd | Movdqa | Movdqu | Movd | Movq | Movhlps | Movlhps
             | Xorps | Xorpd | Andps | Andpd | Orps | Orpd | Andnps | Andnpd
             | Pxor | Por | Pand | Pandn

@@ -1,35 +1,37 @@
-//! A `syscall` whose second argument, a pointer to eight bytes, is lent to it: it reads others, of its slot's own.
+//! A `syscall` whose second argument, a pointer to eight bytes, is substituted by a pointer to data
+//! in its slot.
 //!
-//! The kernel sees the lent bytes; the program sees its own pointer in rsi, before and after. For that, the slot must know how the program has
-//! computed it.
+//! The kernel reads the substituted bytes; the program sees its own pointer in rsi before and
+//! after. To restore it, the slot must know how the program computed it.
 
 use crate::machine::Registers;
 
-/// What is lent to a system call.
+/// The substituted argument of a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lent {
-    /// The eight bytes that it reads, as a number.
+    /// The eight bytes that the kernel reads, as a number.
     pub bytes: u64,
-    /// The program's own argument.
+    /// How the program computes its own argument.
     pub argument: Argument,
 }
 
-/// What the program has in rsi at its system call.
+/// How the program computes rsi for its system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
-    /// An address.
+    /// A constant address.
     Address(u64),
-    /// What is in another register, and so much more.
+    /// Another register plus a displacement.
     Sum {
-        /// The register's number in [`Registers::gpr`]: none that a system call changes (rax, rcx, r11), nor rsi.
+        /// The register's number in [`Registers::gpr`]; not rsi, nor one that a system call changes
+        /// (rax, rcx, r11).
         register: u8,
-        /// How much more.
+        /// The displacement, in bytes.
         displacement: i32,
     },
 }
 
 impl Argument {
-    /// The same argument where the program's data are `by` bytes farther.
+    /// The same argument where the program's data is `by` bytes higher.
     pub(crate) fn moved(self, by: u64) -> Argument {
         match self {
             Argument::Address(address) => Argument::Address(address.wrapping_add(by)),
@@ -47,10 +49,11 @@ impl Argument {
         }
     }
 
-    /// `lea rsi, [register+displacement]`; an address is loaded otherwise.
+    /// Encodes `lea rsi, [register+displacement]`; empty for an address, which the slot loads
+    /// itself.
     pub(crate) fn load(self) -> Vec<u8> {
         let Argument::Sum { register, displacement } = self else { return Vec::new() };
-        // REX.W, and REX.B for r8 to r15; a base of rsp or r12 needs a byte of its own.
+        // REX.W, and REX.B for r8 to r15; a base of rsp or r12 needs a SIB byte.
         let mut bytes = vec![0x48 | u8::from(register >= 8), 0x8d, 0xb0 | (register & 7)];
         if register & 7 == 4 {
             bytes.push(0x24);

@@ -1,13 +1,15 @@
-//! Displacing one instruction of x86-64 code, or of i386 code.
+//! Displaces one instruction of x86-64 or i386 code: executes it elsewhere than at its own address.
 //!
-//! A breakpoint at a site replaces the first byte of an instruction, and is never taken out while the probe is armed: taking
-//! it out, even for one step of one thread, lets other threads slip through unseen. So the instruction never runs
-//! at its own address again. It is *displaced* (Leventhal, "Inside the DTrace pid provider", slides 4 to 9 and 17 to 22;
-//! "Mechanism for lossless user-level tracing on an x86 architecture", paragraphs 26 to 33), in one of two ways:
+//! A breakpoint replaces the first byte of the probed instruction and stays in place while the
+//! probe is armed: removing it, even to single-step one thread, would let other threads pass
+//! unnoticed. So the instruction never runs at its own address again. It is *displaced* (Leventhal,
+//! "Inside the DTrace pid provider", slides 4 to 9 and 17 to 22; "Mechanism for lossless user-level
+//! tracing on an x86 architecture", paragraphs 26 to 33) in one of two ways:
 //!
-//! - it is **emulated**: the tracer does to the stopped thread's registers and memory what the instruction would have done;
-//! - or the thread resumes in the site's **slot**: a copy of the instruction that computes the same from another address,
-//!   followed by a jump to the instruction after the original.
+//! - it is **emulated**: the tracer applies the instruction's effect to the registers and memory of
+//!   the stopped thread;
+//! - or the thread resumes in the site's **slot**: a copy of the instruction, adjusted to its new
+//!   address, followed by a jump to the instruction after the original.
 //!
 //! ```text
 //!          the program                                the slot, within 2 GiB
@@ -15,23 +17,27 @@
 //!   next:  48 85 c0              test rax,rax         e9 f4 ff ef ff        jmp next
 //! ```
 //!
-//! A 64-bit kernel runs both kinds of code, in one process even; [`displace_in`] takes the [`Mode`]. 32-bit code has no operand
-//! relative to the instruction pointer, and its jumps reach all of its 4 GiB, so a slot can be anywhere below 4 GiB. What finds its
-//! own address by a `call` and a `pop` finds it: the call pushes the original's return address.
+//! A 64-bit kernel runs both kinds of code, even in one process; [`displace_in`] takes the
+//! [`Mode`]. 32-bit code has no operands relative to the instruction pointer, and its jumps reach
+//! all 4 GiB, so its slots can be anywhere below 4 GiB. Code that finds its own address by `call`
+//! and `pop` still works: the call pushes the original's return address.
 //!
-//! A probe that is a *jump* has no stop in which to emulate anything: the instruction runs in the jump's trampoline, behind the handler
-//! ([`Displaced::slot_to`]), and which bytes make the jump is a matter of tactics: [`tactic`].
+//! A site with a *jump* does not stop the thread, so nothing can be emulated: the instruction runs
+//! in the trampoline, after the handler ([`Displaced::slot_to`]). [`tactic`] decides which bytes
+//! form the jump.
 //!
-//! Everything here is a pure function of bytes, addresses, registers and a [`Memory`]: no process, no operating system.
+//! All functions here are pure functions of bytes, addresses, registers and a [`Memory`]; they use
+//! no process and no operating system.
 //!
-//! # What must never happen
+//! # Guarantee
 //!
-//! The program must compute what it would have computed unprobed. Whatever is not proven to do so from another address is a
-//! [`Refusal`], given before a byte is written; it says which instruction and why. `displace` takes any bytes at all and
-//! neither panics nor guesses: what the decoder does not know, what is cut off, and what Intel's and AMD's processors
-//! understand differently is refused.
+//! The program computes what it would compute unprobed. An instruction that is not proven to behave
+//! the same from another address is refused with a [`Refusal`] before a byte is written; the
+//! refusal names the instruction and the reason. `displace` accepts any bytes and never panics:
+//! instructions that the decoder does not know, that are cut off, or that Intel's and AMD's
+//! processors execute differently are refused.
 //!
-//! # How it is used
+//! # Example
 //!
 //! ```
 //! # use dprobes_patch::{displace, Memory, Refusal, Registers};
@@ -47,20 +53,23 @@
 //! # Ok(()) }
 //! ```
 //!
-//! *Every* displaced instruction has a slot, the emulated ones too. It is where an emulation goes that was refused an access
-//! (an unmapped page, a stack that has yet to grow): there the processor raises the fault itself, with the address,
-//! the error code and the signal that the program would have seen, and [`Slot::mend`] gives it the site's address.
+//! *Every* displaced instruction has a slot, the emulated ones too. If an emulation is refused an
+//! access (an unmapped page, a stack that has yet to grow), the thread runs the instruction in the
+//! slot: there the processor raises the fault with the address, error code and signal that the
+//! program would have seen, and [`Slot::mend`] replaces rip with the site's address.
 //!
 //! # What the program can see
 //!
-//! - The x87 unit keeps the address of the last arithmetic instruction; after one that ran in a slot, `fnstenv`, `fnsave`,
-//!   `fxsave` and `xsave` store an address in the slot.
-//! - During a system call from a slot the kernel sees the slot's address: a seccomp filter that reads the instruction
-//!   pointer, and a system call dispatch range (`PR_SET_SYSCALL_USER_DISPATCH`), see it too.
-//! - A thread with a shadow stack (CET, `x86_Thread_features: shstk` in `/proc/PID/status`) must not have a call or a return
-//!   emulated, nor a call through a register or memory run in its slot: see [`Displaced::needs_plain_stack`].
-//! - Below the stack pointer: the slot of a call through a register or memory writes 16 bytes (8 in 32-bit code) below the return
-//!   address.
+//! - The x87 unit keeps the address of the last arithmetic instruction; after one that ran in a
+//!   slot, `fnstenv`, `fnsave`, `fxsave` and `xsave` store an address in the slot.
+//! - During a system call from a slot the kernel sees the slot's address, and so do a seccomp
+//!   filter that reads the instruction pointer and a system call dispatch range
+//!   (`PR_SET_SYSCALL_USER_DISPATCH`).
+//! - A thread with a shadow stack (CET, `x86_Thread_features: shstk` in `/proc/PID/status`) must
+//!   not have a call or return emulated, nor run the slot of a call through a register or memory:
+//!   see [`Displaced::needs_plain_stack`].
+//! - Below the stack pointer: the slot of a call through a register or memory writes 16 bytes (8 in
+//!   32-bit code) below the return address.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,10 @@
-//! What a handler need not save, because the program overwrites it before it looks.
+//! Finds registers and flags that a handler need not save because the program overwrites them
+//! before reading them.
 //!
-//! Both questions are answered by reading the code from a site on, in a straight line, as far as the bytes go, nothing but the
-//! answer "dead" being a promise. Of flags it is a promise about what anybody can see: an instruction that can fault shows them to a
-//! signal handler, or in a core dump. Of registers it is a promise about what the program computes; what shows them at an instruction
-//! in between sees what the handler left.
+//! Both functions read the code in a straight line from the site on. Only the answer "dead" is a
+//! promise. For flags it covers all observers, including a signal handler or core dump after a
+//! fault. For registers it covers only what the program computes: an observer at an instruction in
+//! between sees what the handler left.
 
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind,
@@ -16,18 +17,20 @@ use crate::{Mode, harmless};
 const STATUS: u32 =
     RflagsBits::CF | RflagsBits::PF | RflagsBits::AF | RflagsBits::ZF | RflagsBits::SF | RflagsBits::OF;
 
-/// How many instructions are looked at, at most. Flags and registers that live longer are saved.
+/// The number of instructions to read at most. Flags and registers that live longer are saved.
 const HORIZON: usize = 24;
 
-/// Whether the arithmetic flags (CF PF AF ZF SF OF) are dead at the site: whether each of them is written before it is read or shown by a
-/// fault, on the straight line of `code`, which begins with the site's own instruction. Code that ends early, cannot be decoded or transfers
-/// control leaves them alive.
+/// Whether the arithmetic flags (CF PF AF ZF SF OF) are dead at the site: each is written before it
+/// is read or exposed by a fault, on the straight line of `code`, which begins with the site's
+/// instruction. Code that ends early, cannot be decoded or transfers control counts as reading
+/// them.
 ///
-/// What is on the stack near the stack pointer does not fault: a handler has just written below it. Nor does what is relative to rip: it is the
-/// module's own.
+/// Accesses near the stack pointer do not fault, since a handler has just written below it; nor do
+/// rip-relative accesses, which belong to the module.
 ///
-/// `at_function_entry` says that the site is the first instruction of a function that is called by the System V ABI, by which flags
-/// hold nothing at a call or a return. There they are dead unless the straight line reads them first.
+/// `at_function_entry`: the site is the first instruction of a function called by the System V ABI,
+/// in which flags carry nothing across a call or return. There they are dead unless the straight
+/// line reads them first.
 pub fn flags_are_dead(mode: Mode, code: &[u8], address: u64, at_function_entry: bool) -> bool {
     let mut pending = STATUS;
     let mut has_frame = false;
@@ -44,7 +47,8 @@ pub fn flags_are_dead(mode: Mode, code: &[u8], address: u64, at_function_entry: 
         }
         match instruction.flow_control() {
             FlowControl::Next => {}
-            // The other end of a direct jump or call is code of the same kind, and by the ABI a call and a return look at no flags.
+            // A direct jump or call leads to ABI-conforming code too, and calls and returns pass no
+            // flags.
             FlowControl::Call
             | FlowControl::IndirectCall
             | FlowControl::Return
@@ -58,10 +62,12 @@ pub fn flags_are_dead(mode: Mode, code: &[u8], address: u64, at_function_entry: 
     false
 }
 
-/// The general registers that are dead at the site: written before they are read on the straight line of `code`, which begins
-/// with the site's own instruction. Bit N is the register that [`crate::Registers::gpr`] has at N. The stack pointer never is.
+/// The general registers that are dead at the site: written before they are read on the straight
+/// line of `code`, which begins with the site's instruction. Bit N is entry N of
+/// [`crate::Registers::gpr`]. The stack pointer is never dead.
 ///
-/// Nothing is taken from the calling convention: a compiler that sees both sides of a call departs from it.
+/// The calling convention is not relied on: a compiler that sees both sides of a call departs from
+/// it.
 pub fn dead_registers(mode: Mode, code: &[u8], address: u64) -> u16 {
     let (mut dead, mut seen) = (0_u16, 1_u16 << 4);
     let mut information = InstructionInfoFactory::new();
@@ -89,7 +95,7 @@ pub fn dead_registers(mode: Mode, code: &[u8], address: u64) -> u16 {
     dead
 }
 
-/// The instructions from `address` on, until one is not to be decoded or the horizon is reached.
+/// The instructions from `address` on, up to the first that cannot be decoded or to [`HORIZON`].
 fn straight(mode: Mode, code: &[u8], address: u64) -> impl Iterator<Item = Instruction> {
     let mut decoder = Decoder::with_ip(mode.bits(), code, address, DecoderOptions::NONE);
     std::iter::from_fn(move || decoder.can_decode().then(|| decoder.decode()))
@@ -97,13 +103,14 @@ fn straight(mode: Mode, code: &[u8], address: u64) -> impl Iterator<Item = Instr
         .take(HORIZON)
 }
 
-/// Whether a write to `register` leaves nothing of what was in it: in 64-bit code a write to the low 32 bits clears the others.
+/// Whether a write to `register` replaces all of it: in 64-bit code a write to the low 32 bits
+/// clears the others.
 fn replaces(mode: Mode, register: Register) -> bool {
     register.is_gpr32() || mode == Mode::Bits64 && register.is_gpr64()
 }
 
-/// The arithmetic flags that the instruction writes whatever its operands are. What the manuals call undefined after it counts as
-/// written only where every processor writes it.
+/// The arithmetic flags that the instruction always writes. Flags that the manuals call undefined
+/// count only if every processor writes them.
 fn overwritten(instruction: &Instruction) -> u32 {
     use Mnemonic as M;
     let written = instruction.rflags_written() | instruction.rflags_cleared() | instruction.rflags_set();
@@ -112,7 +119,7 @@ fn overwritten(instruction: &Instruction) -> u32 {
         M::Inc | M::Dec => STATUS & !RflagsBits::CF,
         // The auxiliary carry is undefined in the manuals; processors clear it.
         M::And | M::Or | M::Xor | M::Test => STATUS,
-        // A count of zero changes nothing: only counts in the instruction are known.
+        // A count of zero changes nothing: only immediate counts are known.
         M::Shl | M::Sal | M::Shr | M::Sar if shifts(instruction) => {
             written & (RflagsBits::CF | RflagsBits::PF | RflagsBits::ZF | RflagsBits::SF)
         }
@@ -124,7 +131,7 @@ fn overwritten(instruction: &Instruction) -> u32 {
     }
 }
 
-/// Whether a shift is by a number other than zero, as the processor counts.
+/// Whether a shift has an immediate count that is not zero after masking.
 fn shifts(instruction: &Instruction) -> bool {
     let wide = matches!(instruction.op0_register().size(), 8) || instruction.memory_size().size() == 8;
     instruction.op1_kind() == OpKind::Immediate8

@@ -1,4 +1,4 @@
-//! What an emulation works on: the registers of one stopped thread, and memory as that thread sees it.
+//! What an emulation works on: the registers of one stopped thread, and its memory.
 
 /// The carry flag.
 pub(crate) const CARRY: u64 = 1 << 0;
@@ -39,10 +39,11 @@ pub(crate) const RSI: usize = 6;
 /// The vector and x87 registers are not here: no emulated instruction touches them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Registers {
-    /// The general registers in the order of their encoding: rax rcx rdx rbx rsp rbp rsi rdi r8 to r15.
+    /// The general registers in the order of their encoding: rax rcx rdx rbx rsp rbp rsi rdi r8 to
+    /// r15.
     pub gpr: [u64; 16],
-    /// The address of the instruction to be executed next; of the probed instruction itself, not of the byte after the
-    /// breakpoint.
+    /// The address of the next instruction; at a hit the probed instruction itself, not the byte
+    /// after the breakpoint.
     pub rip: u64,
     /// The flags, as `pushfq` stores them.
     pub rflags: u64,
@@ -52,9 +53,9 @@ pub struct Registers {
     pub gs_base: u64,
 }
 
-/// Memory, as the thread whose instruction is emulated sees it.
+/// Memory, as the emulated thread sees it.
 ///
-/// Each call does all of it or nothing: a `false` means that no byte was transferred.
+/// Each call transfers all bytes or none; `false` means none.
 pub trait Memory {
     /// Reads `into.len()` bytes at `address`; false if any of them cannot be read.
     fn read(&mut self, address: u64, into: &mut [u8]) -> bool;
@@ -62,17 +63,18 @@ pub trait Memory {
     fn write(&mut self, address: u64, from: &[u8]) -> bool;
 }
 
-/// Something that an emulation needs and did not get; nothing was changed. The instruction is then run in its slot, where
-/// the processor does it or faults.
+/// An access that an emulation was refused; nothing was changed. The caller then runs the
+/// instruction in its slot, where the processor performs it or faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Linear address of the first byte. Where the refused thing is the target of a jump, the target.
+    /// Linear address of the first byte; for a refused jump, the target.
     pub address: u64,
     /// Number of bytes.
     pub size: usize,
     /// Whether it is a write.
     pub write: bool,
-    /// Whether it goes through the stack segment: push, call, return, or an operand with rsp or rbp as its base. Where such
-    /// an address is not canonical, the processor raises a stack fault (SIGBUS) in place of a general one (SIGSEGV).
+    /// Whether it goes through the stack segment: push, call, return, or an operand with rsp or rbp
+    /// as its base. At a non-canonical address the processor then raises a stack fault (SIGBUS)
+    /// instead of a general protection fault (SIGSEGV).
     pub stack: bool,
 }

@@ -1,12 +1,12 @@
-//! The two kinds of code that one process can run on x86-64: what differs between them, as numbers.
+//! The two kinds of code that a process can run on x86-64.
 
-/// The mode in which the processor executes an instruction: what its bytes mean, and how wide its addresses are.
+/// The mode in which the processor executes an instruction: it decides decoding and address width.
 ///
-/// Of a stopped thread, the code segment says which: 0x33 is 64-bit code on Linux, 0x23 is 32-bit code.
+/// On Linux a stopped thread's code segment tells: 0x33 is 64-bit code, 0x23 is 32-bit code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// 32-bit code: i386 programs, under a 64-bit kernel ("compatibility mode"). Of [`crate::Registers`] the low
-    /// halves of the first eight general registers count.
+    /// 32-bit code: i386 programs under a 64-bit kernel ("compatibility mode"). Uses only the low
+    /// halves of the first eight general registers of [`crate::Registers`].
     Bits32,
     /// 64-bit code.
     #[default]
@@ -22,7 +22,7 @@ impl Mode {
         }
     }
 
-    /// The bytes of an address, which are what a call pushes: 4 or 8.
+    /// The bytes of an address, and of what a call pushes: 4 or 8.
     pub(crate) const fn word(self) -> u64 {
         (self.bits() / 8) as u64
     }
@@ -32,8 +32,8 @@ impl Mode {
         u64::MAX >> (64 - self.bits())
     }
 
-    /// A value cut to the bits of an address, as the processor does with the instruction pointer, the stack pointer and every
-    /// sum that is an address.
+    /// Truncates a value to the width of an address, as the processor does with the instruction
+    /// pointer, the stack pointer and every address computation.
     pub(crate) const fn cut(self, value: u64) -> u64 {
         value & self.last()
     }

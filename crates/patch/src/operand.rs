@@ -1,13 +1,13 @@
-//! The address that a memory operand means.
+//! The address of a memory operand.
 
 use iced_x86::{Instruction, Register};
 
 use crate::Mode;
 use crate::machine::Registers;
 
-/// The linear address of the memory operand `number` of `instruction`: the offset (cut to 32 bits by an address-size prefix)
-/// plus the base of fs or gs; the other segments begin at 0 in 64-bit code, and in 32-bit code as Linux sets it up. The sum is cut
-/// to the bits of an address. None if the operand uses a register that [`Registers`] has not.
+/// The linear address of memory operand `number`: the offset (truncated to 32 bits by an
+/// address-size prefix) plus the base of fs or gs; all other segments start at 0 (in 32-bit code,
+/// by Linux's setup). `None` if the operand uses a register that [`Registers`] lacks.
 pub(crate) fn linear_address(
     mode: Mode,
     instruction: &Instruction,
@@ -18,8 +18,8 @@ pub(crate) fn linear_address(
     Some(mode.cut(address))
 }
 
-/// Whether the operand goes through the stack segment: segment overrides other than fs and gs are ignored in 64-bit code
-/// (Intel's manual, volume 1, section 3.3.4), so the base decides there.
+/// Whether the operand uses the stack segment. In 64-bit code the base register decides, since
+/// segment overrides other than fs and gs are ignored (Intel's manual, volume 1, section 3.3.4).
 pub(crate) fn is_stack(mode: Mode, instruction: &Instruction) -> bool {
     if mode == Mode::Bits32 {
         return instruction.memory_segment() == Register::SS;

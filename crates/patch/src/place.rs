@@ -1,51 +1,54 @@
-//! Where a thread inside a slot is, in the program's terms.
+//! The state of a thread that is inside a slot.
 
 use crate::lent::Argument;
 use crate::machine::{RCX, RSI, RSP, Registers};
 
-/// Where a thread is whose rip is somewhere in a slot, in the program's terms: what must be shown to a signal handler, a
-/// debugger, or the program itself once the slot is gone.
+/// The state of a thread whose rip is in a slot: how to set its registers before a signal handler,
+/// a debugger, or the program itself (once the slot is gone) sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The instruction has not been executed, or wants to be executed again (a repeated string instruction that was
-    /// interrupted, a system call that is restarted): rip is the site.
+    /// The instruction has not been executed, or will be executed again (an interrupted string
+    /// instruction, a restarted system call): rip is the site.
     Before,
-    /// A call has pushed something and has not been completed: rip is the site, rsp is `bytes` higher. What was below the
-    /// stack pointer has been overwritten, as the call will overwrite it. A debug exception of the trap flag here is not the
-    /// program's: the thread is resumed as it is, until the call is complete.
+    /// A call has pushed something and has not completed: rip is the site, rsp is `bytes` higher.
+    /// Memory below the stack pointer has been overwritten, as the call will overwrite it. A debug
+    /// exception of the trap flag here is not the program's: resume the thread as it is until the
+    /// call completes.
     Pushed {
-        /// How many bytes rsp must be raised by.
+        /// The number of bytes to add to rsp.
         bytes: u64,
     },
-    /// A system call whose second argument is [lent](crate::Lent) has not been executed: rip is the site, rsi is the program's own
-    /// argument.
+    /// A system call with a [substituted second argument](crate::Lent) has not been executed: rip
+    /// is the site, rsi is the program's own argument.
     Prepared {
-        /// What rsi must be set to.
+        /// The value for rsi.
         argument: Argument,
     },
-    /// A system call whose second argument was [lent](crate::Lent) has been executed, and rsi is not the program's own yet.
+    /// A system call with a [substituted second argument](crate::Lent) has been executed, but rsi
+    /// is not restored yet.
     Done {
-        /// Where the program goes on.
+        /// Where the program continues.
         rip: u64,
-        /// What rcx must be set to, as in [`Place::After`].
+        /// The value for rcx, as in [`Place::After`].
         rcx: u64,
-        /// What rsi must be set to.
+        /// The value for rsi.
         argument: Argument,
     },
     /// The instruction has been executed.
     After {
-        /// Where the program goes on.
+        /// Where the program continues.
         rip: u64,
-        /// What rcx must be set to: the return address of a `syscall`, which the processor put in rcx as it is in
-        /// the slot. A thread is also here while the kernel is working on its system call.
+        /// The value for rcx: the return address of a `syscall`, since the processor stored an
+        /// address in the slot. A thread is also here while the kernel executes its system call.
         rcx: Option<u64>,
     },
-    /// Nowhere that a thread can be: inside an instruction, or in the slot's data.
+    /// Not an instruction boundary: inside an instruction or in the slot's data. No thread can be
+    /// here.
     Inside,
 }
 
 impl Place {
-    /// The same place where the program's code is `by` bytes farther.
+    /// The same place where the program's code is `by` bytes higher.
     #[must_use]
     pub(crate) fn moved(self, by: u64) -> Place {
         let moved = |address: u64| address.wrapping_add(by);
@@ -59,7 +62,7 @@ impl Place {
         }
     }
 
-    /// Whether the instruction is still to be executed, all of it.
+    /// Whether the instruction has not begun, or must be redone completely.
     pub fn is_before(self) -> bool {
         matches!(self, Place::Before | Place::Pushed { .. } | Place::Prepared { .. })
     }
@@ -69,8 +72,8 @@ impl Place {
         matches!(self, Place::After { .. } | Place::Done { .. })
     }
 
-    /// Sets the registers to what the program would see, `site` being the address of the original instruction. False, and
-    /// nothing changed, for [`Place::Inside`].
+    /// Sets the registers to what the program would see; `site` is the address of the original
+    /// instruction. Returns false, and changes nothing, for [`Place::Inside`].
     pub fn mend(self, site: u64, registers: &mut Registers) -> bool {
         match self {
             Place::Before => registers.rip = site,

@@ -1,19 +1,23 @@
-//! Where a function's stack pointer is no stack pointer, as far as its code shows it.
+//! Finds code in which rsp does not point to the stack, as far as the code shows.
 //!
-//! A handler writes below the stack pointer. Code that reads an array by `pop`, or fills one by `push`, has put the array's address there,
-//! and what is below it is the program's data. Code that switches stacks looks the same, and is taken for it: nothing is lost by a trap.
+//! A handler writes below the stack pointer. Code that reads an array by `pop`, or fills one by
+//! `push`, loads the array's address into rsp, and the program's data is below it. Code that
+//! switches stacks looks the same and is treated the same; such sites only lose the jump and are
+//! trapped.
 
 use std::ops::Range;
 
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 
-/// How many instructions a function of Go takes at most before it has compared the stack pointer with the end of its stack.
+/// The most instructions before a Go function compares the stack pointer with its stack's limit.
 const GO_PROLOGUE: usize = 6;
 
-/// The stretches of a function of 64-bit code in which the stack pointer has a value from elsewhere: from behind the instruction that puts it there to
-/// the one that puts a value of the stack there again, that one included. The function's instructions are taken in the order of their addresses.
+/// The ranges of a 64-bit function in which rsp has a foreign value: from behind the instruction
+/// that loads it to the end of the one that loads a stack address again. Instructions are taken in
+/// address order.
 ///
-/// A value of the stack is what was copied or computed from the stack pointer or rbp, or read from memory that they point to.
+/// A stack address is one copied or computed from rsp or rbp, or loaded from memory that they point
+/// to.
 pub fn foreign_stack(code: &[u8], address: u64) -> Vec<Range<u64>> {
     if !may_load_pointer(code) {
         return Vec::new();
@@ -49,7 +53,7 @@ pub fn foreign_stack(code: &[u8], address: u64) -> Vec<Range<u64>> {
                 Mnemonic::Leave => true,
                 _ => false,
             };
-        // What is computed from the stack pointer leaves it what it was.
+        // A value computed from rsp is still a stack address.
         let keeps = instruction.mnemonic() == Mnemonic::Lea && instruction.memory_base() == Register::RSP;
         if !loads || keeps {
             continue;
@@ -66,24 +70,27 @@ pub fn foreign_stack(code: &[u8], address: u64) -> Vec<Range<u64>> {
     ranges
 }
 
-/// Whether a function of Go, of 64-bit code, compares the stack pointer with the end of its stack before it uses any of it. One that does not
-/// (`//go:nosplit`, small functions that call none, assembly) may have no more left than it takes itself.
+/// Whether a 64-bit Go function compares rsp with its stack limit before it uses any stack.
+/// Functions that do not (`//go:nosplit`, small leaf functions, assembly) may have no more stack
+/// left than they use.
 pub fn checks_go_stack(code: &[u8], address: u64) -> bool {
     let decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
     decoder.into_iter().take(GO_PROLOGUE).any(|instruction| {
-        // The end is a word of the goroutine's description, which is in r14, or, before Go 1.17, in rcx.
+        // The limit is a field of the goroutine's descriptor, which is in r14, or before Go 1.17 in
+        // rcx.
         instruction.mnemonic() == Mnemonic::Cmp
             && matches!(instruction.memory_base(), Register::R14 | Register::RCX)
             && matches!(instruction.memory_displacement64(), 0x10 | 0x18)
     })
 }
 
-/// Whether the value that an instruction puts into its first operand is one of the stack. `of_stack`: the registers that ever have one.
+/// Whether an instruction puts a stack address into its first operand. `of_stack`: registers that
+/// ever hold one.
 fn comes_from_stack(instruction: &Instruction, of_stack: u16) -> bool {
     let is_of_stack = |register: Register| register.is_gpr64() && of_stack >> register.number() & 1 != 0;
     match (instruction.mnemonic(), instruction.op1_kind()) {
         (Mnemonic::Leave, _) => true,
-        // What was pushed may be anything; the stack pointer itself is never popped but to switch it.
+        // A popped value may be anything, but code pops rsp itself only to switch stacks.
         (Mnemonic::Pop, _) => instruction.op0_register() != Register::RSP,
         (Mnemonic::Mov, OpKind::Register) => is_of_stack(instruction.op1_register()),
         (Mnemonic::Xchg, OpKind::Register) => {
@@ -94,8 +101,8 @@ fn comes_from_stack(instruction: &Instruction, of_stack: u16) -> bool {
     }
 }
 
-/// Whether there are bytes in code that may be an instruction which puts another value into the stack pointer: most code has none, and
-/// need not be decoded.
+/// Whether the code has bytes that may be an instruction loading rsp: most code has none and need
+/// not be decoded.
 fn may_load_pointer(code: &[u8]) -> bool {
     code.windows(2).any(|pair| match pair[0] {
         // mov r/m, r
@@ -130,7 +137,7 @@ mod tests {
             0xc3,
         ];
         assert_eq!(foreign(&code), [0x1006..0x100c]);
-        // Or the address comes from memory, by exchange, or from the stack of somebody else; and never goes.
+        // Or the address comes from memory, an exchange or another stack; and is never replaced.
         assert_eq!(foreign(&[0x48, 0x8b, 0x27, 0x58, 0xc3]), [0x1003..0x1005]);
         assert_eq!(foreign(&[0x48, 0x87, 0xe7, 0x58, 0x48, 0x87, 0xe7]), [0x1003..0x1007]);
         assert_eq!(foreign(&[0x48, 0x94, 0xc3]), [0x1002..0x1003]);

@@ -1,4 +1,4 @@
-//! Why an instruction cannot be displaced, in one line each.
+//! The reasons why an instruction cannot be displaced.
 
 use std::ops::RangeInclusive;
 
@@ -19,18 +19,19 @@ pub enum Refusal {
         /// Those bytes, in hexadecimal.
         bytes: String,
     },
-    /// No instruction of such code begins with these bytes, or none that the decoder knows.
+    /// No known instruction begins with these bytes.
     #[error("the bytes {bytes} at {address:#x} are no instruction known in {bits}-bit code")]
     Unknown {
         /// Of the bytes.
         address: u64,
-        /// Which code it would be: 32 or 64.
+        /// The mode of the code: 32 or 64.
         bits: u32,
         /// The bytes, in hexadecimal.
         bytes: String,
     },
-    /// `int3`, `int1`, `int n` (`int 0x80`, too, the system call of 32-bit code) and `into`: as in the language's manual, a probepoint cannot be on a software interrupt. The system reports
-    /// its address, or what it does to a breakpoint cannot be told apart from ours.
+    /// `int3`, `int1`, `int n` (including `int 0x80`, the system call of 32-bit code) and `into`:
+    /// the language's manual allows no probepoint on a software interrupt. The kernel reports its
+    /// address, or its effect cannot be told from our own breakpoint.
     #[error("`{text}` at {address:#x} is a software interrupt, which cannot be probed")]
     SoftwareInterrupt {
         /// Of the instruction.
@@ -38,8 +39,8 @@ pub enum Refusal {
         /// The instruction.
         text: String,
     },
-    /// A far call, jump or return, or a return from an interrupt: it changes the code segment, and with it what the slot's
-    /// own bytes mean.
+    /// A far call, jump or return, or a return from an interrupt: it changes the code segment and
+    /// with it the meaning of the slot's bytes.
     #[error(
         "`{text}` at {address:#x} is a far transfer, which changes the code segment and cannot be displaced"
     )]
@@ -49,7 +50,8 @@ pub enum Refusal {
         /// The instruction.
         text: String,
     },
-    /// `sysenter`, and `syscall` of 32-bit code: the kernel returns to an address of its own choice.
+    /// `sysenter`, and `syscall` in 32-bit code: the kernel returns to an address of its own
+    /// choice.
     #[error("`{text}` at {address:#x} does not return to the instruction after it and cannot be displaced")]
     FixedReturn {
         /// Of the instruction.
@@ -65,7 +67,8 @@ pub enum Refusal {
         /// The instruction.
         text: String,
     },
-    /// A branch with an operand-size prefix: Intel's processors ignore the prefix, AMD's cut rip to 16 bits.
+    /// A branch with an operand-size prefix: Intel's processors ignore it, AMD's truncate rip to 16
+    /// bits.
     #[error(
         "`{text}` at {address:#x} has an operand-size prefix, which Intel and AMD understand differently on a branch"
     )]
@@ -75,7 +78,7 @@ pub enum Refusal {
         /// The instruction as Intel's processors understand it.
         text: String,
     },
-    /// `xbegin` with 16 bits of displacement: they reach no slot.
+    /// `xbegin` with a 16-bit displacement, which cannot reach its target from a slot.
     #[error(
         "`{text}` at {address:#x} has 16 bits of displacement, which cannot reach its target from a slot"
     )]
@@ -85,7 +88,8 @@ pub enum Refusal {
         /// The instruction.
         text: String,
     },
-    /// A load of ss holds back traps until the instruction after it has run; in a slot that would be the jump back.
+    /// A load of ss blocks traps until the next instruction has run; in a slot that would be the
+    /// jump back.
     #[error(
         "`{text}` at {address:#x} loads the stack segment, which acts on the instruction after it as well"
     )]
@@ -95,7 +99,7 @@ pub enum Refusal {
         /// The instruction.
         text: String,
     },
-    /// A transfer of control about which nothing is proven.
+    /// A transfer of control that is not proven to work from another address.
     #[error(
         "`{text}` at {address:#x} transfers control in a way that is not proven to work from another address"
     )]
@@ -105,7 +109,7 @@ pub enum Refusal {
         /// The instruction.
         text: String,
     },
-    /// The slot is too far away.
+    /// The requested slot address is too far away.
     #[error(
         "the slot for `{text}` at {address:#x} cannot be at {slot:#x}: it must be between {:#x} and {:#x}",
         reach.start(),
@@ -116,9 +120,9 @@ pub enum Refusal {
         address: u64,
         /// The instruction.
         text: String,
-        /// Where the slot was to be.
+        /// The requested slot address.
         slot: u64,
-        /// Where it can be: [`crate::Displaced::reach`].
+        /// The possible addresses: [`crate::Displaced::reach`].
         reach: RangeInclusive<u64>,
     },
 }

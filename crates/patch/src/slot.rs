@@ -1,7 +1,7 @@
-//! A slot: machine code that does at another address what the displaced instruction does at its own.
+//! Slots: code that does elsewhere what the displaced instruction does at its own address.
 //!
-//! Code is first written as a [`Template`], whose bytes do not depend on where the slot is but for *fixups*: fields of 32 bits
-//! that lead from the slot to an address in the program. From them follow both the slot's bytes and how far away it can be.
+//! A [`Template`] is a slot without an address. Its *fixups* are 32-bit distances to addresses of
+//! the program; they determine the slot's bytes and where it can be.
 
 use std::ops::RangeInclusive;
 
@@ -16,27 +16,27 @@ use crate::place::Place;
 /// No slot is longer than this, in bytes.
 pub const SLOT_CAPACITY: usize = 48;
 
-/// Where a slot goes on where its instruction falls through.
+/// Where a slot continues if its instruction falls through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Onward {
-    /// To the instruction after the original: a jump back.
+    /// At the instruction after the original: a jump back.
     #[default]
     Next,
-    /// To this address: a jump there.
+    /// At this address: a jump there.
     To(u64),
-    /// To whatever is directly behind the slot's bytes: no jump.
+    /// Directly behind the slot's bytes: no jump.
     Behind,
 }
 
-/// The bytes of a slot, for one address.
+/// A slot for one address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Where the bytes must be.
+    /// The address for which the bytes were made.
     pub address: u64,
-    /// The slot's code, and in some the data that the code reads: at most [`SLOT_CAPACITY`] bytes. It needs to be readable and
-    /// executable, and is never written to by the program.
+    /// The slot's code, in some slots followed by data that the code reads: at most
+    /// [`SLOT_CAPACITY`] bytes. It must be readable and executable; the program never writes to it.
     pub bytes: Vec<u8>,
-    /// How many of the bytes are the first instruction, which for most is the displaced one itself.
+    /// The length of the first instruction, which in most slots is the displaced one itself.
     pub instruction_length: usize,
     site: u64,
     places: Vec<(usize, Place)>,
@@ -44,15 +44,13 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// The offsets of words of 64 bits that are addresses of the program: they differ by as much as the module is moved by, where the slot is
-    /// that of a process that has the module elsewhere. All other bytes are the same if the slot is moved by as much.
-    ///
-    /// Of 32-bit code nothing is said: its slots hold addresses of 32 bits.
+    /// Offsets of the 64-bit words that hold addresses of the program: they change by as much as
+    /// the module moves, all other bytes stay the same. Empty for 32-bit code.
     pub fn absolute(&self) -> &[usize] {
         &self.absolute
     }
 
-    /// The slot of the same instruction, of 64-bit code, in a process that has the module and the slot `by` bytes farther.
+    /// The slot of the same 64-bit instruction where module and slot are `by` bytes higher.
     #[must_use]
     pub fn moved(&self, by: u64) -> Slot {
         let mut bytes = self.bytes.clone();
@@ -71,16 +69,16 @@ impl Slot {
         }
     }
 
-    /// Where a thread whose rip is `offset` bytes into the slot is, in the program's terms.
+    /// The state of a thread whose rip is `offset` bytes into the slot.
     ///
-    /// A thread stopped in a system call that the kernel may restart (rax is one of -512 to -516) is moved back by two bytes when
-    /// the kernel resumes it: it must be left in the slot then, or it restarts at the site and hits the breakpoint again.
+    /// When the kernel restarts a system call (rax: -512 to -516) it moves rip back by two bytes:
+    /// leave such a thread in the slot, or it hits the site's breakpoint again.
     pub fn place(&self, offset: usize) -> Place {
         self.places.iter().find(|(known, _)| *known == offset).map_or(Place::Inside, |(_, place)| *place)
     }
 
-    /// Shows a thread that stopped in this slot where it is in the program's terms. False, and nothing changed, if
-    /// its rip is not at one of the slot's instructions.
+    /// Sets the registers of a thread that stopped in this slot to what they would be in unprobed
+    /// code. Returns false, and changes nothing, if rip is not at one of the slot's instructions.
     pub fn mend(&self, registers: &mut Registers) -> bool {
         match registers.rip.checked_sub(self.address).map(usize::try_from) {
             Some(Ok(offset)) => self.place(offset).mend(self.site, registers),
@@ -89,7 +87,7 @@ impl Slot {
     }
 }
 
-/// A slot whose address is still open.
+/// A slot whose address is not chosen yet.
 #[derive(Debug)]
 pub(crate) struct Template {
     mode: Mode,
@@ -104,30 +102,30 @@ pub(crate) struct Template {
     instruction_length: usize,
 }
 
-/// A field of 32 bits that holds how far it is from the end of its instruction to `target`.
+/// A 32-bit field that holds the distance from the end of its instruction to `target`.
 #[derive(Clone, Copy, Debug)]
 struct Fixup {
-    /// Where the field is, in the template.
+    /// Offset of the field in the template.
     at: usize,
-    /// Where its instruction ends, in the template.
+    /// Offset of the instruction's end in the template.
     end: usize,
     target: Target,
 }
 
-/// What a fixup leads to.
+/// What a fixup points to.
 #[derive(Clone, Copy, Debug)]
 enum Target {
-    /// An address. Wider than an address, since a displacement may lead past either end of the address space, and the processor
-    /// goes on at the other: the distance is what counts.
+    /// An address. Wider than 64 bits, since a displacement may wrap around either end of the
+    /// address space; only the distance matters.
     Far(i128),
-    /// An address of which only the low 32 bits count (`[eip+displacement]`, and every target of 32-bit code); every slot reaches it.
+    /// Only its low 32 bits count (`[eip+displacement]`, targets of 32-bit code): always reachable.
     Narrow(u32),
-    /// Data of the slot itself, by its offset.
+    /// Data in the slot itself, by its offset.
     Own(usize),
 }
 
 impl Fixup {
-    /// The addresses that the slot can have.
+    /// The slot addresses from which the target is reachable.
     fn reach(self) -> (i128, i128) {
         match self.target {
             Target::Far(target) => {
@@ -138,7 +136,7 @@ impl Fixup {
         }
     }
 
-    /// The field's value in a slot at `slot`, which is in reach.
+    /// The field's value in a slot at `slot`, which must be in reach.
     fn value(self, slot: u64) -> Option<i32> {
         let from = i128::from(slot) + self.end as i128;
         match self.target {
@@ -150,7 +148,7 @@ impl Fixup {
 }
 
 impl Template {
-    /// The slot of an instruction, `original` being its bytes.
+    /// The slot of an instruction whose bytes are `original`.
     pub(crate) fn of(decoded: &Decoded, original: &[u8], onward: Onward, lent: Option<Lent>) -> Template {
         let site = decoded.instruction.ip();
         let mut template = Template {
@@ -186,7 +184,7 @@ impl Template {
         template
     }
 
-    /// The addresses at which every fixup reaches its target.
+    /// The slot addresses from which every fixup reaches its target.
     pub(crate) fn reach(&self) -> RangeInclusive<u64> {
         let last = i128::from(self.mode.last()) - self.bytes.len() as i128;
         let (low, high) = self
@@ -194,14 +192,14 @@ impl Template {
             .iter()
             .map(|fixup| fixup.reach())
             .fold((0, last), |(low, high), (from, to)| (low.max(from), high.min(to)));
-        // Both are within 0..=u64::MAX but where nothing is in reach, which is the empty range.
+        // Both fit in u64 unless no address is in reach; then the range is empty.
         match (u64::try_from(low), u64::try_from(high)) {
             (Ok(low), Ok(high)) => low..=high,
             _ => RangeInclusive::new(1, 0),
         }
     }
 
-    /// The slot at `slot`; none if it is out of reach.
+    /// The slot at `slot`, or `None` if that is out of reach.
     pub(crate) fn at(mut self, slot: u64) -> Option<Slot> {
         if !self.reach().contains(&slot) {
             return None;
@@ -234,8 +232,8 @@ impl Template {
     ///   48 b9 imm64            mov rcx, next          where the original would have put its own
     ///   e9 rel32               jmp next
     /// ```
-    /// A prefix that the original has, and the processor ignores, stays. The kernel restarts a system call by moving rip back by
-    /// the two bytes of the plain instruction.
+    /// An ignored prefix of the original is kept. The kernel restarts a system call by moving rip
+    /// back by two bytes, the length of the plain instruction.
     fn system_call(&mut self, original: &[u8]) {
         self.bytes.extend_from_slice(original);
         self.instruction_length = self.bytes.len();
@@ -246,7 +244,7 @@ impl Template {
         self.go_on();
     }
 
-    /// A `syscall` to which its second argument is lent, a pointer to eight bytes:
+    /// A `syscall` with a substituted second argument, a pointer to eight bytes:
     /// ```text
     ///   48 8d 35 rel32         lea rsi, [rip+data]    the eight bytes at the end
     ///   0f 05                  syscall
@@ -319,7 +317,7 @@ impl Template {
     /// taken:
     ///   e9 rel32               jmp target
     /// ```
-    /// Where the program goes on behind the slot:
+    /// With [`Onward::Behind`]:
     /// ```text
     ///   [67] e0..e3 02         loop/jrcxz taken
     ///   eb 05                  jmp behind
@@ -377,12 +375,14 @@ impl Template {
     ///   c3                     ret                    takes the target
     ///   <8 bytes>              next
     /// ```
-    /// In 32-bit code the return address is in the push (`68 imm32`), and all is 4 bytes wide.
+    /// In 32-bit code `68 imm32` pushes the return address, and all words are 4 bytes wide.
     ///
-    /// No register and no flag is used, the operand means the same to a push as to a call (rsp, too, as it was before), and
-    /// what the call would read or write and cannot faults at the first instruction, with nothing done.
+    /// No register or flag is used. The operand means the same to a push as to a call (rsp too: its
+    /// value before the instruction). An access that would fault in the call faults at the first
+    /// instruction, with nothing done.
     fn call_indirect(&mut self, decoded: &Decoded, original: &[u8]) {
-        // 66 is here only beside REX.W, which overrides it; f2 and f3 say nothing on a call, and nothing good on a push.
+        // 66 occurs only beside REX.W, which overrides it; f2 and f3 may affect a push, unlike a
+        // call.
         self.relocated(decoded, original, &[0x66, 0xf2, 0xf3]);
         let opcode = self.bytes.iter().position(|byte| *byte == 0xff).unwrap_or(0);
         if let Some(operand) = self.bytes.get_mut(opcode + 1) {
@@ -401,7 +401,7 @@ impl Template {
         self.store_next();
     }
 
-    /// The original's bytes without the prefixes in `dropped`, and a fixup if its operand is relative to rip.
+    /// Appends the original without the prefixes in `dropped`, and a fixup if it is rip-relative.
     fn relocated(&mut self, decoded: &Decoded, original: &[u8], dropped: &[u8]) {
         let prefixes = original.iter().take_while(|byte| is_legacy_prefix(**byte)).count();
         self.bytes.extend(original[..prefixes].iter().filter(|byte| !dropped.contains(byte)));
@@ -423,8 +423,8 @@ impl Template {
         self.fixups.push(Fixup { at: place - shorter, end: self.bytes.len(), target });
     }
 
-    /// Pushes the original's return address: in 64-bit code by `push qword [rip+distance]` of the data that will be at offset
-    /// `data` ([`Template::store_next`]).
+    /// Pushes the original's return address; in 64-bit code by `push qword [rip+distance]` of the
+    /// data at offset `data` (see [`Template::store_next`]).
     fn push_next(&mut self, data: usize) {
         match self.mode {
             Mode::Bits64 => {
@@ -438,20 +438,20 @@ impl Template {
         }
     }
 
-    /// The data that [`Template::push_next`] reads, if it does.
+    /// Appends the data that [`Template::push_next`] reads in 64-bit code.
     fn store_next(&mut self) {
         if self.mode == Mode::Bits64 {
             self.absolute_next();
         }
     }
 
-    /// The address after the original, as a word.
+    /// Appends the address after the original as a 64-bit word.
     fn absolute_next(&mut self) {
         self.absolute.push(self.bytes.len());
         self.bytes.extend_from_slice(&self.next.to_le_bytes());
     }
 
-    /// Here the instruction has been executed and has fallen through: the way to where the program goes on.
+    /// Appends the way on after the instruction has fallen through.
     fn go_on(&mut self) {
         self.after(self.next, None);
         match self.onward {
@@ -461,7 +461,7 @@ impl Template {
         }
     }
 
-    /// What a displacement to an address of the program leads to.
+    /// The fixup target for an address of the program.
     fn to(&self, target: u64) -> Target {
         match self.mode {
             Mode::Bits64 => Target::Far(target.into()),
@@ -475,25 +475,25 @@ impl Template {
         self.field(self.to(target));
     }
 
-    /// A field of 32 bits that ends its instruction.
+    /// Appends a 32-bit field that ends its instruction.
     fn field(&mut self, target: Target) {
         let at = self.bytes.len();
         self.bytes.extend_from_slice(&[0; 4]);
         self.fixups.push(Fixup { at, end: at + 4, target });
     }
 
-    /// Here the instruction has been executed, and the program goes on at `rip`.
+    /// Notes that at this offset the instruction has completed and the program continues at `rip`.
     fn after(&mut self, rip: u64, rcx: Option<u64>) {
         self.places.push((self.bytes.len(), Place::After { rip, rcx }));
     }
 }
 
-/// The prefixes that may stand before REX.
+/// Whether a byte is a prefix that may precede REX.
 fn is_legacy_prefix(byte: u8) -> bool {
     matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x66 | 0x67 | 0xf0 | 0xf2 | 0xf3)
 }
 
-/// The number of a condition in the opcode of a conditional jump (Intel's manual, volume 2, appendix B.1.4.7).
+/// A condition's number in a conditional jump's opcode (Intel's manual, volume 2, B.1.4.7).
 fn condition_number(condition: ConditionCode) -> u8 {
     match condition {
         ConditionCode::o | ConditionCode::None => 0x0,

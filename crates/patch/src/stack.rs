@@ -1,4 +1,4 @@
-//! What an instruction does to the stack pointer, and where control goes after it, as far as that is known without running it.
+//! What an instruction does to the stack pointer and to control flow, as far as known statically.
 
 use iced_x86::{
     FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedRegister,
@@ -6,8 +6,8 @@ use iced_x86::{
 
 use crate::Mode;
 
-/// What the instruction adds to the stack pointer, in bytes; none if that depends on a register or memory, or if control does not
-/// go on behind the instruction.
+/// The number of bytes that the instruction adds to the stack pointer; `None` if that depends on a
+/// register or memory, or if the instruction does not fall through.
 pub(crate) fn delta(mode: Mode, instruction: &Instruction) -> Option<i64> {
     if !falls_through(instruction) {
         return None;
@@ -21,7 +21,8 @@ pub(crate) fn delta(mode: Mode, instruction: &Instruction) -> Option<i64> {
     let to_pointer = instruction.op0_kind() == OpKind::Register && instruction.op0_register() == pointer;
     let by = instruction.op1_kind() != OpKind::Register && instruction.op1_kind() != OpKind::Memory;
     match instruction.mnemonic() {
-        // The stack pointer's own value can be pushed, but not popped without replacing it; in no part of it either.
+        // A push of rsp changes it by a known amount; a pop to rsp, or to a part of it, replaces
+        // it.
         Mnemonic::Pop if is_stack_register(instruction.op0_register()) => None,
         Mnemonic::Push
         | Mnemonic::Pop
@@ -44,7 +45,7 @@ pub(crate) fn delta(mode: Mode, instruction: &Instruction) -> Option<i64> {
                 && instruction.memory_base() == pointer
                 && instruction.memory_index() == Register::None =>
         {
-            // 32 bits of displacement are sign-extended in 64-bit code; in 32-bit code their sign is left to the reader.
+            // The displacement is sign-extended in 64-bit code only.
             Some(match mode {
                 Mode::Bits64 => instruction.memory_displacement64().cast_signed(),
                 Mode::Bits32 => instruction.memory_displacement32().cast_signed().into(),
@@ -54,11 +55,11 @@ pub(crate) fn delta(mode: Mode, instruction: &Instruction) -> Option<i64> {
     }
 }
 
-/// Whether control can go on behind the instruction, without a callee in between.
+/// Whether control can go directly to the next instruction, without a callee in between.
 pub(crate) fn falls_through(instruction: &Instruction) -> bool {
     match instruction.flow_control() {
         FlowControl::Next | FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => true,
-        // To the kernel or a hypervisor and back; `syscall` is one of them.
+        // To the kernel or a hypervisor and back; includes `syscall`.
         FlowControl::Call | FlowControl::IndirectCall => !matches!(instruction.mnemonic(), Mnemonic::Call),
         FlowControl::UnconditionalBranch
         | FlowControl::IndirectBranch
@@ -68,7 +69,7 @@ pub(crate) fn falls_through(instruction: &Instruction) -> bool {
     }
 }
 
-/// Whether an instruction that is copied as it is can go elsewhere than behind itself.
+/// Whether a copied instruction can go elsewhere than to the next one.
 pub(crate) fn leaves(instruction: &Instruction) -> bool {
     matches!(
         instruction.flow_control(),
@@ -76,7 +77,7 @@ pub(crate) fn leaves(instruction: &Instruction) -> bool {
     )
 }
 
-/// Whether an instruction puts the flags as a whole where the program can see them.
+/// Whether an instruction stores all flags where the program can see them.
 pub(crate) fn saves_flags(instruction: &Instruction) -> bool {
     matches!(instruction.mnemonic(), Mnemonic::Pushf | Mnemonic::Pushfd | Mnemonic::Pushfq)
 }

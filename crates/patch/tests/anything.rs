@@ -1,9 +1,9 @@
-//! Laws that hold for any bytes, any registers and any memory.
+//! Properties that hold for any bytes, registers and memory.
 
 use dprobes_patch::{Memory, Mode, Place, Registers, SLOT_CAPACITY, displace_in};
 use proptest::prelude::*;
 
-/// Memory that grants a number of accesses, with any content, and remembers what was written.
+/// Memory that grants a number of accesses, with any content, and records writes.
 struct Granting {
     accesses: usize,
     content: [u8; 8],
@@ -30,7 +30,7 @@ impl Memory for Granting {
     }
 }
 
-/// Bytes of which many begin an instruction that is emulated.
+/// Bytes that often begin an emulated instruction.
 fn code() -> impl Strategy<Value = Vec<u8>> {
     let emulated = proptest::sample::select(vec![
         vec![0x53],
@@ -105,7 +105,7 @@ proptest! {
                 let end = if mode == Mode::Bits32 { 1 << 32 } else { 1 << 47 };
                 prop_assert!(after.rip < end);
                 prop_assert_eq!((after.fs_base, after.gs_base), (before.fs_base, before.gs_base));
-                // One register beside rip at most: rsp, or the count.
+                // At most one register besides rip: rsp, or the count.
                 let changed: Vec<_> = (0..16).filter(|number| before.gpr[*number] != after.gpr[*number]).collect();
                 prop_assert!(changed.len() <= 1 && changed.iter().all(|number| [1, 4].contains(number)));
                 prop_assert!(before.rflags == after.rflags || displaced.text().contains("popf"));

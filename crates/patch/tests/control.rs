@@ -1,5 +1,5 @@
-//! Transfers of control, stack and flags: run at the site, in slots and emulated, over states chosen to take every way through
-//! each of them.
+//! Transfers of control, stack and flags: run at the site, in slots and emulated, with states that
+//! cover every path through each.
 
 mod common;
 
@@ -85,7 +85,7 @@ fn jumps_and_calls_with_their_target_inside() {
     all_complete(&rounds(&[0xe8, 0, 0, 0, 0], 4, |_, _| {}), true);
 }
 
-/// The prefixes that a padded jump may have, as many as fit: they say nothing on it.
+/// The possible prefixes of a padded jump, as many as fit, have no effect on it.
 #[test]
 fn jumps_behind_prefixes() {
     for prefix in [0x2e, 0x3e, 0x26, 0x36, 0x64, 0x65, 0x67_u8].into_iter().chain(0x40..=0x4f) {
@@ -153,7 +153,7 @@ fn calls_through_memory() {
         assert_eq!((DATA, OPERAND), (0x2100_0000, 0x2100_1000), "the absolute operand above");
         let call = rounds(bytes, 6, |state, random| pointed(state, random, *address));
         all_complete(&call, true);
-        // The same operands for a jump and a push, which run in the slot alone.
+        // The same operands for a jump and a push, which only run in the slot.
         let opcode = bytes.iter().position(|byte| *byte == 0xff).expect("each has one") + 1;
         for other in [4, 6] {
             let mut bytes = bytes.clone();
@@ -161,14 +161,14 @@ fn calls_through_memory() {
             all_complete(&rounds(&bytes, 6, |state, random| pointed(state, random, *address)), false);
         }
     }
-    // fs is the test program's own; the operand is found from where it is.
+    // fs is the test program's own; compute the operand from it.
     let through_fs = |state: &mut Start, random: &mut Random| {
         state.registers.gpr[3] = OPERAND.wrapping_sub(state.registers.fs_base);
         pointed(state, random, OPERAND);
     };
     all_complete(&rounds(&[0x64, 0xff, 0x13], 6, through_fs), true);
     all_complete(&rounds(&[0x64, 0xff, 0x23], 6, through_fs), false);
-    // An offset that an address-size prefix cuts: the base has more than 32 bits, the sum wraps.
+    // An offset truncated by an address-size prefix: the base has more than 32 bits, the sum wraps.
     let cut = |state: &mut Start, random: &mut Random| {
         state.registers.gpr[3] = 0xabcd_0000_ffff_fff0;
         state.registers.gpr[6] = (OPERAND + 0x10) | (0x7 << 40);
@@ -272,7 +272,7 @@ fn system_calls() {
         let displaced = displace(bytes, SITE).expect("a system call is displaced");
         let slot = displaced.slot(SLOT_ABOVE).expect("in reach");
         let next = SITE + bytes.len() as u64;
-        // In the kernel, or just back.
+        // In the kernel, or just returned from it.
         let mut stopped = Registers { rip: SLOT_ABOVE + bytes.len() as u64, ..Registers::default() };
         assert!(slot.mend(&mut stopped));
         assert_eq!((stopped.rip, stopped.gpr[1]), (next, next));
@@ -283,7 +283,8 @@ fn system_calls() {
     }
 }
 
-/// A transaction begun in a slot aborts to the original's target. (It always aborts here: it ends in the kernel at the latest.)
+/// A transaction begun in a slot aborts to the original's target. (It always aborts here, at the
+/// latest when it enters the kernel.)
 #[test]
 fn transactions() {
     if !std::arch::is_x86_feature_detected!("rtm") {
@@ -308,7 +309,8 @@ fn transactions() {
     }
 }
 
-/// With an operand-size prefix Intel's and AMD's processors differ; either does in the slot what it does at the site.
+/// Intel's and AMD's processors treat an operand-size prefix differently; each does the same in the
+/// slot as at the site.
 #[test]
 fn what_the_makers_understand_differently() {
     for bytes in [&[0x66, 0xc3][..], &[0x66, 0xc2, 8, 0], &[0x66, 0xff, 0x23], &[0x66, 0xff, 0xe2]] {

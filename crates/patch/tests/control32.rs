@@ -1,5 +1,6 @@
-//! 32-bit code: transfers of control, stack and flags, run at the site, in slots and emulated. What the mode changes is in each
-//! row: 4 bytes on the stack, ecx and cx as counts, addresses that wrap at 4 GiB, segments with a base.
+//! 32-bit code: transfers of control, stack and flags, run at the site, in slots and emulated.
+//! Every row covers an effect of the mode: 4-byte words on the stack, ecx and cx as counts,
+//! addresses that wrap at 4 GiB, segments with a base.
 
 mod common;
 
@@ -87,7 +88,8 @@ fn jumps_and_calls_with_their_target_inside() {
         }
         all_complete(&rounds(&short(&[prefix, &[0xeb]].concat(), FORWARD), 4, |_, _| {}), true);
     }
-    // `call next`, as position-independent code finds its own address: what is popped is the original's.
+    // `call next`, as position-independent code finds its own address: the popped address is the
+    // original's.
     let ends = rounds(&[0xe8, 0, 0, 0, 0], 4, |_, _| {});
     all_complete(&ends, true);
     assert!(ends.iter().all(|(end, _)| u64::from(word(end, STACK - 4)) == SITE + 5));
@@ -132,7 +134,7 @@ fn calls_through_memory() {
             poke(state, *address, TARGETS[random.below(3) as usize]);
         };
         all_complete(&rounds(bytes, 6, change), true);
-        // The same operands for a jump and a push, which run in the slot alone.
+        // The same operands for a jump and a push, which only run in the slot.
         let opcode = bytes.iter().position(|byte| *byte == 0xff).expect("each has one") + 1;
         for other in [4, 6] {
             let mut bytes = bytes.clone();
@@ -162,7 +164,7 @@ fn pushes_and_returns() {
     for bytes in [&[0x6a, 0x80][..], &[0x6a, 0x7f], &[0x68, 0xf0, 0xde, 0xbc, 0x9a]] {
         all_complete(&rounds(bytes, 3, |_, _| {}), true);
     }
-    // pusha, popa, pushf, segment registers, leave, enter: in the slot alone.
+    // pusha, popa, pushf, segment registers, leave, enter: only in the slot.
     for bytes in [
         &[0x60][..],
         &[0x61],
@@ -260,7 +262,8 @@ fn flags_from_the_stack() {
 
 #[test]
 fn sixteen_bits_of_target() {
-    // A return and a jump through a register or memory that cut the target to 16 bits do so in the slot as well, and end nowhere.
+    // A return or jump that truncates the target to 16 bits does so in the slot, too, and ends
+    // nowhere.
     for bytes in [&[0x66, 0xc3][..], &[0x66, 0xff, 0xe2], &[0x66, 0xff, 0x23]] {
         for (end, ways) in rounds(bytes, 3, |state, _| {
             state.registers.gpr[2] = FORWARD;
@@ -313,7 +316,7 @@ fn faults_are_the_original_s() {
     }
 }
 
-/// Memory that is everywhere, and remembers the last access.
+/// Memory that is mapped everywhere and records the last access.
 struct Everywhere(Option<(u64, usize)>);
 
 impl Memory for Everywhere {
@@ -345,7 +348,7 @@ fn the_stack_pointer_wraps_at_4_gib() {
     assert_eq!(run(&[0xe8, 0, 0, 0, 0], 4), (0, Some((0, 4))));
     assert_eq!(run(&[0xc3], 0xffff_fffc), (0, Some((0xffff_fffc, 4))));
     assert_eq!(run(&[0xc2, 8, 0], 0xffff_fffc), (8, Some((0xffff_fffc, 4))));
-    // What is above the low half is not the program's.
+    // Upper halves are not part of the program's state.
     assert_eq!(run(&[0x53], 0xdead_0000_1000), (0xffc, Some((0xffc, 4))));
     let mut registers = Registers { rip: SITE, rflags: 0x4_0202, ..Registers::default() };
     registers.gpr[4] = STACK + 2;
@@ -354,7 +357,7 @@ fn the_stack_pointer_wraps_at_4_gib() {
     assert_eq!(refused, Err(Access { address: STACK - 2, size: 4, write: true, stack: true }), "alignment");
 }
 
-/// Every instruction of a slot is a place from which the program can be shown where it would be.
+/// From every instruction of a slot the program's own state can be restored.
 #[test]
 fn every_stop_in_a_slot_has_a_place() {
     let mut arena = Arena::take_in(MODE);

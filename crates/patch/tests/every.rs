@@ -1,5 +1,5 @@
-//! Every instruction of this processor, run at its own address and in slots: registers, flags, vector registers, memory and faults
-//! are the same.
+//! Runs every instruction of this processor at its own address and in slots: registers, flags,
+//! vector registers, memory and faults are the same.
 
 mod common;
 
@@ -10,7 +10,7 @@ use common::random::{Random, poke, start};
 use dprobes_patch::Mode;
 use iced_x86::{Code, Decoder, DecoderOptions, Mnemonic, OpKind, Register};
 
-/// Why an instruction is not run here, if so.
+/// Why an instruction is not run here, if it is left out.
 fn left_out(mode: Mode, encoding: &Encoding) -> Option<&'static str> {
     use Mnemonic::*;
     let instruction = Decoder::with_ip(mode.bits(), &encoding.bytes, SITE, DecoderOptions::NONE).decode();
@@ -52,7 +52,7 @@ fn every_instruction_of_32_bit_code_computes_the_same_displaced() {
     every_instruction(Mode::Bits32, [18_000, 5_000, 36_000, 150]);
 }
 
-/// At least so many runs, of which so many complete, so many in slots, and so many emulated.
+/// At least this many runs, completed runs, runs in slots, and emulations.
 fn every_instruction(mode: Mode, least: [usize; 4]) {
     if !std::arch::is_x86_feature_detected!("xsave") {
         return testing::skipped("every instruction", "xsave, by which the test compares vector registers");
@@ -82,7 +82,7 @@ fn every_instruction(mode: Mode, least: [usize; 4]) {
     assert!(ran > least[0] && completed > least[1] && slots > least[2] && emulated > least[3]);
 }
 
-/// Points what the instruction follows to where it can go.
+/// Makes the instruction's pointers valid.
 fn arrange(state: &mut common::native::Start, encoding: &Encoding, arena: &Arena) {
     let instruction =
         Decoder::with_ip(arena.mode.bits(), &encoding.bytes, SITE, DecoderOptions::NONE).decode();
@@ -100,7 +100,7 @@ fn arrange(state: &mut common::native::Start, encoding: &Encoding, arena: &Arena
             poke(state, if encoding.shape == Shape::Stack { STACK + 0x40 } else { OPERAND }, FORWARD);
         }
         Mnemonic::Ret => poke(state, STACK, FORWARD),
-        // The trap and alignment flags are tests of their own.
+        // The trap and alignment flags have tests of their own.
         Mnemonic::Popfq | Mnemonic::Popfd | Mnemonic::Popf => poke(state, STACK, common::random::FLAGS | 2),
         // rbx + al is an operand of many bytes otherwise.
         Mnemonic::Xlatb => state.registers.gpr[3] = OPERAND,

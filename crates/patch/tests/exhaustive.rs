@@ -1,4 +1,5 @@
-//! Every instruction that the assembler knows: it is refused, or its slot does the same from another address.
+//! Every instruction that the assembler knows is refused, or its slot does the same from another
+//! address.
 
 mod common;
 
@@ -25,7 +26,7 @@ fn decode(mode: Mode, bytes: &[u8], address: u64) -> Instruction {
     Decoder::with_ip(mode.bits(), bytes, address, DecoderOptions::NONE).decode()
 }
 
-/// Other bytes follow the instruction, as they would in a program.
+/// The instruction followed by other bytes, as in a program.
 fn followed(bytes: &[u8]) -> Vec<u8> {
     let mut longer = bytes.to_vec();
     longer.extend_from_slice(&[
@@ -34,7 +35,8 @@ fn followed(bytes: &[u8]) -> Vec<u8> {
     longer
 }
 
-/// The slot's first instruction means what the original means, and a jump to the next instruction comes after it.
+/// The slot's first instruction is equivalent to the original, and a jump to the next instruction
+/// follows.
 fn check_slot(encoding: &Encoding, displaced: &Displaced, slot_address: u64) {
     let context = || format!("{encoding:02x?}: {displaced:?} at {slot_address:#x}");
     let slot = displaced.slot(slot_address).unwrap_or_else(|refusal| panic!("{}: {refusal}", context()));
@@ -52,7 +54,7 @@ fn check_slot(encoding: &Encoding, displaced: &Displaced, slot_address: u64) {
     let counts =
         displaced.is_emulated() && (original.is_loop() || original.is_loopcc() || original.is_jcx_short());
     if is_call {
-        // Which bytes come out is in the golden listing; that they do the same is seen by running them.
+        // The golden listing shows the bytes; running them shows that they are equivalent.
         let pushed: Vec<u8> = match mode {
             Mode::Bits64 => next.to_le_bytes().to_vec(),
             Mode::Bits32 => [&[0x68][..], &(next as u32).to_le_bytes()].concat(),
@@ -73,8 +75,8 @@ fn check_slot(encoding: &Encoding, displaced: &Displaced, slot_address: u64) {
         let jump = decode(&slot.bytes[taken..], slot_address + taken as u64);
         assert_eq!(jump.near_branch_target(), original.near_branch_target(), "{}", context());
     } else {
-        // The decoder gives operands relative to rip as absolute addresses, so equal instructions mean equal addresses; where
-        // the low 32 bits alone count, it gives those.
+        // The decoder reports rip-relative operands as absolute addresses, so equal instructions
+        // mean equal addresses; where only the low 32 bits count, it reports those.
         assert_eq!(copy, original, "{}", context());
         assert_eq!(copy.len(), original.len(), "{}", context());
     }
@@ -124,7 +126,7 @@ fn every_instruction_of_32_bit_code_too() {
     insta::assert_snapshot!("emulated_32", found.emulated.join("\n"));
 }
 
-/// What became of all instructions.
+/// The results of all instructions.
 #[derive(Debug)]
 struct Found {
     slots: u32,
@@ -181,7 +183,8 @@ fn an_instruction_that_is_cut_off_is_refused() {
         let Ok(displaced) = displace(&followed(&encoding.bytes)) else { continue };
         for length in 0..displaced.length() {
             let cut = displace(&displaced.original()[..length]);
-            // A part of an instruction can be a whole one only if the rest was ignored padding, which there is none of.
+            // A part of an instruction can be a whole one only if the rest was ignored padding, of
+            // which there is none.
             assert!(
                 matches!(cut, Err(Refusal::Truncated { .. })),
                 "{encoding:02x?} cut to {length}: {cut:?}"

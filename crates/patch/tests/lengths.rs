@@ -1,5 +1,5 @@
-//! A second decoder agrees on where instructions end: on every encoding, and on the code of real programs. There is no encoding
-//! that both know and on whose length they differ.
+//! A second decoder agrees on the lengths of instructions: on every encoding, and on the code of
+//! real programs. The decoders never differ on an encoding that both know.
 
 mod common;
 
@@ -12,7 +12,7 @@ use object::{Object, ObjectSection, SectionKind};
 use yaxpeax_arch::{Decoder, LengthedInstruction};
 use yaxpeax_x86::{long_mode, protected_mode};
 
-/// What the other decoder makes of the bytes: the length of the instruction, if it knows any.
+/// The length by the other decoder, if it knows the instruction.
 fn other_length(mode: Mode, bytes: &[u8]) -> Option<usize> {
     let mut reader = yaxpeax_arch::U8Reader::new(bytes);
     match mode {

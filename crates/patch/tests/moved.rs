@@ -1,4 +1,5 @@
-//! The slot of an instruction in a process that has the module elsewhere differs by the addresses that it holds, and by nothing else.
+//! The slot of an instruction in a process that has the module elsewhere differs only in the
+//! addresses that it holds.
 
 mod common;
 

@@ -1,10 +1,11 @@
-//! Instructions that overlap: code jumps past the prefix of one. A byte of one is a byte of the other, whichever is to be moved.
+//! Overlapping instructions: code jumps past the prefix of one, so they share bytes, whichever is
+//! to be moved.
 
 use dprobes_patch::tactic::{Code, Limits, Plan, Planner, Reason, Site, Space};
 
 const ADDRESS: u64 = 0x7f3a_5c2f_6000;
 
-/// A plan for one site, in code of which these instructions are known.
+/// A plan for one site, in code with these known instructions.
 fn plan(bytes: &[u8], instructions: &[u64], entered: &[u64], site: Site) -> Plan {
     let at = |offsets: &[u64]| -> Vec<u64> { offsets.iter().map(|offset| ADDRESS + offset).collect() };
     let code = Code {
@@ -17,14 +18,15 @@ fn plan(bytes: &[u8], instructions: &[u64], entered: &[u64], site: Site) -> Plan
         flow: None,
     };
     let trampolines = ADDRESS + 0x10_0000..ADDRESS + 0x20_0000;
-    // Where a jump leads of which the bytes behind the increment are the last ones, and little else.
+    // The target range of a jump whose last bytes are those behind the increment, and little else.
     let free = ADDRESS + 0x6660_0000..ADDRESS + 0x6670_0000;
     let free = std::slice::from_ref(&free);
     let mut planner = Planner::new(Limits { mappings: 64, shadow_stacks: false, few_addresses: false });
     planner.plan(&code, &Space { free, trampolines }, &[site])
 }
 
-/// `cwtl`, then bytes that no jump is made of, then `jz` past the prefix of `lock incq displacement(%rip)`.
+/// `cwtl`, then bytes that form no jump, then `jz` past the prefix of
+/// `lock incq displacement(%rip)`.
 const PREFIXED: [u8; 24] = [
     0x98, 0xe8, 0x7f, 0x7f, 0x7f, 0x7f, 0x90, 0x90, 0x74, 0x01, 0xf0, 0x48, 0xff, 0x05, 0x10, 0x20, 0x30,
     0xc0, 0xc3, 0x66, 0x66, 0x90, 0x90, 0x90,
@@ -34,7 +36,8 @@ const PREFIXED: [u8; 24] = [
 fn no_part_of_another_instruction_is_moved_for_a_site() {
     let starts = [0, 1, 6, 7, 8, 10, 11, 18];
     let mut alone = 0;
-    // The second byte of a jump at the site is what follows; let that lead everywhere around the prefix.
+    // The second byte of a jump at the site is the byte that follows: try all distances around the
+    // prefix.
     for second in 0..=255 {
         let mut bytes = PREFIXED;
         bytes[1] = second;
@@ -43,7 +46,7 @@ fn no_part_of_another_instruction_is_moved_for_a_site() {
             let moved = plan.jumps.iter().any(|jump| jump.address == ADDRESS + 11);
             assert!(!(moved && is_shared), "{second:#x}: {plan:?}");
             alone += u32::from(moved);
-            // Nothing says more than that code jumps there.
+            // The only evidence is that code jumps there.
             let doubtful = self::plan(
                 &bytes,
                 &[0, 1, 6, 7, 8, 11, 18],

@@ -1,4 +1,5 @@
-//! Plans, applied to bytes: every instruction of the program leads where it must, whatever was planned and removed before.
+//! Applies plans to bytes: every instruction leads where it must, whatever was planned and removed
+//! before.
 
 mod common;
 
@@ -8,7 +9,8 @@ use common::world::{Expected, Layout, World};
 use dprobes_patch::tactic::{Site, Tactic};
 use dprobes_patch::{Mode, displace};
 
-/// Instructions as compilers write them at the beginning and the end of functions, and elsewhere: mostly short ones.
+/// Instructions as compilers write them at the beginning and the end of functions, and elsewhere:
+/// mostly short ones.
 const COMMON: [&[u8]; 32] = [
     &[0x55],
     &[0x53],
@@ -79,7 +81,8 @@ fn random_world(random: &mut Random, count: usize, mappings: usize) -> World {
     };
     let (bytes, starts) = random_code(random, count, layout.address);
     let mut world = World::new(layout, bytes, starts, mappings);
-    // Direct jumps of the random code lead anywhere; that code jumps into the middle of an instruction is the exception.
+    // Direct jumps of random code lead anywhere; jumps into the middle of an instruction should be
+    // rare.
     world.entered.retain(|_| random.below(16) == 0);
     if random.below(2) == 0 {
         let half = world.instructions[count / 2];
@@ -87,12 +90,12 @@ fn random_world(random: &mut Random, count: usize, mappings: usize) -> World {
         let targets = world.instructions.iter().copied().filter(|_| random.below(5) == 0).collect();
         world.flow = Some((functions, targets));
     }
-    // Some of what does nothing is never executed; nobody asks for probes on it.
+    // Some no-operations are never executed, and nobody probes them.
     world.padding = padding(&world, random);
     world
 }
 
-/// Some runs of instructions that are said to be padding: no longer among the instructions.
+/// Some runs of instructions that are claimed to be padding, and removed from the instructions.
 fn padding(world: &World, random: &mut Random) -> Vec<std::ops::Range<u64>> {
     if random.below(2) == 0 {
         return Vec::new();
@@ -101,7 +104,7 @@ fn padding(world: &World, random: &mut Random) -> Vec<std::ops::Range<u64>> {
     ranges.map(|address| *address..address + world.site(*address).length as u64).collect()
 }
 
-/// Some of the world's instructions: a few, many, neighbours, or all of a part.
+/// Some of the world's instructions: a few, many, neighbours, or all of a range.
 fn choose(world: &World, random: &mut Random) -> Vec<Site> {
     let count = world.instructions.len() as u64;
     let from = random.below(count);
@@ -109,7 +112,7 @@ fn choose(world: &World, random: &mut Random) -> Vec<Site> {
     let rarity = [1, 1, 2, 3, 10][random.below(5) as usize];
     let mut sites: Vec<Site> = part.iter().map(|address| world.site(*address)).collect();
     sites.retain(|_| random.below(rarity) == 0);
-    // What is padding is hardly ever asked for.
+    // Padding is hardly ever probed.
     let is_padding = |site: &Site| world.padding.iter().any(|padding| padding.contains(&site.address));
     let rarely = random.below(4) == 0;
     sites.retain(|site| rarely || !is_padding(site));
@@ -133,7 +136,7 @@ fn whatever_is_planned_and_removed() {
             }
             if random.below(3) > 0 {
                 let mut sites = choose(&world, &mut random);
-                // Those that trap already: as asked, or for another reason.
+                // Sites that trap already: as asked, or for another reason.
                 let trapped = |(address, expected): (&u64, &Expected)| {
                     (*expected == Expected::Trap).then(|| Site { jump: false, ..world.site(*address) })
                 };

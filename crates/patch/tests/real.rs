@@ -9,7 +9,7 @@ use dprobes_patch::tactic::{Purpose, Site};
 
 const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
 
-/// Plans, checks, removes and checks again: how many of the sites have a jump.
+/// Plans, checks, removes and checks again; returns how many of the sites have a jump.
 fn try_out(world: &mut World, name: &str, sites: &[Site]) -> usize {
     let plan = world.plan(sites);
     let jumps = plan.jumps.iter().filter(|jump| jump.purpose == Purpose::Site).count();
@@ -25,7 +25,7 @@ fn try_out(world: &mut World, name: &str, sites: &[Site]) -> usize {
     jumps
 }
 
-/// At least so many of a thousand.
+/// At least this many of a thousand.
 #[track_caller]
 fn assert_most(jumps: usize, sites: usize, least: usize) {
     assert!(jumps * 1000 >= sites * least, "{jumps} of {sites}");
@@ -60,7 +60,7 @@ fn every_instruction_in_random_batches() {
         for at in (1..sites.len()).rev() {
             sites.swap(at, random.below(at as u64 + 1) as usize);
         }
-        // In a build without optimisation, a part of them.
+        // Without optimization, only part of them.
         let batches = if cfg!(debug_assertions) { 1 } else { usize::MAX };
         let (mut jumps, mut count) = (0, 0);
         for batch in sites.chunks(10_000).take(batches) {

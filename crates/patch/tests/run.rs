@@ -1,4 +1,5 @@
-//! A program is run while its instructions have jumps: it computes the same, and every instruction is counted as often as it runs.
+//! Runs a program while its instructions have jumps: it computes the same, and every instruction is
+//! counted as often as it runs.
 
 mod common;
 
@@ -11,14 +12,15 @@ use dprobes_patch::tactic::{Code, Flow, Jump, Limits, Planner, Purpose, Removal,
 use dprobes_patch::{Onward, displace};
 use iced_x86::code_asm::*;
 
-/// Where the program is, its trampolines, and what is free: two gigabytes on either side.
+/// The addresses of the program, its trampolines, and free memory: two gigabytes on either side.
 const PROGRAM: u64 = 0x12_3456_7000;
 const TRAMPOLINES: u64 = 0x12_3556_7000;
 const COUNTERS: u64 = TRAMPOLINES + 0x1_0000;
 const ROOM: u64 = 256;
 const PAGES: u64 = 0x2_0000;
 
-/// A function of one number: loops and branches, calls, a stack frame, flags across instructions, most of it in few bytes.
+/// A function of one number: loops and branches, calls, a stack frame, flags across instructions,
+/// most of it in few bytes.
 fn program() -> Vec<u8> {
     let mut assembler = CodeAssembler::new(64).expect("64 is a number of bits");
     let a = &mut assembler;
@@ -86,7 +88,7 @@ fn program() -> Vec<u8> {
     assembler.assemble(PROGRAM).expect("all labels are near")
 }
 
-/// Maps memory that can be written and executed, as no product's is.
+/// Maps memory that is writable and executable, which the product never does.
 fn map(start: u64, end: u64) {
     let protection = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
@@ -96,21 +98,22 @@ fn map(start: u64, end: u64) {
 }
 
 fn write(write: &Write) {
-    // SAFETY: all that is written is in what `map` has mapped, of which Rust knows nothing.
+    // SAFETY: all writes go to memory that `map` has mapped, unknown to Rust.
     unsafe {
         std::ptr::copy_nonoverlapping(write.bytes.as_ptr(), write.address as *mut u8, write.bytes.len())
     }
 }
 
 fn run(number: u64) -> u64 {
-    // SAFETY: at the address is the program above, whatever its probes do, and it keeps to the calling convention.
+    // SAFETY: the program above is at this address, and keeps the calling convention, whatever its
+    // probes do.
     let function: extern "sysv64" fn(u64) -> u64 = unsafe { std::mem::transmute(PROGRAM as *const ()) };
     function(number)
 }
 
 struct Armed {
     planner: Planner,
-    /// Whether pages can be mapped; without, there are groups.
+    /// Whether pages can be mapped; if not, instructions are grouped.
     roomy: bool,
     bytes: Vec<u8>,
     instructions: Vec<u64>,
@@ -156,7 +159,7 @@ impl Armed {
         start
     }
 
-    /// False if any of them has no jump; nothing has been done then, and the planner is of no more use.
+    /// False if any of them has no jump; then nothing was done, and the planner is unusable.
     fn arm(&mut self, addresses: &[u64]) -> bool {
         let targets = targets(&self.bytes, PROGRAM, &self.instructions);
         let function = PROGRAM..PROGRAM + self.bytes.len() as u64 - 16;
@@ -214,7 +217,7 @@ impl Armed {
             .map_or(0, |displaced| displaced.length())
     }
 
-    /// Runs, and says how often each of the instructions was counted.
+    /// Runs the program; returns its result and how often each instruction was counted.
     fn counted(&self, number: u64) -> (u64, BTreeMap<u64, u64>) {
         let zeros = vec![0; 8 * self.bytes.len()];
         write(&Write { address: COUNTERS, bytes: zeros });
@@ -258,7 +261,7 @@ fn a_program_computes_the_same_and_is_counted() {
         alone.extend(counts);
         armed.disarm(&[*address]);
     }
-    // All but `ud2` are executed; what comes first is once, and the loop as often as the number says.
+    // All but `ud2` are executed: the first ones once, the loop as often as the number says.
     assert_eq!(alone.len(), starts.len() - 1);
     assert_eq!((alone[&starts[0]], alone[&starts[7]]), (1, NUMBER));
 
@@ -268,7 +271,7 @@ fn a_program_computes_the_same_and_is_counted() {
     assert_eq!((result, &counts), (expected[NUMBER as usize - 1], &alone));
     armed.disarm(&starts);
 
-    // Some come, and some go.
+    // Some are armed, and some disarmed.
     let mut random = Random::new(5);
     let mut present: Vec<u64> = Vec::new();
     for _ in 0..300 {
@@ -288,7 +291,7 @@ fn a_program_computes_the_same_and_is_counted() {
     }
     armed.disarm(&present);
 
-    // Where no page can be mapped, and the control flow is known, several share a jump.
+    // Without pages to map, but with known control flow, several instructions share a jump.
     assert!(is_closed(&bytes[..length], PROGRAM));
     let mut grouped = 0;
     for address in &starts {

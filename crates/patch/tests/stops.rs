@@ -1,4 +1,4 @@
-//! Where displaced code stops on its way: at faults, under the trap flag, between the instructions of a slot.
+//! Stops of displaced code: at faults, under the trap flag, between the instructions of a slot.
 
 mod common;
 
@@ -13,8 +13,8 @@ use dprobes_patch::{Access, Place, Registers, displace};
 /// The end of the data.
 const END: u64 = DATA + DATA_LENGTH as u64;
 
-/// A `popf` that sets the trap flag: the debug exception comes after the instruction that follows, at the site and emulated; in a
-/// slot it would come one early.
+/// A `popf` that sets the trap flag: the debug exception follows the next instruction, at the site
+/// and emulated; in a slot it would come one instruction early.
 #[test]
 fn the_trap_flag_from_the_stack() {
     let mut arena = Arena::take();
@@ -49,8 +49,8 @@ fn the_trap_flag_from_the_stack() {
     }
 }
 
-/// With the trap flag set already, nothing is emulated: the exception comes after the displaced instruction, in its slot, and is
-/// shown to have come after the original.
+/// With the trap flag already set nothing is emulated: the exception follows the displaced
+/// instruction, in its slot, and is reported as if it followed the original.
 #[test]
 fn the_trap_flag_set_before() {
     let mut arena = Arena::take();
@@ -83,7 +83,8 @@ fn the_trap_flag_set_before() {
         arena.write(SLOT_ABOVE, &slot.bytes);
         state.registers.rip = SLOT_ABOVE;
         let mut end = arena.step(&state);
-        // A call through a register or memory takes several steps; those between are not the program's.
+        // A call through a register or memory takes several steps; those in between are not the
+        // program's.
         while matches!(slot.place(end.registers.rip.wrapping_sub(SLOT_ABOVE) as usize), Place::Pushed { .. })
         {
             end = arena.step(&Start { registers: end.registers, data: end.data.clone(), ..state.clone() });
@@ -93,8 +94,8 @@ fn the_trap_flag_set_before() {
     }
 }
 
-/// What the emulation is refused, the processor does in the slot, and its fault is the original's in everything but the address,
-/// which is mended.
+/// If the emulation is refused an access, the processor executes the slot, and its fault equals the
+/// original's after the address is mended.
 #[test]
 fn faults_are_the_original_s() {
     let unmapped_stack = |state: &mut Start, _: &mut Random| state.registers.gpr[4] = NOWHERE;
@@ -150,13 +151,13 @@ fn faults_are_the_original_s() {
             assert_eq!((ways.slots, ways.emulated), (2, false), "{bytes:02x?}");
         }
     }
-    // A call through a register to nowhere completes; where it leads faults.
+    // A call through a register to an unmapped address completes; the target faults.
     for (end, ways) in rounds(&[0xff, 0xd3], 3, unmapped_rbx) {
         assert_eq!((end.registers.rip, ways.faulted, ways.emulated), (NOWHERE, true, true));
     }
 }
 
-/// A repeated instruction that faults on its way has done a part, and is at the site again.
+/// A repeated instruction that faults midway has done a part, and is at the site again.
 #[test]
 fn a_repeated_instruction_stops_on_its_way() {
     let bytes = [0xf3, 0x48, 0xab];
@@ -223,8 +224,8 @@ fn a_refused_access_says_which() {
     );
 }
 
-/// Every instruction of a slot is a place, and from each of them the program can be shown a state from which it goes on: at the site
-/// with rsp as it was, or after the instruction.
+/// From every instruction of a slot a valid state of the program can be restored: at the site with
+/// the original rsp, or after the instruction.
 #[test]
 fn every_stop_in_a_slot_has_a_place() {
     let mut arena = Arena::take();

@@ -1,11 +1,12 @@
-//! What is said of an instruction that is to run in a trampoline: whether it can fault there, where it goes, and what is dead before it.
+//! Static predictions for instructions in a trampoline: whether they can fault there, where they
+//! go, and what is dead before them.
 
 use std::ops::RangeInclusive;
 
 use dprobes_patch::{Displaced, Mode, dead_registers, displace, flags_are_dead};
 
 const SITE: u64 = 0x40_1000;
-/// What `[rip+0x2000]` means, in an instruction of seven bytes.
+/// The address of `[rip+0x2000]` in an instruction of seven bytes.
 const DATA: u64 = SITE + 0x2007;
 
 fn displaced(bytes: &[u8]) -> Displaced {
@@ -13,7 +14,7 @@ fn displaced(bytes: &[u8]) -> Displaced {
 }
 
 fn may_fault(bytes: &[u8]) -> bool {
-    // The page of the data can be read; the one after it can be written as well.
+    // The page of the data is readable; the one after it is also writable.
     let accessible = |range: RangeInclusive<u64>, write: bool| {
         let (start, end) = (range.start() & !0xfff, range.end() & !0xfff);
         start == end && (start == DATA & !0xfff && !write || start == (DATA & !0xfff) + 0x1000)
@@ -115,7 +116,7 @@ fn flags() {
     ] {
         assert!(dead(code), "{code:02x?}");
     }
-    // What can fault shows them, whether it changes them then or not.
+    // An instruction that can fault exposes the flags, even if it changes them.
     for code in [
         &[0x48, 0x8b, 0x07, 0x85, 0xc0][..],               // mov rax, [rdi]; test
         &[0x48, 0x03, 0x07],                               // add rax, [rdi]

@@ -1,13 +1,13 @@
-//! What tests and measurements share: a library of theirs, not of the product.
+//! Shared code of tests and measurements; not part of the product.
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`skipped`], [`have`], [`need!`], [`find_program`], [`rounds`] | what a test needs of a machine, and the one way to be skipped where it is missing |
+//! | [`skipped`], [`have`], [`need!`], [`find_program`], [`rounds`] | what a test needs of a machine, and how it is skipped if that is missing |
 //! | [`Scratch`] | a directory for the files of one test |
 //! | [`target`], [`variant`], [`go_target`] | the programs of `tests/targets`, built |
 //! | [`output`], [`repository`] | commands that must succeed; where the sources are |
-//! | [`Trials`] | tests that are found while the test program runs: one for each entry of a case file |
-//! | [`conformance`] | the cases of the language, and what runs them |
+//! | [`Trials`] | tests that are found at run time: one for each entry of a case file |
+//! | [`conformance`] | the conformance cases of the language, and how to run them |
 
 #![forbid(unsafe_code)]
 

@@ -1,60 +1,61 @@
-//! What tests and measurements need of a machine, and the one way to be skipped where it is missing.
+//! What tests and measurements need of a machine, and how they are skipped if it is missing.
 //!
-//! Many tests hold the product against other programs: compilers, debuggers, readers of traces. A machine may lack them, or a
-//! processor or kernel may lack what a test is about. Then the test ends with a line on standard error, past the harness, which would
-//! keep it to itself:
+//! Many tests compare the product with other programs: compilers, debuggers, readers of traces. A
+//! machine may lack these, or a processor or kernel feature. Then the test ends with a line on
+//! standard error, which bypasses the harness, since that would not show it:
 //!
 //! ```text
 //! skipped: convert: ctf: needs babeltrace2
 //! ```
 //!
-//! Where nothing may be skipped, the environment says so: [`DPROBES_SKIP`](VARIABLE) is `no`, or a list of the tests that may be, with
-//! commas between them. Every other skip fails its test then, so that none is passed over unseen.
+//! To forbid skips, set [`DPROBES_SKIP`](VARIABLE) to `no`, or to a list of the tests that may be
+//! skipped, separated by commas. Every other skip then fails its test.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-/// The environment's variable that says which tests may be skipped: all where it is not set.
+/// The environment variable that says which tests may be skipped; all if it is not set.
 pub const VARIABLE: &str = "DPROBES_SKIP";
 
-/// The environment's variable by which tests that do the same again and again do it as often as continuous integration wants. Without it
-/// they do it a few times, for those who wait for them.
+/// The environment variable that makes repetitive tests repeat as often as continuous integration
+/// wants. Without it they repeat a few times.
 pub const THOROUGH: &str = "DPROBES_THOROUGH";
 
-/// How often, or how much: the first, or the second where [`THOROUGH`] is set.
+/// How often to repeat: the first value, or the second if [`THOROUGH`] is set.
 pub fn rounds<T>(few: T, many: T) -> T {
     if std::env::var_os(THOROUGH).is_some() { many } else { few }
 }
 
-/// Says that a test, or a part of one, did not run. `test` is the name that [`VARIABLE`] may have.
+/// Reports that a test, or part of one, did not run. `test` is its name in [`VARIABLE`].
 ///
 /// # Panics
-/// The test may not be skipped.
+/// If the test may not be skipped.
 #[track_caller]
 pub fn skipped(test: &str, needs: &str) {
     let line = format!("skipped: {test}: needs {needs}\n");
-    // Where nobody reads it, the test is skipped all the same.
+    // If the line cannot be written, the test is skipped all the same.
     let _ = std::io::stderr().write_all(line.as_bytes());
     let list = std::env::var(VARIABLE).ok();
     assert!(may_skip(list.as_deref(), test), "{line}");
 }
 
-/// Whether a list lets a test be skipped.
+/// Whether a list allows a test to be skipped.
 fn may_skip(list: Option<&str>, test: &str) -> bool {
     list.is_none_or(|list| list.split(',').any(|name| name.trim() == test))
 }
 
-/// The path of a program of this machine, by name, or `None`.
+/// The path of an installed program by name, or `None`.
 ///
-/// The directories of the distribution come first: what else `PATH` has before them may be a script that chooses a program.
+/// The distribution's directories come first: an earlier directory in `PATH` may have a script that
+/// chooses a program.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let from_path = std::env::var_os("PATH").unwrap_or_default();
     let standard = ["/usr/bin", "/bin", "/usr/sbin", "/sbin", "/usr/local/bin"].map(PathBuf::from);
     find_in(standard.into_iter().chain(std::env::split_paths(&from_path)), name)
 }
 
-/// The first file of that name that can be executed.
+/// The first executable file with this name.
 fn find_in(directories: impl Iterator<Item = PathBuf>, name: &str) -> Option<PathBuf> {
     let is_program = |path: &PathBuf| {
         path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
@@ -62,10 +63,10 @@ fn find_in(directories: impl Iterator<Item = PathBuf>, name: &str) -> Option<Pat
     directories.map(|directory| directory.join(name)).find(is_program)
 }
 
-/// Whether all programs are there; if not, the test is [`skipped`].
+/// Whether all programs are installed; if not, the test is [`skipped`].
 ///
 /// # Panics
-/// The test may not be skipped.
+/// If the test may not be skipped.
 #[track_caller]
 pub fn have(test: &str, programs: &[&str]) -> bool {
     let missing: Vec<&str> =
@@ -76,7 +77,8 @@ pub fn have(test: &str, programs: &[&str]) -> bool {
     missing.is_empty()
 }
 
-/// Ends a test as [`skipped`], unless the value is there: its name, an `Option`, and what it needs.
+/// Ends a test as [`skipped`] if a value is missing. Arguments: the test's name, an `Option`, and
+/// what it needs.
 #[macro_export]
 macro_rules! need {
     ($test:expr, $what:expr, $needs:expr) => {

@@ -1,4 +1,4 @@
-//! Where things are.
+//! Directories.
 
 use std::path::{Path, PathBuf};
 
@@ -7,22 +7,23 @@ pub fn repository() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// The directory in which cargo builds, as the test program lies in it; else `target` of the repository.
+/// The directory in which cargo builds, found from the test program's path; else the repository's
+/// `target`.
 fn build_directory() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
     let built = program.ancestors().find(|directory| directory.join("CACHEDIR.TAG").exists());
     built.map_or_else(|| repository().join("target"), Path::to_path_buf)
 }
 
-/// The directory for what tests write, made.
+/// The directory for files of tests; created if missing.
 ///
 /// # Panics
-/// It cannot be made.
+/// If it cannot be created.
 pub fn scratch_directory() -> PathBuf {
     made(&build_directory().join("tmp"))
 }
 
-/// The directory for programs that tests build once, made.
+/// The directory for programs that tests build once; created if missing.
 pub(crate) fn program_directory() -> PathBuf {
     made(&build_directory().join("test-targets"))
 }

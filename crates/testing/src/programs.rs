@@ -1,5 +1,5 @@
-//! The programs under test: built with gcc, or with Go, when a test first asks for them, from `tests/targets` of the
-//! repository into `target/test-targets`. The first line of each source says how.
+//! The programs under test: built with gcc or Go on first use, from the repository's
+//! `tests/targets` to `target/test-targets`. The first line of each source says how.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use crate::find_program;
 use crate::place::{program_directory, repository};
 
-/// How long a program that was written is waited for.
+/// How long to wait until a program just written can be started.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Runs a command that must succeed, and gives its standard output.
+/// Runs a command that must succeed, and returns its standard output.
 ///
 /// # Panics
-/// It does not start, or fails: with what it said.
+/// If it does not start or fails; with its error output.
 #[track_caller]
 pub fn output(command: &mut Command) -> String {
     let Output { status, stdout, stderr } =
@@ -25,11 +25,11 @@ pub fn output(command: &mut Command) -> String {
     String::from_utf8_lossy(&stdout).into_owned()
 }
 
-/// Starts a program, which a test may just have written. As long as a child that another thread has forked meanwhile has the file open, too,
-/// until it executes its own program, the kernel refuses (ETXTBSY): it is asked again.
+/// Starts a program, which a test may just have written. The kernel refuses that (ETXTBSY) as long
+/// as a child forked by another thread has the file open until its own exec; so retry.
 ///
 /// # Errors
-/// Those of starting it.
+/// As of starting it.
 pub fn spawn(command: &mut Command) -> io::Result<Child> {
     let begin = Instant::now();
     loop {
@@ -42,10 +42,10 @@ pub fn spawn(command: &mut Command) -> io::Result<Child> {
     }
 }
 
-/// The program `tests/targets/NAME.c` or `.S`, built; `None` where there is no gcc.
+/// The program `tests/targets/NAME.c` or `.S`, built; `None` without gcc.
 ///
 /// # Panics
-/// Where gcc is there but does not build the program.
+/// If gcc does not build the program.
 pub fn target(name: &str) -> Option<PathBuf> {
     variant(name, name, &[])
 }
@@ -53,7 +53,7 @@ pub fn target(name: &str) -> Option<PathBuf> {
 /// As [`target`], built with more flags under another name.
 ///
 /// # Panics
-/// Where gcc is there but does not build the program.
+/// If gcc does not build the program.
 pub fn variant(name: &str, program: &str, flags: &[&str]) -> Option<PathBuf> {
     let gcc = find_program("gcc")?;
     let sources = repository().join("tests/targets");
@@ -71,10 +71,10 @@ pub fn variant(name: &str, program: &str, flags: &[&str]) -> Option<PathBuf> {
     }))
 }
 
-/// The program `tests/targets/NAME.go`, built; `None` where there is no Go.
+/// The program `tests/targets/NAME.go`, built; `None` without Go.
 ///
 /// # Panics
-/// Where Go is there but does not build the program.
+/// If Go does not build the program.
 pub fn go_target(name: &str) -> Option<PathBuf> {
     let go = find_program("go")?;
     let source = repository().join("tests/targets").join(format!("{name}.go"));
@@ -87,7 +87,8 @@ pub fn go_target(name: &str) -> Option<PathBuf> {
     }))
 }
 
-/// Builds a program under this name by a command, which is told where to put it, unless it is there and newer than its source.
+/// Builds a program under this name with a command, which is given the output path, unless it
+/// exists and is newer than its source.
 fn built(source: &Path, program: &str, build: impl FnOnce(&Path) -> Command) -> PathBuf {
     static BUILDING: Mutex<()> = Mutex::new(());
     let _one_at_a_time = BUILDING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -1,4 +1,4 @@
-//! Directories of tests.
+//! Temporary directories for tests.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -8,15 +8,15 @@ use tempfile::TempDir;
 
 use crate::place::scratch_directory;
 
-/// A directory for the files of one test, empty, removed when dropped.
+/// An empty directory for the files of one test, removed when dropped.
 #[derive(Debug)]
 pub struct Scratch(TempDir);
 
 impl Scratch {
-    /// A new one, where cargo builds.
+    /// Creates a directory where cargo builds.
     ///
     /// # Panics
-    /// It cannot be made.
+    /// If it cannot be created.
     #[expect(clippy::new_without_default, reason = "it makes a directory")]
     pub fn new() -> Scratch {
         let mut builder = tempfile::Builder::new();
@@ -25,15 +25,15 @@ impl Scratch {
         Scratch(builder.tempdir_in(scratch_directory()).expect("a scratch directory can be made"))
     }
 
-    /// Where it is, without symbolic links.
+    /// Its path, without symbolic links.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
 
-    /// Writes a file, in a directory of its own if its name has one, and gives its path.
+    /// Writes a file, creating directories in its name, and returns its path.
     ///
     /// # Panics
-    /// It cannot be written.
+    /// If it cannot be written.
     pub fn file(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path().join(name);
         let directory = path.parent().unwrap_or(self.path());

@@ -1,7 +1,7 @@
-//! Tests that are found while the test program runs: one for each entry of a case file.
+//! Tests that are found at run time: one for each entry of a case file.
 //!
-//! A test program that has none of its own (`harness = false`) makes one [`Trials`] and runs it. It takes the arguments of any
-//! test program, and what it says ends as theirs:
+//! A test program without a harness (`harness = false`) makes one [`Trials`] and runs it. It takes
+//! the arguments of any test program, and its output ends like theirs:
 //!
 //! ```text
 //! test arithmetic: add wraps ... ok
@@ -27,12 +27,12 @@ impl std::fmt::Debug for Trials {
 }
 
 impl Trials {
-    /// None yet.
+    /// No tests yet.
     pub fn new() -> Trials {
         Trials::default()
     }
 
-    /// Adds a test, which fails by a panic.
+    /// Adds a test that fails by a panic.
     pub fn add(&mut self, name: impl Into<String>, test: impl FnOnce() + Send + 'static) {
         self.check(name, || {
             test();
@@ -40,7 +40,7 @@ impl Trials {
         });
     }
 
-    /// Adds a test, which fails by what it gives, or by a panic.
+    /// Adds a test that fails by returning an error, or by a panic.
     pub fn check(
         &mut self,
         name: impl Into<String>,
@@ -49,23 +49,23 @@ impl Trials {
         self.trials.push(Trial::test(name, || test().map_err(Failed::from)));
     }
 
-    /// Adds a test that does not run here: it is told as ignored, by its name.
+    /// Adds a test that does not run here: it is reported as ignored.
     pub fn ignore(&mut self, name: impl Into<String>) {
         self.trials.push(Trial::test(name, || Ok(())).with_ignored_flag(true));
     }
 
-    /// Runs the tests one after another: they share what a process has once.
+    /// Runs the tests one after another, since they share process-wide state.
     pub fn one_at_a_time(&mut self) {
         self.one_at_a_time = true;
     }
 
-    /// Runs those that the arguments choose.
+    /// Runs the tests that the arguments choose.
     pub fn run(self) -> ExitCode {
         self.run_and(|| ())
     }
 
-    /// Runs those that the arguments choose; if that was all of them and they passed, what `behind` says of them together must
-    /// hold: it fails by a panic.
+    /// Runs the tests that the arguments choose. If these were all and they passed, runs `behind`,
+    /// a final check that fails by a panic.
     pub fn run_and(self, behind: impl FnOnce()) -> ExitCode {
         let mut arguments = Arguments::from_args();
         if self.one_at_a_time {

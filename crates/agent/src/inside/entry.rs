@@ -1,7 +1,7 @@
-//! Where compiled code enters the agent, and where it leaves it.
+//! The agent's entry from compiled code, and its exit.
 //!
-//! A context begins at a multiple of [`CONTEXT_SIZE`]; its end is the stack that the agent uses, so that the stack pointer
-//! alone tells which context a thread has.
+//! A context starts at a multiple of [`CONTEXT_SIZE`], and the agent's stack is at its end, so the
+//! stack pointer alone identifies a thread's context.
 
 use core::arch::naked_asm;
 use core::mem::offset_of;
@@ -9,18 +9,18 @@ use core::mem::offset_of;
 use super::settings::{Settings, dprobes_settings};
 use layout::{CONTEXT_SIZE, HandlerInfo, Identity, SAVED, Saved};
 
-/// The flags that the agent's own code needs: none but the one that is always set.
+/// The flags that the agent needs: only the bit that is always set.
 const FLAGS: u64 = 2;
-/// All flags but the one by which a debugger steps: while it does, `pushf` stores that, too.
+/// All flags except the trap flag, which `pushf` stores while a debugger single-steps.
 const NO_TRAP_FLAG: i32 = !0x100;
 
-/// Where a context keeps xmm0 to xmm15, the stack pointer, and which handler it runs.
+/// Where a context keeps xmm0 to xmm15, the stack pointer, and the current handler.
 const VECTORS: u64 = SAVED + offset_of!(Saved, vectors) as u64;
 const STACK: u64 = SAVED + offset_of!(Saved, stack) as u64;
 const HANDLER: u64 = SAVED + offset_of!(Saved, handler) as u64;
 
-/// Defines an entry that calls a function of two arguments on the context's stack: `rdi` is the context, which this
-/// thread has claimed; rax is the result.
+/// Defines an entry point that calls a function of two arguments on the context's stack. `rdi` is
+/// the context, which this thread has claimed; rax is the result.
 ///
 /// ```text
 ///     pushfq                        the program's flags, which may be any
@@ -76,7 +76,8 @@ entry! {
     /// [`layout::Entries::resume`].
     ///
     /// # Safety
-    /// The context and what it leads to are as the tracer has set them up, and stay so until this returns.
+    /// The context and everything it refers to are as the tracer has set them up, and stay so until
+    /// this returns.
     dprobes_resume calls super::handler::run, for the handler "rsi"
 }
 
@@ -88,7 +89,7 @@ entry! {
     dprobes_wait calls super::ring::wait, for the handler "0"
 }
 
-/// Goes back to compiled code: `rbx` is the context, `rax` the result.
+/// Returns to compiled code: `rbx` is the context, `rax` the result.
 #[unsafe(naked)]
 unsafe extern "C" fn leave() -> ! {
     naked_asm!(
@@ -109,9 +110,10 @@ unsafe extern "C" fn leave() -> ! {
     )
 }
 
-/// Gives up a run that cannot be ended: its record is dropped, and compiled code goes on behind its call of
-/// [`dprobes_resume`]; or a wait for room, which there is none then. What comes here runs on a context's stack: the agent's own code where an invariant is broken. The tracer may
-/// send a thread here, too, if that faults in the agent.
+/// Abandons a run that cannot complete: drops its record and returns to the compiled code after the
+/// call of [`dprobes_resume`]; or abandons a wait for room, which then fails. Runs on a context's
+/// stack. The agent calls it when an invariant is broken, and the tracer may send a thread here
+/// that faults in the agent.
 #[cfg_attr(image, unsafe(no_mangle))]
 #[unsafe(naked)]
 pub extern "C" fn dprobes_give_up() -> ! {
@@ -139,5 +141,5 @@ pub extern "C" fn dprobes_give_up() -> ! {
     )
 }
 
-/// The first of the settings is the address of the [`Identity`]: so it is read above.
+/// The code above reads it as the first of the settings.
 const _: () = assert!(offset_of!(Settings, identity) == 0);

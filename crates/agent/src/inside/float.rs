@@ -1,7 +1,7 @@
 //! The program's floating-point registers, as `fxsave64` stores them.
 //!
-//! The agent uses none of them: what it finds is what the program has. The SSE registers it does use; those of the program
-//! are where its entry saved them.
+//! The agent does not use x87 registers, so they still hold the program's values. It does use SSE
+//! registers; the program's are saved by the entry code.
 
 use core::arch::asm;
 
@@ -10,7 +10,7 @@ use core::arch::asm;
 pub(super) struct FloatRegisters {
     control: u16,
     status: u16,
-    /// One bit for each physical register: whether it is not empty.
+    /// One bit for each physical register: set if it is not empty.
     used: u8,
     reserved: u8,
     opcode: u16,
@@ -18,7 +18,7 @@ pub(super) struct FloatRegisters {
     operand: u64,
     mxcsr: u32,
     mxcsr_mask: u32,
-    /// From the top of the FPU's stack on.
+    /// From the top of the FPU's stack.
     stack: [u128; 8],
     rest: [u8; 352],
 }
@@ -26,11 +26,11 @@ pub(super) struct FloatRegisters {
 const _: () = assert!(size_of::<FloatRegisters>() == 512);
 
 impl FloatRegisters {
-    /// The registers as they are now.
+    /// The current registers.
     pub(super) fn now() -> FloatRegisters {
         let mut image = core::mem::MaybeUninit::<FloatRegisters>::zeroed();
-        // SAFETY: the instruction writes the 512 bytes of `image`, which are aligned to 16, and changes no register; any bytes
-        // are a value of the type.
+        // SAFETY: the instruction writes the 512 bytes of `image`, which are aligned to 16, and
+        // changes no register; any bytes are a value of the type.
         unsafe {
             asm!("fxsave64 [{image}]", image = in(reg) image.as_mut_ptr(), options(nostack, preserves_flags));
             image.assume_init()
@@ -47,8 +47,9 @@ impl FloatRegisters {
         self.status
     }
 
-    /// The FPU's tag word: two bits for each physical register, 0 valid, 1 zero, 2 special, 3 empty. What fxsave does not
-    /// keep is told by what the registers hold, as the processor does.
+    /// The FPU's tag word: two bits for each physical register: 0 valid, 1 zero, 2 special, 3
+    /// empty. fxsave keeps only whether a register is empty; the rest follows from its value, as in
+    /// the processor.
     pub(super) fn tags(&self) -> u16 {
         let top = usize::from(self.status >> 11) & 7;
         (0..8).fold(0, |tags, physical: usize| {
@@ -79,14 +80,14 @@ impl FloatRegisters {
     }
 }
 
-/// The tag of a register that is not empty and holds these 80 bits.
+/// The tag of a register that is not empty and holds this 80-bit value.
 fn tag(value: u128) -> u16 {
     let exponent = (value >> 64) as u16 & 0x7fff;
     let significand = value as u64;
     match (exponent, significand) {
         (0, 0) => 1,
         (0 | 0x7fff, _) => 2,
-        // Without its integer bit it is no number that the processor makes.
+        // Without its integer bit it is not a valid number.
         _ if significand >> 63 == 0 => 2,
         _ => 0,
     }

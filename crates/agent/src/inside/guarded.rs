@@ -1,13 +1,14 @@
-//! Access to memory that may not be there.
+//! Access to memory that may not be mapped.
 //!
-//! Each instruction that may fault has an entry in the section `.dprobes_faults`: two 4-byte distances, each from its own
-//! place, to the instruction and to where the thread goes on. The tracer, which sees the SIGSEGV or SIGBUS before the program
-//! does, puts the thread there (and the address that faulted in rax; nothing here needs it: a processor gives no address
-//! for one that is not canonical).
+//! Each instruction that may fault has an entry in the section `.dprobes_faults`: two 4-byte
+//! distances, each from its own position, to the instruction and to where the thread continues. The
+//! tracer sees the SIGSEGV or SIGBUS before the program does and moves the thread there. (It also
+//! puts the faulting address in rax; nothing here uses it, since processors report none for a
+//! non-canonical address.)
 
 use core::arch::asm;
 
-/// An entry of the fault table: from the instruction at the label `$from` the thread goes on at `$to`.
+/// A fault table entry: after a fault at label `$from` the thread continues at `$to`.
 macro_rules! fault_entry {
     ($from:literal, $to:literal) => {
         concat!(
@@ -28,7 +29,8 @@ pub(super) use fault_entry;
 /// Bytes of a page.
 const PAGE: u64 = 4096;
 
-/// Copies memory of the program: all of `into`, or the first address that cannot be read.
+/// Copies the program's memory: fills all of `into`, or returns the first address that cannot be
+/// read.
 pub(super) fn read(address: u64, into: &mut [u8]) -> Result<(), u64> {
     let value = match into.len() {
         1 => load_1(address),
@@ -41,7 +43,7 @@ pub(super) fn read(address: u64, into: &mut [u8]) -> Result<(), u64> {
         into.copy_from_slice(&value.to_le_bytes()[..into.len()]);
         return Ok(());
     }
-    // Byte by byte, as far as the processor promises: where it stops is the first that cannot be read.
+    // Copy byte by byte: where it stops is the first address that cannot be read.
     let (place, left): (u64, usize);
     // SAFETY: the destination is `into`, whole; the source is read under a fault table entry.
     unsafe {
@@ -53,7 +55,7 @@ pub(super) fn read(address: u64, into: &mut [u8]) -> Result<(), u64> {
             inout("rcx") into.len() => left,
             inout("rdi") into.as_mut_ptr() => _,
             inout("rsi") address => place,
-            // The tracer puts the address there.
+            // The tracer puts the faulting address there.
             out("rax") _,
             options(nostack),
         );
@@ -63,7 +65,7 @@ pub(super) fn read(address: u64, into: &mut [u8]) -> Result<(), u64> {
 
 macro_rules! load {
     ($name:ident, $instruction:literal) => {
-        /// The bytes at an address, if they can be read at once.
+        /// Loads the bytes at an address in one access, if they can be read.
         #[inline(always)]
         fn $name(address: u64) -> Option<u64> {
             let (value, failed): (u64, u32);
@@ -92,12 +94,13 @@ load!(load_2, "movzx eax, word ptr [{address}]");
 load!(load_4, "mov eax, [{address}]");
 load!(load_8, "mov rax, [{address}]");
 
-/// The word at an address, read at once, if it can be read.
+/// Loads the word at an address in one access, if it can be read.
 pub(super) fn word(address: u64) -> Option<u64> {
     load_8(address)
 }
 
-/// Writes 1, 2, 4 or 8 bytes at once: all, or none and the first address that cannot be written.
+/// Writes 1, 2, 4 or 8 bytes in one access: all of them, or none, and then returns the first
+/// address that cannot be written.
 pub(super) fn write(address: u64, from: &[u8]) -> Result<(), u64> {
     let mut bytes = [0; 8];
     let count = from.len().min(8);
@@ -113,17 +116,18 @@ pub(super) fn write(address: u64, from: &[u8]) -> Result<(), u64> {
     if stored {
         return Ok(());
     }
-    // What can be accessed changes from page to page: it is the first page or the second.
+    // Protection changes only between pages: either the first page or the second is not writable.
     if verify(address, true) { Err((address | (PAGE - 1)).wrapping_add(1)) } else { Err(address) }
 }
 
 macro_rules! store {
     ($name:ident, $instruction:literal) => {
-        /// Stores the bytes at an address, if all can be written. Whether they were.
+        /// Stores the bytes at an address if all can be written; returns whether they were.
         #[inline(always)]
         fn $name(address: u64, value: u64) -> bool {
             let failed: u32;
-            // SAFETY: the handler asks for this store into the program's memory; the access is under a fault table entry.
+            // SAFETY: the handler asks for this store into the program's memory; the access is
+            // under a fault table entry.
             unsafe {
                 asm!(
                     "mov {failed:e}, 1",
@@ -158,7 +162,7 @@ pub(super) fn verify(address: u64, write: bool) -> bool {
         return true;
     }
     let failed: u32;
-    // SAFETY: writes the byte that is there, in one step with reading it; under a fault table entry.
+    // SAFETY: writes back the byte that is there in one atomic access; under a fault table entry.
     unsafe {
         asm!(
             "mov {failed:e}, 1",
@@ -176,11 +180,12 @@ pub(super) fn verify(address: u64, write: bool) -> bool {
     failed == 0
 }
 
-/// What `cpuid` says of a leaf, its subleaf 0. `None` where the process has forbidden itself the instruction.
+/// The result of `cpuid` for a leaf, subleaf 0; `None` if the process has disabled the instruction.
 pub(super) fn cpuid(leaf: u32) -> Option<[u32; 4]> {
     let (eax, ebx, ecx, edx): (u32, u64, u32, u32);
     let failed: u32;
-    // SAFETY: the instruction reads and writes registers alone; that it may fault is in the table. rbx is the compiler's own.
+    // SAFETY: the instruction only accesses registers, and a fault is in the table. rbx is reserved
+    // by the compiler and is restored.
     unsafe {
         asm!(
             "mov r8d, 1",

@@ -1,4 +1,4 @@
-//! A run of the interpreter on a context, from where compiled code has left off to its record.
+//! Completes a run that compiled code has left, in the interpreter, and makes its record.
 
 use core::slice::from_raw_parts;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -14,17 +14,19 @@ use layout::{
     UNSET, flag, record_size, state, status,
 };
 
-/// Goes on with the run in a context to its end, and makes its record: the address of its state where it is tentative, else a
-/// word that may be overwritten. Called by the entry, on the context's stack.
+/// Resumes the run in a context to its end and makes its record. Returns the address of the
+/// record's state if it is tentative, else of a dummy word. Called by the entry code on the
+/// context's stack.
 ///
 /// # Safety
-/// The context is claimed by this thread; it, the handler's description and all that they lead to are as the tracer has set
-/// them up, and stay so until this returns.
+/// This thread has claimed the context; it, the handler's description and everything they refer to
+/// are as the tracer has set them up, and stay so until this returns.
 pub(super) unsafe extern "C" fn run(context: *mut Context, handler: *const HandlerInfo) -> u64 {
     let region = context.cast::<u8>();
-    // SAFETY: these parts of a context do not overlap; the thread that has claimed it is the only one that uses them, and the
-    // tracer does not write them meanwhile. All bytes are values of their types, but for the interpreter's working memory, which
-    // nobody but the interpreter has written since it was all zeros.
+    // SAFETY: these parts of a context do not overlap; only the thread that has claimed it uses
+    // them, and the tracer does not write them meanwhile. All bytes are valid values of their
+    // types, except in the interpreter's working memory, which was zeroed and then written only by
+    // the interpreter.
     let (resume, saved, state, registers) = unsafe {
         (
             &*region.add(RESUME as usize).cast::<Resume>(),
@@ -43,7 +45,7 @@ pub(super) unsafe extern "C" fn run(context: *mut Context, handler: *const Handl
         float: None,
         over: over(handler),
     };
-    // SAFETY: the description leads to memory that is there.
+    // SAFETY: the description refers to mapped memory.
     let outcome = unsafe { interpret(handler, resume, state, &mut thread) };
     // SAFETY: as above; its registers are not used any more.
     let context = unsafe { &*context };
@@ -54,10 +56,11 @@ pub(super) unsafe extern "C" fn run(context: *mut Context, handler: *const Handl
     made.unwrap_or_else(|| (&raw const settings::identity().nothing) as u64)
 }
 
-/// Goes on with the run.
+/// Resumes the run.
 ///
 /// # Safety
-/// What the description leads to is there: bytecode and name are not written meanwhile, variables only as atomic words.
+/// The description refers to mapped memory: bytecode and name are not written meanwhile, variables
+/// only as atomic words.
 unsafe fn interpret(
     handler: &HandlerInfo,
     resume: &Resume,
@@ -111,7 +114,7 @@ unsafe fn interpret(
     vm::resume(&program, &middle, state, thread)
 }
 
-/// What a record is made of, besides what the interpreter's working memory has.
+/// The contents of a record, except those in the interpreter's working memory.
 struct Record<'a> {
     handler: &'a HandlerInfo,
     outcome: Outcome,
@@ -122,11 +125,11 @@ struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// Puts the record of a run into the ring, if it makes one and there is room: the address of its state, if that is
-    /// tentative.
+    /// Puts the record of a run into the ring, if it makes one and there is room. Returns the
+    /// address of its state if that is tentative.
     ///
     /// # Safety
-    /// The context is claimed by this thread, and its ring is there.
+    /// This thread has claimed the context, and its ring is mapped.
     unsafe fn make(&self, context: &Context, state: &State) -> Option<u64> {
         let handler = self.handler;
         if self.outcome.end == End::Remove && self.is_removed() {
@@ -165,7 +168,8 @@ impl Record<'_> {
             processor: kernel::processor(),
             rsp: self.rsp,
         };
-        // SAFETY: there are `size` bytes at `place`, which nobody reads before `head` is behind them; `place` is a multiple of 8.
+        // SAFETY: there are `size` bytes at `place`, which the reader does not read before `head`
+        // is beyond them; `place` is a multiple of 8.
         unsafe {
             place.cast::<Header>().write(header);
             let body = place.add(size_of::<Header>());
@@ -180,7 +184,7 @@ impl Record<'_> {
         (handler.record == state::TENTATIVE).then_some(place as u64)
     }
 
-    /// Notes that the handler has removed its probe, and says whether one had before.
+    /// Notes that the handler has removed its probe; returns whether it was removed before.
     fn is_removed(&self) -> bool {
         over(self.handler).is_some_and(|over| {
             let before = over.removed.swap(Over::BY_HANDLER, Ordering::Relaxed);
@@ -190,16 +194,17 @@ impl Record<'_> {
     }
 }
 
-/// Whether the probe of a handler is over.
+/// The word that says whether the handler's probe is disabled.
 fn over(handler: &HandlerInfo) -> Option<&Over> {
-    // SAFETY: an address that is not 0 is that of words which the tracer has put there, and which stay there.
+    // SAFETY: a nonzero address is that of words which the tracer has put there and which stay
+    // there.
     unsafe { (handler.over as usize as *const Over).as_ref() }
 }
 
-/// Counts in a counter that processes share.
+/// Increments a counter that processes share.
 fn count(counter: u32) {
     let counter = counter as usize as *const AtomicU64;
-    // SAFETY: an address that is not 0 is that of a counter which the tracer has put there.
+    // SAFETY: a nonzero address is that of a counter which the tracer has put there.
     if let Some(counter) = unsafe { counter.as_ref() } {
         counter.fetch_add(1, Ordering::Relaxed);
     }

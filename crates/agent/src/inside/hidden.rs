@@ -1,4 +1,5 @@
-//! The program's memory as its handlers see it: without ours, and with the program's own bytes where probes have changed them.
+//! The program's memory as handlers see it: without dprobes' own memory, and with the program's
+//! bytes where probes have changed them.
 
 use core::ops::Range;
 use core::slice::from_raw_parts;
@@ -8,23 +9,25 @@ use super::guarded;
 use layout::hidden::{LIST, LIST_BYTES, LIST_SIZE, LISTS, Lists};
 use layout::{PAGE, RED_ZONE};
 
-/// How often a list is read anew that changes meanwhile. It changes with every change of the probes, all of which take longer.
+/// How often to reread a list that changes meanwhile. It changes when probes change, which takes
+/// much longer than a read.
 const TRIES: usize = 16;
 
-/// The table of what handlers do not see.
+/// The table of memory hidden from handlers.
 #[derive(Clone, Copy)]
 pub(super) struct Hidden {
-    /// Its address, or 0.
+    /// The table's address, or 0.
     base: u64,
 }
 
 impl Hidden {
-    /// The one at an address; 0: nothing is hidden.
+    /// The table at an address; 0: nothing is hidden.
     pub(super) fn at(address: u32) -> Hidden {
         Hidden { base: address.into() }
     }
 
-    /// Copies memory: all of `into`, or the first address that cannot be read. `rsp` is the site's.
+    /// Copies memory: fills all of `into`, or returns the first address that cannot be read. `rsp`
+    /// is the site's.
     pub(super) fn read(self, address: u64, into: &mut [u8], rsp: u64) -> Result<(), u64> {
         let Some(lists) = self.lists() else { return guarded::read(address, into) };
         let mut result = Ok(());
@@ -38,7 +41,7 @@ impl Hidden {
             };
             self.restore(version, address, &mut into[..length]);
             result = result.and(nothing.map_or(Ok(()), Err));
-            // What was read, and what was looked up, belong together if nothing has changed meanwhile.
+            // The data and the lists are consistent if the version has not changed.
             fence(Ordering::Acquire);
             if lists.version.load(Ordering::Relaxed) == version {
                 break;
@@ -47,11 +50,12 @@ impl Hidden {
         result
     }
 
-    /// Writes 1, 2, 4 or 8 bytes: all, or none and the first address that cannot be written.
+    /// Writes 1, 2, 4 or 8 bytes: all of them, or none, and then returns the first address that
+    /// cannot be written.
     pub(super) fn write(self, address: u64, from: &[u8], rsp: u64) -> Result<(), u64> {
         let Some(lists) = self.lists() else { return guarded::write(address, from) };
         match self.refused(lists, address, from.len(), rsp) {
-            // What is before it may be refused, too.
+            // An address before it may be unwritable, too.
             Some(refused) if refused > address && !guarded::verify(address, true) => Err(address),
             Some(refused) => Err(refused),
             None => guarded::write(address, from),
@@ -70,11 +74,12 @@ impl Hidden {
     }
 
     fn lists(self) -> Option<&'static Lists> {
-        // SAFETY: an address that is not 0 is that of a table, which stays as long as the agent does; its fields are atomic.
+        // SAFETY: a nonzero address is that of a table, which stays as long as the agent does; its
+        // fields are atomic.
         (self.base != 0).then(|| unsafe { &*((self.base + LISTS) as *const Lists) })
     }
 
-    /// The first of some addresses at which there is nothing for handlers.
+    /// The first of the addresses that is hidden.
     fn nothing(self, lists: &Lists, version: u32, address: u64, length: usize, rsp: u64) -> Option<u64> {
         let last = address.checked_add(length as u64 - 1)?;
         let ranges = self.ranges(version);
@@ -83,7 +88,8 @@ impl Hidden {
         [ours, below_stack(lists, address..last, rsp)].into_iter().flatten().min()
     }
 
-    /// The first of some addresses that handlers cannot write to: there is nothing for them, or it is code with probes in it.
+    /// The first of the addresses that handlers must not write: it is hidden, or in a page of code
+    /// with probes.
     fn refused(self, lists: &Lists, address: u64, length: usize, rsp: u64) -> Option<u64> {
         let version = lists.version.load(Ordering::Acquire);
         let nothing = self.nothing(lists, version, address, length, rsp);
@@ -98,7 +104,7 @@ impl Hidden {
         [nothing, first, second].into_iter().flatten().min()
     }
 
-    /// Puts the program's bytes in the place of what probes have written, in memory that was read at an address.
+    /// Replaces the bytes that probes have written by the program's, in memory read from `address`.
     fn restore(self, version: u32, address: u64, bytes: &mut [u8]) {
         let Some(more) = (bytes.len() as u64).checked_sub(1) else { return };
         for &changed in self.changed(version, address..address.saturating_add(more)) {
@@ -109,10 +115,11 @@ impl Hidden {
         }
     }
 
-    /// The ranges at which there is nothing for handlers.
+    /// The hidden ranges.
     fn ranges(self, version: u32) -> &'static [layout::hidden::Range] {
         let (list, count) = self.list(version, |lists, list| lists.ranges[list].load(Ordering::Relaxed));
-        // SAFETY: the list has that many; a change of it, which the version shows, leaves every word a word.
+        // SAFETY: the list has that many entries; if it changes, which the version shows, every
+        // word is still a valid word.
         unsafe {
             from_raw_parts(list as *const layout::hidden::Range, count.min(layout::hidden::RANGES) as usize)
         }
@@ -129,7 +136,7 @@ impl Hidden {
         all.get(first..end).unwrap_or(&[])
     }
 
-    /// The list of a version: where it is, and how many it has.
+    /// The list of a version: its address and its number of entries.
     fn list(self, version: u32, count: impl Fn(&Lists, usize) -> u32) -> (u64, u64) {
         let list = version as usize & 1;
         let count = self.lists().map_or(0, |lists| count(lists, list));
@@ -137,8 +144,9 @@ impl Hidden {
     }
 }
 
-/// The first of some addresses into which a stack may not have grown yet. What is above the site's own stack pointer is there, and the page below
-/// that in which the handler has its frame. What is deeper, nobody needs: whether it is there only the kernel knows, and is not asked.
+/// The first of the addresses that may be below the mapped part of a stack. Memory above the site's
+/// rsp is mapped, and so is the rest of the page just below it, where the handler has its frame.
+/// For deeper addresses only the kernel knows, and it is not asked.
 fn below_stack(lists: &Lists, addresses: Range<u64>, rsp: u64) -> Option<u64> {
     let [low, high] = [0, 2].map(|place| {
         let half = |place: usize| u64::from(lists.stack[place].load(Ordering::Relaxed));

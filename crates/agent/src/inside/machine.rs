@@ -1,6 +1,7 @@
-//! The thread that hit a probe, as the machine that its handler runs on.
+//! The thread that hit a probe, as the interpreter's machine.
 //!
-//! It answers as the tracer's own machine does (crate `engine`), which looks at the same thread from outside.
+//! It behaves like the tracer's own machine (crate `engine`), which accesses the same thread from
+//! outside.
 
 use core::sync::atomic::Ordering;
 
@@ -14,17 +15,17 @@ use layout::{Over, Registers};
 /// The thread's registers as compiled code has stored them, and its memory.
 pub(super) struct Thread<'a> {
     pub(super) registers: &'a mut Registers,
-    /// xmm0 to xmm15 as the program has them.
+    /// The program's xmm0 to xmm15.
     pub(super) vectors: &'a [u128; 16],
-    /// What of the memory it does not see.
+    /// The memory hidden from the handler.
     pub(super) hidden: Hidden,
-    /// The floating-point registers, once a handler has asked for one. No handler can change them.
+    /// The floating-point registers, read when first needed. No handler can change them.
     pub(super) float: Option<FloatRegisters>,
-    /// Whether the probe is over.
+    /// Tells whether the probe is disabled.
     pub(super) over: Option<&'a Over>,
 }
 
-/// Where a register's name stands in the order of [`Registers::general`].
+/// The index of a register in [`Registers::general`].
 fn general(register: Register) -> Option<usize> {
     Some(match register {
         Register::Rax | Register::Eax => 0,
@@ -63,7 +64,8 @@ impl Machine for Thread<'_> {
             Register::Rflags | Register::Eflags => self.registers.rflags,
             Register::FsBase => segment::fs_base(),
             Register::GsBase => segment::gs_base(),
-            // The interpreter asks for no other: every register of this shape is either general or named above.
+            // The interpreter asks for no other: every register of this shape is general or named
+            // above.
             _ => 0,
         }
     }
@@ -83,7 +85,7 @@ impl Machine for Thread<'_> {
             Register::Es => segment::set_es(value as u16),
             Register::Fs => segment::set_fs(value as u16),
             Register::Gs => segment::set_gs(value as u16),
-            // The assembler lets no other register be popped, and the interpreter checks that.
+            // The assembler allows no other register to be popped, and the interpreter checks that.
             _ => {}
         }
     }
@@ -124,12 +126,13 @@ impl Machine for Thread<'_> {
             Register::Ftw => float.tags().into(),
             Register::Fip => float.instruction().into(),
             Register::Fdp => float.operand().into(),
-            // A 64-bit kernel does not keep these two; as it does itself for i386, they are the thread's.
+            // A 64-bit kernel does not keep these two; as it does for i386, use the thread's
+            // segments.
             Register::Fcs => segment::cs().into(),
             Register::Fds => segment::ds().into(),
             Register::Mxcsr => float.mxcsr().into(),
             _ if register.shape() == Shape::Float => float.stack(numbered(Register::Fr0)),
-            // The others are the kernel's.
+            // The others are available to the kernel only.
             _ => return None,
         })
     }

@@ -1,10 +1,10 @@
-//! The four functions that the compiler takes for granted, there being no libc. In assembly: in Rust the compiler may
-//! see what a loop is and replace it with a call of itself.
+//! The functions that the compiler expects from libc. They are in assembly because the compiler may
+//! replace a Rust loop by a call of the function itself.
 
 use core::arch::naked_asm;
 
-/// The copy of at most 32 bytes, with all loads before the first store; jumps to `5` where there are more. `rdi` to, `rsi` from,
-/// `rdx` how many. Starting `rep movsb` takes the processor longer than this.
+/// Copies at most 32 bytes from `rsi` to `rdi` (`rdx`: length), with all loads before the first
+/// store; for more, jumps to `5`. Starting `rep movsb` takes longer than this.
 macro_rules! copy_few {
     ($more:literal) => {
         concat!(
@@ -50,20 +50,20 @@ macro_rules! copy_few {
     };
 }
 
-/// Copies `rdx` bytes from `rsi` to `rdi`, which do not overlap, and gives the old `rdi`.
+/// Copies `rdx` bytes from `rsi` to `rdi`, which do not overlap; returns the old `rdi`.
 ///
 /// # Safety
-/// The bytes are there.
+/// Both ranges are mapped.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, length: usize) -> *mut u8 {
     naked_asm!(copy_few!("mov rcx, rdx\nrep movsb\nret"))
 }
 
-/// Copies `rdx` bytes from `rsi` to `rdi`, which may overlap, and gives the old `rdi`.
+/// Copies `rdx` bytes from `rsi` to `rdi`, which may overlap; returns the old `rdi`.
 ///
 /// # Safety
-/// The bytes are there.
+/// Both ranges are mapped.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, length: usize) -> *mut u8 {
@@ -71,7 +71,7 @@ unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, length: usize) -> *mu
         copy_few!("mov rcx, rdx"),
         "mov rdx, rdi",
         "sub rdx, rsi",
-        // The destination begins inside of the source: from the end down.
+        // The destination begins inside the source: copy downwards.
         "cmp rdx, rcx",
         "jb 7f",
         "rep movsb",
@@ -86,26 +86,26 @@ unsafe extern "C" fn memmove(to: *mut u8, from: *const u8, length: usize) -> *mu
     )
 }
 
-/// Sets `rdx` bytes from `rdi` on to the low byte of `esi`, and gives the old `rdi`.
+/// Sets `rdx` bytes at `rdi` to the low byte of `esi`; returns the old `rdi`.
 ///
 /// # Safety
-/// The bytes are there.
+/// The range is mapped.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 unsafe extern "C" fn memset(to: *mut u8, value: i32, length: usize) -> *mut u8 {
     naked_asm!("mov r8, rdi", "mov rcx, rdx", "mov eax, esi", "rep stosb", "mov rax, r8", "ret")
 }
 
-/// Compares `rdx` bytes at `rdi` and `rsi`: negative, 0 or positive by the first that differ.
+/// Compares `rdx` bytes at `rdi` and `rsi`: negative, 0 or positive by the first difference.
 ///
 /// # Safety
-/// The bytes are there.
+/// Both ranges are mapped.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 unsafe extern "C" fn memcmp(one: *const u8, other: *const u8, length: usize) -> i32 {
     naked_asm!(
         "mov rcx, rdx",
-        // Without a byte to compare they are equal.
+        // With length 0 they are equal.
         "xor eax, eax",
         "cmp eax, eax",
         "repe cmpsb",
@@ -121,14 +121,14 @@ unsafe extern "C" fn memcmp(one: *const u8, other: *const u8, length: usize) -> 
 /// Compares `rdx` bytes at `rdi` and `rsi`: 0 if they are equal.
 ///
 /// # Safety
-/// The bytes are there.
+/// Both ranges are mapped.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 unsafe extern "C" fn bcmp(one: *const u8, other: *const u8, length: usize) -> i32 {
     naked_asm!("jmp {}", sym memcmp)
 }
 
-/// Where a broken invariant ends: the run is given up, and the program goes on.
+/// The end of a broken invariant: abandons the run, and the program continues.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     super::entry::dprobes_give_up()

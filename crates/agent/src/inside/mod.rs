@@ -1,19 +1,20 @@
-//! The agent's own code: what runs inside a probed process besides trampolines.
+//! The agent's own code, which runs inside a probed process.
 //!
-//! The workspace's build compiles this module a second time, alone with the interpreter, to a piece of memory that runs at any
-//! address below 2 GiB (`build.rs`); [`crate::image`] is that piece. There it has no libc, no thread-local storage, no writable
-//! data of its own and no state but what [`layout`] describes; it is called by compiled handlers and returns to them. It makes no system
-//! call: the process may be forbidden any, and be killed for it.
+//! The build compiles this module a second time, with only the interpreter, to a block of memory
+//! that runs at any address below 2 GiB (`build.rs`, [`crate::image`]). There it has no libc, no
+//! thread-local storage, no writable data of its own and no state except what [`layout`] describes.
+//! Compiled handlers call it and it returns to them. It makes no system calls: the process may be
+//! forbidden any, and be killed for one.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `entry` | where compiled code comes in: registers saved, the stack changed |
+//! | `entry` | entry from compiled code: saves registers, switches stacks |
 //! | `handler`, `ring` | a run of the interpreter, and its record |
 //! | `machine` | the thread, as the interpreter sees it |
-//! | `guarded`, `hidden` | its memory; what of that handlers do not see |
-//! | `segment`, `float` | its rarer registers |
-//! | `kernel`, `settings` | the processor's number; what it is told of the process |
-//! | `memory` | what the compiler takes for granted |
+//! | `guarded`, `hidden` | access to its memory; the memory hidden from handlers |
+//! | `segment`, `float` | its segment and floating-point registers |
+//! | `kernel`, `settings` | the processor's number; parameters of the process |
+//! | `memory` | functions that the compiler expects, such as `memcpy` |
 
 pub mod entry;
 mod float;

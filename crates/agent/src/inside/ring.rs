@@ -1,23 +1,23 @@
-//! The ring of a context: this thread alone puts records in, and one reader takes them out.
+//! The ring of a context: only this thread writes records to it, and one reader reads them.
 
 use core::sync::atomic::Ordering;
 
 use super::settings;
 use layout::{ABANDONED, Context, Control, Header, MARK, state};
 
-/// Looks at the reader's progress that a thread takes before it says that it waits.
+/// How often to check for room before the thread announces that it waits.
 const LOOKS: u32 = 200;
-/// Looks between two looks at the reader itself.
+/// Checks for room per check of the reader itself.
 const GLANCE: u32 = 1 << 12;
-/// Counts of the time stamp counter after which a reader that has not shown itself is given up.
+/// TSC ticks without a sign of life after which the reader is considered dead.
 const PATIENCE: u64 = 1 << 35;
 
-/// The ring, behind the records that are in it.
+/// A ring, with its current write position.
 pub(super) struct Ring<'a> {
     context: &'a Context,
     control: &'a Control,
     head: u64,
-    /// Bytes of it: a power of two.
+    /// The size in bytes: a power of two.
     size: u64,
 }
 
@@ -25,23 +25,24 @@ impl Ring<'_> {
     /// The ring of a context.
     ///
     /// # Safety
-    /// This thread has claimed the context, and its ring is there.
+    /// This thread has claimed the context, and its ring is mapped.
     pub(super) unsafe fn of(context: &Context) -> Ring<'_> {
         let size = context.ring_size.load(Ordering::Relaxed);
         let control = context.control.load(Ordering::Relaxed) as *const Control;
-        // SAFETY: a context that can be claimed has the address of its ring's, which stays as long as the ring.
+        // SAFETY: a context that can be claimed holds the address of its ring's control line, which
+        // stays as long as the ring.
         let control = unsafe { &*control };
         Ring { context, control, head: context.head.load(Ordering::Relaxed), size }
     }
 
-    /// The records end at `head` now: the reader may have them.
+    /// Publishes the records up to `head` to the reader.
     pub(super) fn publish(&self, head: u64) {
         self.context.head.store(head, Ordering::Relaxed);
         self.control.head.0.store(head, Ordering::Release);
     }
 
-    /// Finds room for a record of `size` bytes, a multiple of 8: its place, and the value of `head` behind it. What was lost before it is
-    /// marked. `None`: there is no room, or nobody reads any more.
+    /// Finds room for a record of `size` bytes, a multiple of 8. Returns its address and the `head`
+    /// behind it. Writes a mark for records lost before. `None`: there is no room, or no reader.
     pub(super) fn room(&self, size: u64, lossless: bool) -> Option<(*mut u8, u64)> {
         let ring = self.context.ring.load(Ordering::Relaxed) as *mut u8;
         let lost = self.control.lost.0.load(Ordering::Relaxed);
@@ -54,13 +55,14 @@ impl Ring<'_> {
         let wanted = marked + skipped + size;
         let has_room = self.has(wanted) || (lossless && self.wait(wanted));
         if !has_room {
-            // It looks full: who comes next looks again.
+            // Make the ring look full, so that the next hit rereads the tail.
             self.context.seen_tail.store(self.head.wrapping_sub(self.size), Ordering::Relaxed);
             return None;
         }
         if marked > 0 {
             let mark = ring.wrapping_add((self.head & self.size.wrapping_sub(1)) as usize).cast::<[u32; 2]>();
-            // SAFETY: these bytes are free, and this thread's; all places are multiples of 8.
+            // SAFETY: these bytes are free and belong to this thread; all positions are multiples
+            // of 8.
             unsafe { mark.write([state::LOST, u32::try_from(owed).unwrap_or(u32::MAX)]) };
             self.context.marked.store(lost, Ordering::Relaxed);
         }
@@ -68,22 +70,22 @@ impl Ring<'_> {
             return Some((ring.wrapping_add(place as usize), begin + size));
         }
         let header = ring.wrapping_add(place as usize).cast::<Header>();
-        // SAFETY: the rest of the ring is at least 8 bytes long, free, and this thread's.
+        // SAFETY: the rest of the ring has at least 8 bytes, is free and belongs to this thread.
         unsafe {
             (*header).status.store(state::SKIP, Ordering::Release);
         }
         Some((ring, begin + skipped + size))
     }
 
-    /// A record had no room.
+    /// Counts a record that had no room.
     pub(super) fn lose(&self) {
         let lost = &self.control.lost.0;
         lost.store(lost.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     }
 
-    /// Whether so many bytes are free.
+    /// Whether this many bytes are free.
     fn has(&self, bytes: u64) -> bool {
-        // What was dropped for want of a reader may leave a tail that is no place in the ring.
+        // After records were dropped without a reader, the tail may be outside of the ring.
         let free = |tail: u64| {
             let free = self.size.checked_sub(self.head.wrapping_sub(tail));
             free.is_some_and(|free| free >= bytes)
@@ -96,9 +98,11 @@ impl Ring<'_> {
         free(tail)
     }
 
-    /// Waits until so many bytes are free. `false`: nobody reads any more, or there will never be so many.
+    /// Waits until this many bytes are free. Returns `false` if there is no reader or the ring is
+    /// too small.
     ///
-    /// The thread makes no system call: it looks again and again, and says that it waits. The tracer then keeps it stopped until there is room.
+    /// The thread makes no system call: it polls, and announces that it waits. The tracer then
+    /// keeps it stopped until there is room.
     pub(super) fn wait(&self, bytes: u64) -> bool {
         if bytes > self.size {
             return false;
@@ -119,16 +123,16 @@ impl Ring<'_> {
         false
     }
 
-    /// Whether nobody is to wait for room.
+    /// Whether threads are not to wait for room.
     fn is_in_vain(&self) -> bool {
         settings::identity().gives_up.load(Ordering::Relaxed) != 0
             || self.control.tail.0.load(Ordering::Relaxed) == ABANDONED
     }
 }
 
-/// The reader, as one sees it who waits for it.
+/// The reader, as a waiting thread observes it.
 struct Reader {
-    /// The last sign of life, and when it was seen first.
+    /// The last sign of life, and when it was first seen.
     sign: u64,
     since: u64,
 }
@@ -138,8 +142,8 @@ impl Reader {
         Reader { sign: settings::reader(), since: counter() }
     }
 
-    /// Whether it is known to be dead, has no sign of life any more, or has shown none for long. Then all threads of the process shall know. (If it
-    /// was only asleep, its next sign is another.)
+    /// Whether the reader is known to be dead, has no sign of life, or has shown none for long; the
+    /// last is announced to all threads of the process. (If it only slept, its next sign differs.)
     fn is_gone(&mut self) -> bool {
         let sign = settings::reader();
         let dead = &settings::identity().dead;
@@ -162,7 +166,7 @@ fn counter() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Waits for room: what [`super::entry::dprobes_wait`] does.
+/// Waits for room; the body of [`super::entry::dprobes_wait`].
 pub(super) unsafe extern "C" fn wait(context: *mut Context, bytes: u64) -> u64 {
     // SAFETY: compiled code passes the context that this thread has claimed, which has a ring then.
     unsafe { Ring::of(&*context) }.wait(bytes).into()

@@ -1,4 +1,4 @@
-//! Segment registers, and what their selectors name.
+//! Segment registers, and the segments that selectors denote.
 
 use core::arch::asm;
 
@@ -11,7 +11,7 @@ macro_rules! getters {
             #[doc = concat!("The selector in ", $name, ".")]
             pub(super) fn $read() -> u64 {
                 let selector: u64;
-                // SAFETY: reads a register into another.
+                // SAFETY: copies a register.
                 unsafe {
                     asm!(
                         concat!("mov {selector:e}, ", $name),
@@ -39,8 +39,8 @@ macro_rules! setters {
         $(
             #[doc = concat!("Sets ", $name, " to a selector; one that the processor refuses becomes 0, as the kernel has it. ")]
             pub(super) fn $write(selector: u16) {
-                // SAFETY: in 64-bit code no access of the agent's depends on what ds and es name; the bases of fs and gs, on which
-                // the program's do, are put back.
+                // SAFETY: in 64-bit code no access of the agent depends on ds and es; the bases of
+                // fs and gs, on which the program's accesses depend, are restored.
                 unsafe {
                     asm!(
                         $save,
@@ -74,7 +74,8 @@ setters! {
 /// The base of fs.
 pub(super) fn fs_base() -> u64 {
     let base: u64;
-    // SAFETY: reads a register into another; that the kernel allows it is looked at before the agent is put into a process.
+    // SAFETY: copies a register; the tracer has checked that the kernel allows it before it
+    // installed the agent.
     unsafe { asm!("rdfsbase {}", out(reg) base, options(nomem, nostack, preserves_flags)) };
     base
 }
@@ -87,11 +88,12 @@ pub(super) fn gs_base() -> u64 {
     base
 }
 
-/// The linear address at which the segment begins that a selector names: one of the flat segments that every thread has, or one
-/// of the thread's own (`set_thread_area`). `None` where it names none of them; those of a local table are not looked at, as
-/// from outside they cannot be.
+/// The linear base address of the segment that a selector denotes: one of the flat segments of
+/// every thread, or one of the thread's own (`set_thread_area`). `None` for others; local tables
+/// are not supported, since they cannot be read from outside.
 pub(super) fn base(selector: u16) -> Option<u64> {
-    // Bit 2: the local table. Numbers 4 to 6: code of 32 bits, data, code of 64 bits. 12 to 14: the thread's own.
+    // Bit 2: the local table. Numbers 4 to 6: 32-bit code, data, 64-bit code. 12 to 14: the
+    // thread's own.
     match (selector >> 2 & 1, selector >> 3) {
         (0, 4..=6) => Some(0),
         (0, place @ 12..=14) if is_the_programs(place) => Some(own_base(place)),
@@ -99,8 +101,9 @@ pub(super) fn base(selector: u16) -> Option<u64> {
     }
 }
 
-/// Whether a segment register takes a selector: 0, or that of one of the flat segments or of the thread's own, as user code names it. Those
-/// of a local table it does not, since they cannot be looked at from outside.
+/// Whether a segment register accepts a selector: 0, a flat segment or one of the thread's own,
+/// with user privilege. Selectors of a local table are refused, since it cannot be read from
+/// outside.
 pub(super) fn can_be_loaded(selector: u16) -> bool {
     match (selector & 7, selector >> 3) {
         (0, 0) => true,
@@ -110,11 +113,11 @@ pub(super) fn can_be_loaded(selector: u16) -> bool {
     }
 }
 
-/// The number that the tracer has written to one of the thread's own descriptors.
+/// The number that the tracer has stored in one of the thread's descriptors.
 pub(super) fn number(place: u16) -> Option<u32> {
     let rights = rights(place)?;
     let limit: u32;
-    // SAFETY: reads a limit into a register; there is a segment, as its rights were read.
+    // SAFETY: reads a limit into a register; the segment exists, as its rights were read.
     unsafe {
         asm!(
             "lsl {limit:e}, {selector:e}",
@@ -126,12 +129,12 @@ pub(super) fn number(place: u16) -> Option<u32> {
     thread_id::number(limit, rights)
 }
 
-/// Whether the program has made a segment there.
+/// Whether the descriptor is one of the program's.
 fn is_the_programs(place: u16) -> bool {
     rights(place).is_some_and(|rights| thread_id::number(0, rights).is_none())
 }
 
-/// The rights of one of the thread's own segments, if there is one.
+/// The access rights of one of the thread's own segments, if it exists.
 fn rights(place: u16) -> Option<u32> {
     let (rights, present): (u32, u8);
     // SAFETY: reads a descriptor's rights into a register.
@@ -148,11 +151,12 @@ fn rights(place: u16) -> Option<u32> {
     (present != 0).then_some(rights)
 }
 
-/// The base of one of the thread's own segments, which is there: that which gs gets by it for a moment. (The kernel would tell it by a
-/// system call.)
+/// The base of one of the thread's own segments, which must exist: loads it into gs briefly and
+/// reads its base. (The kernel would report it by a system call.)
 fn own_base(place: u16) -> u64 {
     let base: u64;
-    // SAFETY: nothing of the agent's is at gs, and its selector and its base are put back. The segment is one of data: it can be loaded.
+    // SAFETY: the agent does not use gs, and its selector and base are restored. It is a data
+    // segment, so it can be loaded.
     unsafe {
         asm!(
             "mov {selector:e}, gs",

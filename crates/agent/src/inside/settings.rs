@@ -1,4 +1,5 @@
-//! What the agent is told when it is put into an address space: constants in its memory, written by [`crate::image`].
+//! The agent's parameters for an address space: constants in its memory, written by
+//! [`crate::image`].
 
 use core::sync::atomic::Ordering;
 
@@ -6,28 +7,28 @@ use super::{guarded, segment};
 use layout::thread_id;
 use layout::{ABANDONED, Identity};
 
-/// The constants. They are read as what can change, so that the compiler does not put these values in their place.
+/// The constants. Read as volatile, so that the compiler does not substitute these initial values.
 #[cfg_attr(image, unsafe(no_mangle))]
 #[allow(non_upper_case_globals, reason = "it is a symbol of the image, beside the entries")]
 pub(super) static dprobes_settings: Settings = Settings { identity: 0, reader: 0 };
 
-/// What [`dprobes_settings`] has.
+/// The type of [`dprobes_settings`].
 #[repr(C)]
 pub(super) struct Settings {
     /// The address of the [`Identity`].
     pub(super) identity: u64,
-    /// The address of the word by which the reader of all rings shows that it lives.
+    /// The address of the word that shows whether the reader of all rings lives.
     pub(super) reader: u64,
 }
 
 /// The identity of the process.
 pub(super) fn identity() -> &'static Identity {
-    // SAFETY: the constant is there; its value is the address of a page that is mapped as long as the agent is, whose
-    // fields are atomic.
+    // SAFETY: the constant is mapped; its value is the address of a page that is mapped as long as
+    // the agent is, and whose fields are atomic.
     unsafe { &*(core::ptr::read_volatile(&raw const dprobes_settings.identity) as *const Identity) }
 }
 
-/// The process id: that of all threads, or else what the thread itself is told.
+/// The process id: common to all threads, or else the one stored for this thread.
 pub(super) fn process() -> u32 {
     match identity().pid.load(Ordering::Relaxed) {
         0 => segment::number(thread_id::PROCESS).unwrap_or_else(|| identity().owner.load(Ordering::Relaxed)),
@@ -35,9 +36,9 @@ pub(super) fn process() -> u32 {
     }
 }
 
-/// The word by which the reader of all rings shows that it lives, as it is now. A program that has unmapped it has no reader.
+/// The current value of the reader's sign of life. A program that has unmapped it has no reader.
 pub(super) fn reader() -> u64 {
-    // SAFETY: the constant is there.
+    // SAFETY: the constant is mapped.
     let address = unsafe { core::ptr::read_volatile(&raw const dprobes_settings.reader) };
     guarded::word(address).unwrap_or(ABANDONED)
 }

@@ -1,6 +1,7 @@
-//! The agent, put into the test's own process, with what a tracer sets up for it.
+//! Loads the agent into the test's own process, with the setup that a tracer makes.
 //!
-//! A signal handler stands for the tracer: it puts a thread that faults in the agent where the fault table says.
+//! A signal handler acts as the tracer: it moves a thread that faults in the agent as the fault
+//! table says.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use vm::{Program, State};
 
 /// Maps fresh memory below 2 GiB, at a multiple of `align`.
 pub fn low(size: u64, align: u64) -> u64 {
-    // SAFETY: fresh anonymous memory; what is too much of it stays unused.
+    // SAFETY: fresh anonymous memory; the excess stays unused.
     let place = unsafe {
         libc::mmap(
             null_mut(),
@@ -42,7 +43,7 @@ pub fn protect(address: u64, size: u64, protection: c_int) {
     assert_eq!(result, 0);
 }
 
-/// The agent as it is in this process.
+/// The agent loaded in this process.
 pub struct Loaded {
     pub base: u64,
     pub end: u64,
@@ -53,7 +54,7 @@ pub struct Loaded {
 
 static LOADED: OnceLock<Loaded> = OnceLock::new();
 
-/// Puts the agent into this process, once.
+/// Loads the agent into this process, once.
 pub fn loaded() -> &'static Loaded {
     LOADED.get_or_init(|| {
         let image = image();
@@ -66,7 +67,8 @@ pub fn loaded() -> &'static Loaded {
         unsafe { (base as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         protect(base, bytes.len() as u64, libc::PROT_READ | libc::PROT_EXEC);
         for signal in [libc::SIGSEGV, libc::SIGBUS] {
-            // SAFETY: all zeros are a sigaction; the handler has the type that SA_SIGINFO asks for.
+            // SAFETY: all zeros is a valid sigaction; the handler has the type required by
+            // SA_SIGINFO.
             unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();
                 action.sa_sigaction = repair as *const () as usize;
@@ -84,9 +86,9 @@ pub fn loaded() -> &'static Loaded {
     })
 }
 
-/// What the tracer does with a fault in the agent.
+/// Handles a fault in the agent as the tracer does.
 extern "C" fn repair(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes what SA_SIGINFO promises.
+    // SAFETY: the kernel passes the arguments promised by SA_SIGINFO.
     unsafe {
         let context = &mut *context.cast::<libc::ucontext_t>();
         let registers = &mut context.uc_mcontext.gregs;
@@ -107,29 +109,31 @@ extern "C" fn repair(signal: c_int, info: *mut siginfo_t, context: *mut c_void) 
     }
 }
 
-/// A context with its ring, and room for descriptions of handlers. A copy is the same, for the thread that reads.
+/// A context with its ring, and room for descriptions of handlers. A copy refers to the same, for
+/// the thread that reads.
 #[derive(Clone)]
 pub struct Bench {
     pub context: u64,
     pub ring: u64,
     info: u64,
-    /// The counter of dropped records, and the word that says whether the probe is over (`Over`).
+    /// The counter of dropped records, and the word that says whether the probe is disabled
+    /// (`Over`).
     pub dropped: &'static AtomicU64,
     pub over: &'static AtomicU64,
     /// Room for bytecode, a name, and variables.
     room: u64,
 }
 
-/// Where the room of a [`Bench`] has what.
+/// The layout of a [`Bench`]'s room.
 const NAME: u64 = 0x10_0000;
 const LOCALS: u64 = 0x11_0000;
 const GLOBALS: u64 = 0x19_0000;
 const ROOM: u64 = 0x21_0000;
 
-/// What a run has left.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Left {
-    /// What the entry gave back.
+    /// The return value of the entry point.
     pub result: u64,
     /// The elements pushed and not popped, top first.
     pub stack: Vec<u64>,
@@ -147,7 +151,7 @@ impl Bench {
             context,
             ring,
             info,
-            // SAFETY: the words are there as long as the process is.
+            // SAFETY: the words are mapped as long as the process lives.
             dropped: unsafe { &*((info + 2048) as *const AtomicU64) },
             // SAFETY: likewise.
             over: unsafe { &*((info + 2056) as *const AtomicU64) },
@@ -160,11 +164,11 @@ impl Bench {
     }
 
     pub fn context(&self) -> &Context {
-        // SAFETY: fresh memory of that size.
+        // SAFETY: fresh memory of this size.
         unsafe { &*(self.context as *const Context) }
     }
 
-    /// What the writer and the reader of the ring tell each other.
+    /// The control line shared by the ring's writer and reader.
     pub fn control(&self) -> &Control {
         // SAFETY: the memory that `new` has made for it.
         unsafe { &*(self.context().control.load(Ordering::Relaxed) as *const Control) }
@@ -181,11 +185,12 @@ impl Bench {
     }
 
     pub fn state(&self) -> &State {
-        // SAFETY: the agent's interpreter is the one that this test is built with, and its state was all zeros.
+        // SAFETY: the agent's interpreter is the one that this test is built with, and its state
+        // was all zeros.
         unsafe { &*((self.context + STATE) as *const State) }
     }
 
-    /// The description of a program, whose bytes and variables are put below 2 GiB.
+    /// The description of a program, whose bytes and variables are copied below 2 GiB.
     pub fn describe(&self, program: &Program<'_>, entry: usize) -> HandlerInfo {
         assert!(program.code.len() as u64 <= NAME && program.point.module.len() <= 0x1_0000);
         let copy = |at: u64, bytes: &[u8]| {
@@ -227,7 +232,7 @@ impl Bench {
         }
     }
 
-    /// Takes the variables back.
+    /// Copies the variables back.
     pub fn take_variables(&self, program: &Program<'_>) {
         for (at, values) in [(LOCALS, program.locals), (GLOBALS, program.globals)] {
             for (number, value) in values.iter().enumerate() {
@@ -238,7 +243,7 @@ impl Bench {
         }
     }
 
-    /// Makes the context ready for the start of a run.
+    /// Prepares the context for the start of a run.
     pub fn begin(&mut self, info: &HandlerInfo) -> u64 {
         // SAFETY: the page is the test's.
         unsafe { (self.info as *mut HandlerInfo).write(*info) };
@@ -264,10 +269,10 @@ impl Bench {
         }
     }
 
-    /// Goes on with the run that is in the context.
+    /// Resumes the run in the context.
     pub fn call(&self, info: u64) -> u64 {
         let entry = image().entry(Entry::Resume, loaded().base);
-        // SAFETY: the entry is mapped, and its arguments are what it asks for.
+        // SAFETY: the entry is mapped, and its arguments are as required.
         unsafe {
             let resume: extern "C" fn(u64, u64) -> u64 = std::mem::transmute(entry as *const ());
             resume(self.context, info)
@@ -297,7 +302,7 @@ impl Bench {
         }
     }
 
-    /// The record of a run before which so many bytes were ever put into the ring.
+    /// The record of a run before which this many bytes had been written to the ring.
     pub fn record_behind(&self, head: u64) -> Taken<'_> {
         let at = self.ring + head % RING_SIZE;
         // SAFETY: the ring is mapped.
@@ -323,7 +328,7 @@ pub struct Taken<'a> {
     pub log: &'a [u8],
     pub more: Option<More>,
     pub trace: &'a [u8],
-    /// Bytes of the whole.
+    /// Size of the whole record.
     pub size: u64,
 }
 

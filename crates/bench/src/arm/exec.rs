@@ -1,4 +1,5 @@
-//! What an exec costs where the session knows the module: `subject/again.c` executes itself.
+//! Measures what an exec costs when the session knows the module: `subject/again.c` executes
+//! itself.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,19 +11,19 @@ use crate::{build, other};
 /// How often it executes itself.
 const TIMES: usize = 3;
 
-/// What execs took, in milliseconds.
+/// Durations of execs, in milliseconds.
 #[derive(Clone, Debug, Default)]
 pub struct Execs {
-    /// From the call to the first instruction of `main`, for each.
+    /// For each, the time from the call to the first instruction of `main`.
     pub wall: Vec<f64>,
-    /// Processor time of the tracer meanwhile.
+    /// The tracer's processor time meanwhile.
     pub processor: Vec<f64>,
 }
 
 /// Builds the program that executes itself.
 ///
 /// # Errors
-/// There is no gcc, or it does not build.
+/// If there is no gcc, or it does not build.
 pub fn again(library: &Library, directory: &Path) -> io::Result<PathBuf> {
     let program = directory.join("again");
     let here = build::repository().join("crates/bench/subject/again.c");
@@ -30,10 +31,10 @@ pub fn again(library: &Library, directory: &Path) -> io::Result<PathBuf> {
     Ok(program)
 }
 
-/// Runs it, unprobed or with the probes of a program.
+/// Runs the program, unprobed or with the probes of a program.
 ///
 /// # Errors
-/// It does not end as it should, or one of its functions has returned something wrong.
+/// If it fails, or one of its functions returned a wrong result.
 pub fn execs(program: &Path, probes: Option<(&Path, &Path)>) -> io::Result<Execs> {
     let mut command = match probes {
         Some((dprobes, text)) => {

@@ -1,8 +1,9 @@
-//! The library of many functions: its source, as assembler.
+//! Generates the assembler source of a library with many functions.
 
 use std::fmt::Write;
 
-/// The forms that functions begin with, as compilers make them; `N` is what is added to the argument.
+/// The first instructions of functions, as compilers emit them; `N` is the number added to the
+/// argument.
 const FORMS: [(&str, &str); 10] = [
     ("push %rbp; mov %rsp,%rbp", "lea N(%rdi),%rax; pop %rbp; ret"),
     ("sub $8,%rsp", "lea N(%rdi),%rax; add $8,%rsp; ret"),
@@ -18,18 +19,19 @@ const FORMS: [(&str, &str); 10] = [
     ("mov zero(%rip),%rax", "lea N(%rax,%rdi),%rax; ret"),
     ("push %rbx; mov %edi,%ebx; sub $0x120,%rsp", "add $0x120,%rsp; pop %rbx; lea N(%rdi),%rax; ret"),
 ];
-/// Instructions between the beginning and the end, none of which does anything that lasts.
+/// Filler instructions without lasting effect.
 const BALLAST: [&str; 5] =
     ["xor %edx,%edx", "lea 7(%rcx,%rdx,2),%rcx", "mov %rdi,%rsi", "imul $0x1234567,%rcx,%rdx", "cmp $9,%dl"];
-/// The most of them.
+/// The most filler instructions in a function.
 const MOST_BALLAST: u64 = 24;
 
-/// The source of a library with so many functions. Number N is called `fG_N`, where G is N modulo `groups`.
+/// The source of a library with this many functions. Number N is named `fG_N`, where G is N modulo
+/// `groups`.
 pub(super) fn source(functions: u64, groups: u64) -> String {
     let mut source = String::from(".section .note.GNU-stack\n.data\nzero: .quad 0\n.text\n");
     let mut luck = 0x9e37_79b9_7f4a_7c15u64;
     let mut next = |below: u64| {
-        // Knuth's linear congruence: the same library every time.
+        // Knuth's linear congruential generator: the same library every time.
         luck = luck.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (luck >> 33) % below
     };

@@ -1,8 +1,11 @@
-//! How long it takes to arm many functions of a running process, and how long the process is held for it.
+//! Measures how long it takes to arm many functions of a running process, and how long the process
+//! is held.
 //!
-//! Every repetition has a process of its own, whose threads call all functions all the time and check the results. `dprobes attach` is
-//! started as users start it, with a pattern for the functions; it is armed when it says so. Then it is interrupted, and disarmed when it
-//! has ended; the holds are those of its statistics. In the end all bytes of the library must be the file's, and no result was wrong.
+//! Each repetition has a process of its own, whose threads call all functions continuously and
+//! check the results. `dprobes attach` is started with a pattern for the functions; it is armed
+//! when it prints so. Then it is interrupted, and is disarmed when it has ended; hold times come
+//! from its statistics. In the end all bytes of the library must equal the file's, and no result
+//! may have been wrong.
 
 mod exec;
 mod library;

@@ -1,4 +1,4 @@
-//! Many instructions of the library, in no order: a program with a probe for each.
+//! A program that probes many instructions of the library in random order.
 
 use std::fmt::Write;
 use std::io;
@@ -9,11 +9,11 @@ use crate::other;
 use crate::soundness::Sites;
 use crate::soundness::random::Random;
 
-/// Writes a program with a counting probe at each of so many instructions, chosen at random and in random order: the same each time. Where
-/// they are is what binutils say.
+/// Writes a program with a counting probe at `count` random instructions, in random order, the same
+/// each time. binutils find the instructions.
 ///
 /// # Errors
-/// There is no objdump, or the library has fewer.
+/// If there is no objdump, or the library has fewer instructions.
 pub fn random_program(library: &Library, count: usize, directory: &Path) -> io::Result<PathBuf> {
     let mut offsets: Vec<u64> = Sites::of(library.path())?.sites.iter().map(|site| site.offset).collect();
     if offsets.len() < count {

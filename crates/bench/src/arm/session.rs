@@ -1,4 +1,4 @@
-//! One session: `dprobes attach`, from the command to its end.
+//! One session of `dprobes attach`, from start to end.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -14,46 +14,46 @@ use super::subject::{Library, Subject};
 use crate::cleanup::Started;
 use crate::other;
 
-/// How long the program runs with the probes in.
+/// How long the program runs while armed.
 const RUN: Duration = Duration::from_millis(300);
 /// How long a session may take to end.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What is armed.
+/// What to arm.
 #[derive(Clone, Copy, Debug)]
 pub enum Asked<'a> {
-    /// The entries of so many groups of the library's functions, by a pattern.
+    /// The function entries of this many groups of the library, by a pattern.
     Entries(u64),
-    /// What a program has, and how many sites that is.
+    /// The probes of a program, and their number of sites.
     Program(&'a Path, u64),
 }
 
-/// What one session took, in milliseconds.
+/// The measurements of one session, in milliseconds.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// From the command to the word that the probes are armed.
+    /// From starting the command until it prints that the probes are armed.
     pub armed: f64,
-    /// Processor time of the command and of what it started, until then.
+    /// Processor time of the command and its children until then.
     pub processor: f64,
     /// From the interrupt to the end of the command.
     pub disarmed: f64,
-    /// The longest time for which the process was held at once, while probes were put in or taken out.
+    /// The longest single hold of the process while probes were inserted or removed.
     pub held: f64,
-    /// How often it was held.
+    /// The number of holds.
     pub holds: u64,
-    /// The longest time for which a thread of the process did not run while the probes were put in, by its own clock: holds, and all else
-    /// that kept it.
+    /// The longest time for which a thread of the process did not run while probes were inserted,
+    /// by its own clock: holds and other delays.
     pub pause: f64,
-    /// The same from then on, when they were taken out.
+    /// The same while they were removed.
     pub pause_out: f64,
     /// What is wrong, if anything.
     pub wrong: Option<String>,
 }
 
-/// Arms what is asked for in a process with so many threads, and disarms it.
+/// Arms `what` in a process with this many threads, and disarms it.
 ///
 /// # Errors
-/// A process does not start, or does not do what it should.
+/// If a process does not start, or misbehaves.
 pub fn measure(
     dprobes: &Path,
     library: &Library,
@@ -86,7 +86,7 @@ pub fn measure(
         lines.push(line);
     };
     let processor = processor_time(session.pid());
-    // What else it says is not to keep it waiting.
+    // Drain further output, so that the command does not block.
     let rest = std::thread::spawn(move || said.map_while(Result::ok).count());
     std::thread::sleep(RUN);
     let pause = subject.pause()?;
@@ -105,12 +105,12 @@ pub fn measure(
     let stats: Value = serde_json::from_reader(BufReader::new(File::open(&stats)?))?;
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     let probes = stats["probes"].as_array().map_or(&[][..], Vec::as_slice);
-    // One that has many sites says where they are.
+    // A probe with many sites lists them.
     let sites_of = |probe: &Value| match probe["places"].as_array() {
         Some(places) => places.iter().map(|place| number(&place["sites"])).sum(),
         None => 1,
     };
-    // Where the layout of the process is unlucky, some trap.
+    // With an unlucky memory layout some sites trap.
     let is_armed = |probe: &&Value| {
         let is_alone = probe["places"].is_null() && probe["engine"] == "trap";
         is_alone || matches!(probe["engine"].as_str(), Some("jump" | "jump+trap"))
@@ -138,11 +138,12 @@ pub fn measure(
     })
 }
 
-/// The processor time that a process and its children have used, those that have ended not included.
+/// The processor time of a process and its running descendants.
 fn processor_time(pid: u32) -> Duration {
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     let own = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // Behind the name, which may be anything: the fields from the third on; utime and stime are the 14th and 15th.
+    // Skip the name, which may contain anything; the rest begins with field 3. utime and stime are
+    // fields 14 and 15.
     let fields = own.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
     let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
     let second = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(1).max(1) as u64;

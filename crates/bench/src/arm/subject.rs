@@ -22,10 +22,11 @@ pub struct Library {
 }
 
 impl Library {
-    /// Builds both in a directory. The functions are in so many groups of the same size, whose names begin with `f0_`, `f1_`, and so on.
+    /// Builds both in a directory. The functions are in this many groups of equal size, with names
+    /// that begin with `f0_`, `f1_`, and so on.
     ///
     /// # Errors
-    /// There is no gcc, or they do not build.
+    /// If there is no gcc, or they do not build.
     pub fn build(directory: &Path, functions: u64, groups: u64) -> io::Result<Library> {
         let source = directory.join("many.s");
         std::fs::write(&source, library::source(functions, groups))?;
@@ -46,7 +47,7 @@ impl Library {
         &self.library
     }
 
-    /// How many functions there are in so many of its groups.
+    /// The number of functions in this many of its groups.
     pub fn functions(&self, groups: u64) -> u64 {
         (0..groups.min(self.groups)).map(|group| (self.functions - group).div_ceil(self.groups)).sum()
     }
@@ -61,10 +62,10 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Starts it with so many threads that call.
+    /// Starts the process with this many calling threads.
     ///
     /// # Errors
-    /// It does not start.
+    /// If it does not start.
     pub fn start(library: &Library, threads: u32) -> io::Result<Subject> {
         let mut command = Command::new(&library.program);
         command.arg(threads.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -79,7 +80,7 @@ impl Subject {
         }
     }
 
-    /// Its number.
+    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.started.pid()
     }
@@ -92,10 +93,10 @@ impl Subject {
         }
     }
 
-    /// How many bytes of the library's code differ from the file's.
+    /// The number of bytes of the library's code that differ from the file's.
     ///
     /// # Errors
-    /// The process is gone, or the file is not as it was.
+    /// If the process has ended, or the file has changed.
     pub fn changed(&self) -> io::Result<usize> {
         let bytes = std::fs::read(&self.library)?;
         let file = object::File::parse(&*bytes).map_err(|error| other(error.to_string()))?;
@@ -111,10 +112,11 @@ impl Subject {
         Ok(found.iter().zip(code).filter(|(found, code)| found != code).count())
     }
 
-    /// The longest time for which one of its threads did not run since the last call, in milliseconds.
+    /// The longest time for which one of its threads did not run since the last call, in
+    /// milliseconds.
     ///
     /// # Errors
-    /// It has ended.
+    /// If it has ended.
     pub fn pause(&mut self) -> io::Result<f64> {
         let input = self.started.child().stdin.as_mut().ok_or_else(|| other("no pipe to the subject"))?;
         input.write_all(b"\n")?;
@@ -122,11 +124,11 @@ impl Subject {
         milliseconds(line.trim().strip_prefix("pause "), &line)
     }
 
-    /// Lets it end, and gives the longest time for which one of its threads did not run since the last call of [`Subject::pause`],
-    /// in milliseconds.
+    /// Ends the process, and returns the longest time for which one of its threads did not run
+    /// since the last call of [`Subject::pause`], in milliseconds.
     ///
     /// # Errors
-    /// It does not end as it should, or a function has returned something wrong.
+    /// If it fails, or a function returned a wrong result.
     pub fn end(mut self) -> io::Result<f64> {
         drop(self.started.child().stdin.take());
         let line = self.line()?;
@@ -137,7 +139,7 @@ impl Subject {
     }
 }
 
-/// Microseconds that a line has, in milliseconds.
+/// Converts the microseconds in a line to milliseconds.
 fn milliseconds(text: Option<&str>, line: &str) -> io::Result<f64> {
     let microseconds = text.and_then(|text| text.parse::<f64>().ok());
     microseconds

@@ -1,11 +1,14 @@
-//! How long arming and disarming a running process takes, and how long the process is held.
+//! Measures how long arming and disarming a running process takes, and how long the process is
+//! held.
 //!
 //!     cargo run --release -p dprobes-bench --bin arm -- [REPETITIONS] [--only PART]...
 //!
-//! It builds the release `dprobes` and a program with a library of 50,000 functions (binutils say where its instructions are), and prints for each row the median, least and
-//! most of the repetitions (5, and not fewer unless told), in milliseconds, with the bar and whether the median meets it. All of it is as
-//! users see it: from the command to its word that the probes are armed, from its interrupt to its end. `--only` selects the rows whose
-//! names contain PART. The status is 0 even where a bar is missed: that depends on the machine. It is 1 where anything is WRONG.
+//! Builds the release `dprobes` and a program with a library of 50,000 functions (binutils find its
+//! instructions). Prints for each row the median, least and most of the repetitions (default 5), in
+//! milliseconds, with the bar and whether the median meets it. Times are as users see them: from
+//! starting the command until it prints that the probes are armed, and from its interrupt to its
+//! end. `--only` selects the rows whose names contain PART. The status is 0 even if a bar is
+//! missed, since that depends on the machine; it is 1 if anything is WRONG.
 
 use clap::Parser;
 use dprobes_bench::arm::{Asked, Execs, Library, Sample, again, execs, measure, random_program};
@@ -13,26 +16,26 @@ use dprobes_bench::{Figures, build, cleanup, status};
 use std::io;
 use std::process::ExitCode;
 
-/// Functions of the library.
+/// Functions in the library.
 const FUNCTIONS: u64 = 50_000;
 /// Their groups, of 10,000 each.
 const GROUPS: u64 = 5;
-/// The most that arming may take in all, and disarming, in milliseconds.
+/// The bar for arming, and for disarming, in milliseconds.
 const TOTAL: f64 = 2000.0;
-/// The most for which the process may be held, in milliseconds.
+/// The bar for holding the process, in milliseconds.
 const HOLD: f64 = 200.0;
-/// Instructions that are probed one by one.
+/// Instructions that are probed individually.
 const RANDOM: u64 = 300_000;
-/// The most that an exec of a module with as many may cost, in milliseconds.
+/// The bar for an exec of a module with that many probes, in milliseconds.
 const EXEC: f64 = 20.0;
 /// Its row.
 const EXEC_NAME: &str = "300,000 random instructions, exec of a known module";
 
-/// What is armed.
+/// What to arm, with its bars.
 struct Row {
     name: &'static str,
     threads: u32,
-    /// Groups of functions whose entries are probed; none of them: random instructions.
+    /// How many groups of functions to probe at their entries; `None`: random instructions.
     groups: Option<u64>,
 }
 
@@ -44,7 +47,8 @@ const ROWS: [Row; 5] = [
     Row { name: "300,000 random instructions, 1 thread", threads: 1, groups: None },
 ];
 
-/// How long arming and disarming a running process takes, and how long the process is held.
+/// Measures how long arming and disarming a running process takes, and how long the process is
+/// held.
 #[derive(Parser)]
 #[command(after_help = "\
 Examples:
@@ -86,7 +90,7 @@ fn print(row: &Row, samples: &[Sample]) {
     }
 }
 
-/// Prints what execs cost beyond the unprobed ones.
+/// Prints what probed execs cost beyond unprobed ones.
 fn print_execs(unprobed: &Execs, probed: &Execs) {
     let mut base = Figures::default();
     unprobed.wall.iter().for_each(|wall| base.add(*wall));

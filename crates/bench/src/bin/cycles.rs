@@ -1,10 +1,11 @@
-//! Programs that come and go in a session: is anything left of them?
+//! Checks that programs inserted and removed in a session leave nothing behind.
 //!
 //!     cargo run --release -p dprobes-bench --bin cycles -- [CYCLES] [--all-every N] [--show-every N] [--minutes N]
 //!         [--engine ENGINE] [--dprobes PATH]
 //!
-//! 10,000 cycles if no number is given, at every function of libc in each 50th, or as many as there is time for. The status is 0 if what the
-//! session and the process take is no more in the end than after the first thousand, or by a few pages, and the program computed all right.
+//! Runs 10,000 cycles by default, or as many as there is time for, every 50th at all functions of
+//! libc. The status is 0 if the session and the process use no more resources in the end than after
+//! the first thousand cycles, give or take a few pages, and all results of the process were right.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,16 +17,16 @@ use dprobes_bench::cycles::{Load, Session, Taken};
 use dprobes_bench::kill::Program;
 use dprobes_bench::{build, cleanup, status};
 
-/// After so many cycles nothing is new any more.
+/// The number of cycles after which resource use must be stable.
 const WARM: u64 = 1000;
-/// How long an idle session is watched.
+/// How long to observe an idle session.
 const IDLE: Duration = Duration::from_secs(5);
-/// By how many KiB the session may have grown: threads that take requests have heaps of their own.
+/// How many KiB the session may grow: threads that serve requests have heaps of their own.
 const GROWS: u64 = 2048;
-/// By how many KiB the process may have grown: pages that were touched.
+/// How many KiB the process may grow: pages that were touched.
 const TOUCHES: u64 = 1024;
 
-/// Programs that come and go in a session: is anything left of them?
+/// Checks that programs inserted and removed in a session leave nothing behind.
 #[derive(Parser)]
 #[command(after_help = "\
 Examples:
@@ -33,22 +34,22 @@ Examples:
   cycles 1000000 --minutes 30   as many as there is time for
   cycles --all-every 0          never at every function of libc")]
 struct Options {
-    /// How often
+    /// Number of cycles
     #[arg(default_value_t = 10_000)]
     cycles: u64,
-    /// In each Nth, at every function of libc; 0: in none
+    /// In each Nth cycle probe every function of libc; 0: never
     #[arg(long, value_name = "N", default_value_t = 50)]
     all_every: u64,
-    /// Show each Nth
+    /// Print each Nth cycle
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..))]
     show_every: u64,
-    /// End after so many minutes
+    /// End after N minutes
     #[arg(long, value_name = "N", default_value_t = u64::MAX / 60, hide_default_value = true)]
     minutes: u64,
-    /// The engine
+    /// The engine to use
     #[arg(long, default_value = "auto")]
     engine: String,
-    /// The dprobes to test, in place of the one that is built from these sources
+    /// The dprobes to test, instead of building it from these sources
     #[arg(long, value_name = "PATH")]
     dprobes: Option<PathBuf>,
 }

@@ -1,12 +1,14 @@
-//! How many records a second come from a process to a file, and at what price.
+//! Measures how many records a second get from a process to a file, and at what cost.
 //!
 //!     cargo run --release -p dprobes-bench --bin drain -- [REPETITIONS] [--only NAME]... [--option OPTION]... [--seconds N]
 //!
-//! A probe logs two words, and each record is written with process, time and processor: as text, or into a trace store. `paced` calls two
-//! million times a second for ten seconds (once), `short` for two seconds, `flat` as fast as can be, with `--lossless`, `threads` the same on
-//! eight threads. Beside them, LTTng-UST and uftrace, if they are installed, see the same calls. It prints the median, least and most of
-//! the repetitions (5 unless told; `paced` has one), which take turns. `--only` selects the rows whose names contain NAME; `--option` is handed to
-//! dprobes. The status is 0 even where records are lost: that depends on the machine. It is 1 where the counts do not agree.
+//! A probe logs two words, and each record is written with process, time and processor: as text, or
+//! to a trace store. `paced` makes two million calls a second for ten seconds (once), `short` for
+//! two seconds, `flat` calls as fast as possible with `--lossless`, `threads` the same on eight
+//! threads. LTTng-UST and uftrace, if installed, see the same calls. Prints the median, least and
+//! most of the repetitions (default 5; `paced` has one), which take turns. `--only` selects the
+//! rows whose names contain NAME; `--option` is passed to dprobes. The status is 0 even if records
+//! are lost, since that depends on the machine; it is 1 if the counts do not agree.
 
 use clap::Parser;
 use dprobes_bench::drain::{Drained, Task, drained};
@@ -15,10 +17,10 @@ use dprobes_bench::{Figures, build, cleanup, status};
 use std::io;
 use std::process::ExitCode;
 
-/// Nanoseconds between two records at two million a second.
+/// Nanoseconds between two records at two million per second.
 const GAP: u64 = 500;
 
-/// How many records a second come from a process to a file, and at what price.
+/// Measures how many records a second get from a process to a file, and at what cost.
 #[derive(Parser)]
 #[command(after_help = "\
 Examples:
@@ -26,25 +28,25 @@ Examples:
   drain 3 --only paced          two million records a second, for ten seconds
   drain 3 --only flat --option=--buffer=64M")]
 struct Options {
-    /// How often each row is measured; `paced` is once
+    /// How often each row is measured; `paced` only once
     #[arg(default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     repetitions: u64,
     /// Only the rows whose names contain this
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Handed to dprobes
+    /// Option to pass to dprobes
     #[arg(long = "option", value_name = "OPTION", allow_hyphen_values = true)]
     options: Vec<String>,
-    /// How long `paced` is
+    /// Duration of `paced`, in seconds
     #[arg(long, value_name = "N", default_value_t = 10)]
     seconds: u64,
 }
 
-/// What is measured.
+/// A row to measure.
 enum What {
-    /// dprobes.
+    /// A row of dprobes.
     Ours(Task),
-    /// Another tracer.
+    /// A row of another tracer.
     Other(Box<Row>),
 }
 
@@ -57,12 +59,12 @@ impl What {
     }
 }
 
-/// Calls of those who do as many as they can.
+/// Calls of a row without a pace.
 const CALLS: u64 = 10_000_000;
-/// Threads, where there are more than one.
+/// Threads of a row with several.
 const THREADS: u32 = 8;
 
-/// Our rows, with how often each is measured.
+/// The rows of dprobes, and how often each is measured.
 fn ours(options: &Options) -> Vec<(What, u64)> {
     let task = |name: &str, gap, threads, calls, lossless: bool, store: bool| {
         let more = lossless.then(|| "--lossless".to_owned());
@@ -82,7 +84,8 @@ fn ours(options: &Options) -> Vec<(What, u64)> {
     ]
 }
 
-/// The rows of others: each at the pace of `short`, flat, and on as many threads as ours. They lose what they have no room for.
+/// The rows of other tracers: each at the pace of `short`, flat, and on as many threads. They lose
+/// records that do not fit.
 fn others(options: &Options, setting: &Setting) -> io::Result<Vec<(What, u64)>> {
     let shapes = [
         ("short", Shape { threads: 1, gap: GAP, burst: 0, pause: 0 }),
@@ -100,7 +103,7 @@ fn others(options: &Options, setting: &Setting) -> io::Result<Vec<(What, u64)>> 
         for mut row in rows {
             let tracer = row.name.split(':').next().unwrap_or_default().to_owned();
             let calls = if shape.gap > 0 { 2_000_000_000 / GAP } else { CALLS / u64::from(shape.threads) };
-            // As many calls as ours, however long they take.
+            // As many calls as dprobes' rows, however long they take.
             (row.calls, row.seconds) = (calls, f64::from(u16::MAX));
             (row.name, row.shape) = (format!("{name}, {tracer}"), shape);
             all.push((What::Other(Box::new(row)), options.repetitions));
@@ -193,6 +196,6 @@ fn print(name: &str, all: &[Drained]) {
 }
 
 fn main() -> ExitCode {
-    // Counts that do not agree are an error.
+    // Counts that do not agree are returned as an error.
     status("drain", bench(&Options::parse()).map(|()| true))
 }

@@ -1,12 +1,15 @@
-//! Nanoseconds per hit of dprobes, beside hand-written trampolines and the other tracers of this machine.
+//! Measures nanoseconds per hit of dprobes, compared with hand-written trampolines and other
+//! installed tracers.
 //!
 //!     cargo run --release -p dprobes-bench --bin jump -- [REPETITIONS] [--engine NAME] [--only PART]...
 //!
-//! It builds the release `dprobes` and a subject, and prints for each row the median, least and most of the repetitions
-//! (5, and not fewer unless told), by the wall clock and in processor time, whether all hits were counted or
-//! logged every time, and for our rows the bar and whether it is met. `--only` selects the rows whose names contain
-//! PART; `--engine` is handed to dprobes (`auto` if not told). The status is 0 even where a bar is missed:
-//! that depends on the machine. It is 1 where what dprobes has counted or logged is wrong, or it could not be measured; others lose as they do.
+//! Builds the release `dprobes` and a subject. Prints for each row the median, least and most of
+//! the repetitions (default 5), by wall clock and in processor time, whether all hits
+//! were counted or logged every time, and for dprobes' rows the bar and whether it is met. `--only`
+//! selects the rows whose names contain PART; `--engine` is passed to dprobes (default `auto`). The
+//! status is 0 even if a bar is missed, since that depends on the machine; it is 1 if dprobes'
+//! counts or logs are wrong, or it could not be measured. Losses of other tracers are only
+//! reported.
 
 use clap::Parser;
 use dprobes_bench::jump::{Program, Results, Setting, directory, head, line, measure, prepare, rows};
@@ -14,7 +17,8 @@ use dprobes_bench::{build, cleanup, status};
 use std::io;
 use std::process::ExitCode;
 
-/// Nanoseconds per hit of dprobes, beside hand-written trampolines and the other tracers of this machine.
+/// Measures nanoseconds per hit of dprobes, compared with hand-written trampolines and other
+/// installed tracers.
 #[derive(Parser)]
 #[command(after_help = "\
 Examples:
@@ -25,7 +29,7 @@ struct Options {
     /// How often each row is measured
     #[arg(default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     repetitions: u64,
-    /// The engine that dprobes takes
+    /// The engine that dprobes uses
     #[arg(long, value_name = "NAME", default_value = "auto")]
     engine: String,
     /// Only the rows whose names contain this
@@ -34,7 +38,7 @@ struct Options {
 }
 
 fn bench(options: &Options) -> io::Result<bool> {
-    // Before there are threads: it may change the name space of mounts, which is each thread's own.
+    // Before any thread starts: it may change the mount namespace, which is per thread.
     let no_uprobes = prepare().err().map(|error| error.to_string());
     cleanup::on_signals()?;
     let dprobes = build::dprobes(true)?;

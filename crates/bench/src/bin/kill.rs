@@ -1,12 +1,14 @@
-//! Kills the tracer at random moments, and says whether a program was ever harmed.
+//! Kills the tracer at random moments, and reports whether a program was harmed.
 //!
 //!     cargo run -p dprobes-bench --bin kill -- [KILLS] [--engine ENGINE]... [--way WAY]... [--phase PHASE]... [--seed N]
 //!         [--keep DIR] [--dprobes PATH]
 //!
-//! KILLS (100 unless told) for each engine, `jump` and `trap` unless told, of programs in all ways and in all phases unless told;
-//! `--keep` leaves the core of each program that dies in a directory of its own; `--dprobes` uses a command that is built already. For each
-//! engine and phase it prints how many kills there were, how many programs were harmed, and how many run on with probes in their code, which
-//! work. The status is 1 if a program was harmed by a kill of the jump engine's tracer, or by more than 1 of 100 of the trap engine's.
+//! Makes KILLS kills (default 100) for each engine (default `jump` and `trap`), of programs run in
+//! random ways and in random phases (default: all of them). `--keep` puts the core of each program
+//! that dies in a directory of its own; `--dprobes` uses a command already built. Prints for each
+//! engine and phase how many kills there were, how many programs were harmed, and how many continue
+//! with working probes in their code. The status is 1 if a program was harmed by a kill of the jump
+//! engine's tracer, or by more than 1 of 100 of the trap engine's.
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
@@ -17,7 +19,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Kills the tracer at random moments, and says whether a program was ever harmed.
+/// Kills the tracer at random moments, and reports whether a program was harmed.
 #[derive(Parser)]
 #[command(after_help = "\
 Examples:
@@ -25,30 +27,30 @@ Examples:
   kill 1000 --engine jump --phase arming        while the probes are put in
   kill 500 --seed 7 --keep /tmp/cores           keeps the core of each program that dies")]
 struct Options {
-    /// Kills for each engine
+    /// Number of kills for each engine
     #[arg(default_value_t = 100)]
     kills: u64,
-    /// An engine
+    /// An engine to test
     #[arg(long = "engine", value_name = "ENGINE", default_values = ["jump", "trap"])]
     engines: Vec<String>,
-    /// What programs do, at random unless told
+    /// What programs do; one of these at random
     #[arg(long = "way", value_name = "WAY", value_parser = PossibleValuesParser::new(WAYS), default_values = WAYS, hide_default_value = true)]
     ways: Vec<String>,
-    /// What the tracer does when it is killed, at random unless told
+    /// What the tracer does when it is killed; one of these at random
     #[arg(long = "phase", value_name = "PHASE", value_parser = PossibleValuesParser::new(PHASES), default_values = PHASES, hide_default_value = true)]
     phases: Vec<String>,
-    /// Where the random numbers begin
+    /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Keep the core of each program that dies in a directory below this one
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
-    /// The dprobes to test, in place of the one that is built from these sources
+    /// The dprobes to test, instead of building it from these sources
     #[arg(long, value_name = "PATH")]
     dprobes: Option<PathBuf>,
 }
 
-/// What is counted of a phase.
+/// The counts of a phase.
 #[derive(Clone, Copy, Default)]
 struct Count {
     kills: u64,

@@ -1,11 +1,13 @@
-//! What the events of a process's life cost while it is traced: signals, threads, forks, dlopen, exec.
+//! Measures what the events of a process's life cost while it is traced: signals, threads, forks,
+//! dlopen, exec.
 //!
 //!     cargo run --release -p dprobes-bench --bin life -- [REPETITIONS] [--dprobes COMMAND]
 //!
-//! It builds the release `dprobes` (or takes the command named) and crates/bench/subject/life.c, in which one function is counted. Each repetition runs
-//! it unprobed, under `dprobes run`, under `strace -f` that shows no calls, and under gdb with a breakpoint that is never met; what is not
-//! installed is left out. Printed are, for each event and way, the median, least and most of the repetitions in microseconds, and the median's
-//! ratio to the unprobed one.
+//! Builds the release `dprobes` (or takes the named command) and crates/bench/subject/life.c, in
+//! which one function is counted. Each repetition runs it unprobed, under `dprobes run`, under
+//! `strace -f` that shows no calls, and under gdb with a breakpoint that is never reached; missing
+//! tools are left out. Prints for each event and way the median, least and most of the repetitions
+//! in microseconds, and the median's ratio to the unprobed one.
 
 use clap::Parser;
 use dprobes_bench::{Figures, build, cleanup, status};
@@ -13,16 +15,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// The events, as the subject names them.
+/// The events, as named by the subject.
 const KINDS: [&str; 5] = ["signal", "thread", "fork", "dlopen", "exec"];
 
-/// A way to run the subject: its name, and the command before the subject's own.
+/// A way to run the subject: its name, and the command in front of the subject's own.
 struct Way {
     name: &'static str,
     before: Vec<String>,
 }
 
-/// What the events of a process's life cost while it is traced: signals, threads, forks, dlopen, exec.
+/// Measures what the events of a process's life cost while it is traced: signals, threads, forks,
+/// dlopen, exec.
 #[derive(Parser)]
 #[command(after_help = "\
 Examples:
@@ -32,7 +35,7 @@ struct Options {
     /// How often each way is measured
     #[arg(default_value_t = 7, value_parser = clap::value_parser!(u64).range(1..))]
     repetitions: u64,
-    /// The dprobes to measure, in place of the one that is built from these sources
+    /// The dprobes to measure, instead of building it from these sources
     #[arg(long, value_name = "COMMAND")]
     dprobes: Option<PathBuf>,
 }
@@ -58,7 +61,7 @@ fn ways(dprobes: &Path) -> Vec<Way> {
     ways
 }
 
-/// Runs the subject: for each event, how many nanoseconds it took.
+/// Runs the subject and returns the nanoseconds of each event.
 fn run(way: &Way, subject: &[String]) -> io::Result<Vec<f64>> {
     let words: Vec<&String> = way.before.iter().chain(subject).collect();
     let output =

@@ -1,13 +1,14 @@
-//! Servers under load, probed at random by both engines, with random signals and random kills of the tracer: can a client tell?
+//! Probes servers under load at random with both engines, with random signals and random kills of
+//! the tracer, and checks whether a client notices.
 //!
 //!     cargo run --release -p dprobes-bench --bin soak -- [--minutes 30] [--server NAME]... [--seed N] [--engine NAME]...
 //!         [--no-kills] [--report FILE] [--dprobes COMMAND]
 //!
-//! The servers are redis, nginx and PostgreSQL, one after the other, each for so many minutes. `--report` writes what was found as
-//! Markdown. `--no-kills` ends every session as a user would. `--dprobes` probes with another command than the one that is built from
-//! these sources.
+//! The servers are redis, nginx and PostgreSQL, one after the other, each for the given minutes.
+//! `--report` writes the findings as Markdown. `--no-kills` ends every session as a user would.
+//! `--dprobes` uses another command instead of building one from these sources.
 //!
-//! The status is 0 if nothing went wrong, 1 if something did, 2 if the work could not be done.
+//! The status is 0 if nothing went wrong, 1 if something did, 2 if the test could not be run.
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
@@ -18,10 +19,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// The engines that may be asked for.
+/// The possible engines.
 const ENGINES: [&str; 3] = ["auto", "jump", "trap"];
 
-/// Servers under load, probed at random by both engines, with random signals and random kills of the tracer: can a client tell?
+/// Probes servers under load at random with both engines, with random signals and random kills of
+/// the tracer, and checks whether a client notices.
 #[derive(Parser)]
 #[command(after_help = "\
 Examples:
@@ -30,25 +32,25 @@ Examples:
   soak --no-kills --report soak.md          sessions end as a user ends them
 The status is 0 if nothing went wrong, 1 if something did, 2 if the work could not be done.")]
 struct Options {
-    /// How long each server is probed
+    /// How many minutes each server is probed
     #[arg(long, default_value_t = 30)]
     minutes: u64,
-    /// Only this server
+    /// Probe only this server
     #[arg(long = "server", value_name = "NAME")]
     servers: Vec<String>,
-    /// Where the random numbers begin
+    /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// An engine
+    /// An engine to use
     #[arg(long = "engine", value_name = "NAME", value_parser = PossibleValuesParser::new(ENGINES), default_values = ["auto", "trap"])]
     engines: Vec<String>,
     /// End every session as a user would
     #[arg(long)]
     no_kills: bool,
-    /// Write what was found, as Markdown
+    /// Write the findings as Markdown
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// The dprobes to test, in place of the one that is built from these sources
+    /// The dprobes to test, instead of building it from these sources
     #[arg(long, value_name = "COMMAND")]
     dprobes: Option<PathBuf>,
 }
@@ -56,7 +58,7 @@ struct Options {
 fn work(options: &Options) -> io::Result<bool> {
     cleanup::on_signals()?;
     let dprobes = build::given(options.dprobes.as_deref(), true)?;
-    // Where any user may look: one of the servers runs as another one.
+    // A directory that any user may read, since one of the servers runs as another user.
     let directory = std::env::temp_dir().join(format!("dprobes-soak-{}", std::process::id()));
     std::fs::create_dir_all(&directory)?;
     let directory = directory.canonicalize()?;

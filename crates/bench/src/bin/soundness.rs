@@ -1,22 +1,25 @@
-//! Every instruction of real modules probed while they work: can the program tell?
+//! Probes every instruction of real modules while they work, and checks whether the program
+//! notices.
 //!
 //!     cargo run --release -p dprobes-bench --bin soundness -- [--quick] [--module NAME]... [--batch 10000]
 //!         [--batches N] [--seed N] [--engine NAME] [--maxhits N] [--report FILE] [--dprobes COMMAND]
 //!
-//! The modules are libc, sqlite, libpython, python and redis. Each one's sites are put in a random order (`--seed`) and into batches
-//! of at least `--batch`, and each batch (or the first `--batches`) is probed while the module's workload runs.
-//! A batch that the program can tell is cut down to the sites that are to blame. Then hits are compared with
-//! callgrind's counts, where the workload does the same every time. `--report` writes what was found as Markdown.
+//! The modules are libc, sqlite, libpython, python and redis. Each one's sites are shuffled
+//! (`--seed`) and divided into batches of at least `--batch`, and each batch (or the first
+//! `--batches`) is probed while the module's workload runs. A batch that the program notices is
+//! reduced to the sites that cause it. Then hits are compared with callgrind's counts, if the
+//! workload is deterministic. `--report` writes the findings as Markdown.
 //!
-//! `--quick` takes one batch of a few hundred sites of each module and short workloads, and whatever dprobes is built
-//! as this is (with or without `--release`): under a minute, for every change.
+//! `--quick` takes one batch of a few hundred sites of each module and short workloads, and builds
+//! dprobes as this program is built (with or without `--release`): under a minute, for every
+//! change.
 //!
-//! `--dprobes` probes with another command than the one that is built from these sources.
+//! `--dprobes` uses another command instead of building one from these sources.
 //!
-//! With the trap engine a hit costs so much that each probe is taken out after 20 hits, unless `--maxhits` says otherwise
-//! (0: never).
+//! With the trap engine a hit is so slow that each probe is removed after 20 hits, unless
+//! `--maxhits` says otherwise (0: never).
 //!
-//! The status is 0 if no program could tell, 1 if one could, 2 if the work could not be done.
+//! The status is 0 if no program noticed, 1 if one did, 2 if the test could not be run.
 
 use clap::Parser;
 use dprobes_bench::soundness::{Head, MODULES, Plan, Runner, Scale, Workload, report, run};
@@ -25,7 +28,8 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Every instruction of real modules probed while they work: can the program tell?
+/// Probes every instruction of real modules while they work, and checks whether the program
+/// notices.
 #[derive(Parser)]
 #[command(after_help = "\
 Examples:
@@ -34,31 +38,32 @@ Examples:
   soundness --engine trap --report trap.md
 The status is 0 if no program could tell, 1 if one could, 2 if the work could not be done.")]
 struct Options {
-    /// One batch of a few hundred sites of each module, short workloads, and dprobes as this is built: for every change
+    /// One batch of a few hundred sites of each module, short workloads, and dprobes as this is
+    /// built: for every change
     #[arg(long)]
     quick: bool,
-    /// Only this module
+    /// Probe only this module
     #[arg(long = "module", value_name = "NAME")]
     modules: Vec<String>,
-    /// Sites that are probed at once, at least; 10,000 unless told
+    /// Least number of sites that are probed at once; default 10,000
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
-    /// Only the first so many batches
+    /// Run only the first N batches
     #[arg(long, value_name = "N")]
     batches: Option<usize>,
-    /// What the order of the sites is made of
+    /// Seed of the order of the sites
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// The engine
+    /// The engine to use
     #[arg(long, value_name = "NAME", default_value = "auto")]
     engine: String,
-    /// Take each probe out after so many hits; 0: never. With the trap engine, 20 unless told
+    /// Remove each probe after N hits; 0: never. With the trap engine the default is 20
     #[arg(long, value_name = "N")]
     maxhits: Option<u64>,
-    /// Write what was found, as Markdown
+    /// Write the findings as Markdown
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// The dprobes to test, in place of the one that is built from these sources
+    /// The dprobes to test, instead of building it from these sources
     #[arg(long, value_name = "COMMAND")]
     dprobes: Option<PathBuf>,
 }
@@ -78,7 +83,7 @@ fn work(options: &Options) -> io::Result<bool> {
         Some(count) => Some(count),
         None => traps.then_some(20),
     };
-    // One for each run: several may be at work.
+    // One for each run, since several may be running.
     let name = format!("bench-soundness-{}", std::process::id());
     let directory = built.join(name);
     std::fs::create_dir_all(&directory)?;

@@ -1,10 +1,12 @@
-//! Nanoseconds per hit of the trap engine, beside the two classic ways to stop at an instruction.
+//! Measures nanoseconds per hit of the trap engine, compared with the two classic ways to stop at
+//! an instruction.
 //!
 //!     cargo run --release -p dprobes-bench --bin trap -- [REPETITIONS]
 //!
-//! It builds the release `dprobes` and `tests/targets/tight.c`, and prints, for each way, the median, least and most
-//! of the repetitions (7 if not told, at least 5) in nanoseconds per hit over the unprobed call, the median's ratio
-//! to the minimal ptrace breakpoint, and whether the count was exact every time. The status is 1 where dprobes' was not.
+//! Builds the release `dprobes` and `tests/targets/tight.c`. Prints for each way the median, least
+//! and most of the repetitions (default 7, at least 5) in nanoseconds per hit beyond the unprobed
+//! call, the median's ratio to the minimal ptrace breakpoint, and whether the count was exact every
+//! time. The status is 1 if dprobes' count was not.
 
 use clap::Parser;
 use dprobes_bench::{Figures, Subject, build, classic, status, ways};
@@ -14,7 +16,8 @@ use std::process::ExitCode;
 /// Calls per repetition of the unprobed function.
 const UNPROBED_CALLS: u64 = 20_000_000;
 
-/// Nanoseconds per hit of the trap engine, beside the two classic ways to stop at an instruction.
+/// Measures nanoseconds per hit of the trap engine, compared with the two classic ways to stop at
+/// an instruction.
 #[derive(Parser)]
 #[command(after_help = "\
 Examples:
@@ -24,7 +27,8 @@ struct Options {
     /// How often each way is measured, at least 5
     #[arg(default_value_t = 7)]
     repetitions: u64,
-    /// The minimal breakpoint, at an address of a process: the bench starts itself so, since a tracer is a process of its own
+    /// The minimal breakpoint, at an address of a process: the bench starts itself with this
+    /// option, since a tracer is a process of its own
     #[arg(long, value_names = ["PID", "ADDRESS"], num_args = 2, hide = true)]
     classic: Option<Vec<u64>>,
 }
@@ -88,6 +92,6 @@ fn bench(repetitions: u64) -> io::Result<bool> {
     for name in missing {
         println!("skipped: {name} is not installed");
     }
-    // What others count is theirs.
+    // Wrong counts of other tools are only reported.
     Ok(ways.iter().zip(&lost).all(|(way, lost)| !way.is_ours() || *lost == 0))
 }

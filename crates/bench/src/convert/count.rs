@@ -1,4 +1,5 @@
-//! What a form's file holds, as others read it: tools where there are some, else as its definition has it.
+//! Counts the records in a form's file: with other tools if installed, else by the form's
+//! definition.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -8,21 +9,21 @@ use std::process::Command;
 use super::Expected;
 use crate::{build, other};
 
-/// Holds a form's file against what the trace holds.
+/// Compares a form's file with the contents of the trace.
 ///
 /// # Errors
-/// It has not the same records, or values.
+/// If its records or values differ.
 pub(super) fn check(form: &str, out: &Path, expected: Expected) -> io::Result<()> {
     let found = match form {
         "json" => lines(out, |line| after(line, b"\"a\":"))?,
-        // The column of the template's value is the last but one.
+        // The template's value is the last column but one.
         "csv" => lines(out, |line| number(line.rsplit(|byte| *byte == b',').nth(1)?))?,
         "show" => lines(out, |line| number(line.strip_prefix(b"a=")?))?,
         "babeltrace2" => lines(out, |line| after(line, b" a = "))?,
         "perfetto" => packets(out)?,
         "ctf" => return babeltrace(out, expected),
         "parquet" => return parquet(out, expected),
-        // Counts alone.
+        // Only counts.
         _ => return report(out, expected),
     };
     same(form, found, expected)
@@ -41,13 +42,13 @@ fn number(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(&text[..digits]).ok()?.parse().ok()
 }
 
-/// The number after a word.
+/// The number behind a word.
 fn after(line: &[u8], word: &[u8]) -> Option<u64> {
     let at = line.windows(word.len()).rposition(|window| window == word)?;
     number(&line[at + word.len()..])
 }
 
-/// Counts the lines that have a value, and adds the values.
+/// Counts the lines that have a value, and sums the values.
 fn lines(out: &Path, value: impl Fn(&[u8]) -> Option<u64>) -> io::Result<Expected> {
     let mut reader = BufReader::with_capacity(1 << 20, File::open(out)?);
     let (mut line, mut found) = (Vec::new(), Expected { records: 0, sum: 0 });
@@ -61,7 +62,7 @@ fn lines(out: &Path, value: impl Fn(&[u8]) -> Option<u64>) -> io::Result<Expecte
     Ok(found)
 }
 
-/// A varint of Protocol Buffers, of ten bytes at most.
+/// A Protocol Buffers varint of at most ten bytes.
 fn varint(bytes: &mut impl Read) -> io::Result<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
@@ -75,7 +76,7 @@ fn varint(bytes: &mut impl Read) -> io::Result<u64> {
     Err(other("a number of Protocol Buffers that does not end"))
 }
 
-/// The fields of a message: their numbers, and their values as numbers or as bytes.
+/// The fields of a message: their numbers, and their values as numbers or bytes.
 fn fields<'a>(mut bytes: &'a [u8], mut take: impl FnMut(u64, u64, &'a [u8])) -> Option<()> {
     while !bytes.is_empty() {
         let key = varint(&mut bytes).ok()?;
@@ -93,14 +94,14 @@ fn fields<'a>(mut bytes: &'a [u8], mut take: impl FnMut(u64, u64, &'a [u8])) -> 
     Some(())
 }
 
-/// Counts the events of a trace of Perfetto's (TracePacket.track_event = 11), and adds what they are annotated with (TrackEvent.debug_annotations = 4,
-/// DebugAnnotation.uint_value = 3).
+/// Counts the events of a Perfetto trace (TracePacket.track_event = 11), and sums their annotations
+/// (TrackEvent.debug_annotations = 4, DebugAnnotation.uint_value = 3).
 fn packets(out: &Path) -> io::Result<Expected> {
     let mut reader = BufReader::with_capacity(1 << 20, File::open(out)?);
     let (mut packet, mut found) = (Vec::new(), Expected { records: 0, sum: 0 });
     let wrong = || other("perfetto: no trace");
     loop {
-        // Trace.packet = 1, a message; its length.
+        // Trace.packet = 1, a message, and its length.
         let mut head = [0; 1];
         if reader.read(&mut head)? == 0 {
             return Ok(found);
@@ -129,7 +130,7 @@ fn packets(out: &Path) -> io::Result<Expected> {
     }
 }
 
-/// What a command prints.
+/// The output of a command.
 fn said(command: &mut Command) -> io::Result<String> {
     let output = command.output()?;
     match output.status.success() {
@@ -138,7 +139,7 @@ fn said(command: &mut Command) -> io::Result<String> {
     }
 }
 
-/// Lets babeltrace2 count the events. What they hold is looked at in its own conversion to text.
+/// Counts the events with babeltrace2. Their values are checked in its own conversion to text.
 fn babeltrace(out: &Path, expected: Expected) -> io::Result<()> {
     let Some(babeltrace) = testing::find_program("babeltrace2") else {
         println!("skipped: the count of babeltrace2, which is not here");
@@ -151,7 +152,7 @@ fn babeltrace(out: &Path, expected: Expected) -> io::Result<()> {
     same("ctf", Expected { records: records.unwrap_or(0), ..expected }, expected)
 }
 
-/// Lets DuckDB and Spark count and add.
+/// Counts and sums with DuckDB and Spark.
 fn parquet(out: &Path, expected: Expected) -> io::Result<()> {
     let python =
         std::env::var_os("DPROBES_PYTHON").map(PathBuf::from).or_else(|| testing::find_program("python3"));
@@ -185,7 +186,7 @@ fn parquet(out: &Path, expected: Expected) -> io::Result<()> {
     Ok(())
 }
 
-/// The count that a report begins with, in groups of three digits.
+/// The count at the start of a report, in groups of three digits.
 fn report(out: &Path, expected: Expected) -> io::Result<()> {
     let text = std::fs::read_to_string(out)?.replace(',', "");
     let count = expected.records.to_string();

@@ -1,4 +1,4 @@
-//! What a command takes.
+//! Measures a command's time and memory.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -7,22 +7,22 @@ use std::time::{Duration, Instant};
 
 use crate::{Figures, other};
 
-/// What a process has taken.
+/// The resources that a process has used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Taken {
     wall: Duration,
     processor: Duration,
-    /// Bytes of memory, at the most.
+    /// Peak memory in bytes.
     memory: u64,
 }
 
-/// Millions of records a second.
+/// Figures in millions of records a second.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rates {
     pub(super) wall: Figures,
-    /// Of all threads together: what is more than one processor does at a time counts against it.
+    /// Of all threads together, so parallel work counts fully.
     pub(super) processor: Figures,
-    /// Bytes of memory, at the most.
+    /// Peak memory in bytes.
     pub(super) memory: u64,
 }
 
@@ -36,17 +36,18 @@ impl Rates {
     }
 }
 
-/// Runs a command to its end. What it says on standard error is shown if it fails.
+/// Runs a command to its end. Shows its standard error if it fails.
 pub(super) fn measure(command: &mut Command) -> io::Result<Taken> {
     let start = Instant::now();
     let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     let mut said = String::new();
-    // Its end is the end of what it says.
+    // Its standard error is closed when it ends.
     if let Some(mut stderr) = child.stderr.take() {
         io::Read::read_to_string(&mut stderr, &mut said)?;
     }
     let (process, mut status) = (child.id().cast_signed(), 0);
-    // SAFETY: all zeros is a value of the structure, which the call fills; the child has not been waited for, nor will it be again.
+    // SAFETY: all zeros is a valid value of the structure, which the call fills; the child has not
+    // been waited for, and is not waited for again.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         if libc::wait4(process, &mut status, 0, &mut usage) < 0 {

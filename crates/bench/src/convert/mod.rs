@@ -1,11 +1,12 @@
-//! Conversions of a large trace, measured beside babeltrace2's own.
+//! Measures conversions of a large trace, compared with babeltrace2's own.
 //!
 //! ```text
 //! tight, probed -> trace.dpt -> a form's file -> counted -> removed     for each form, in each round
 //!                      `-> Common Trace Format -> babeltrace2, to text
 //! ```
 //!
-//! Forms are taken in turn, so that what else the machine does falls on all of them. What a form's file holds is counted in the first round.
+//! Forms take turns, so that other load on the machine affects all of them. Each form's file is
+//! checked in the first round.
 
 mod count;
 mod measure;
@@ -18,37 +19,37 @@ use std::process::{Command, Stdio};
 use crate::build;
 use measure::{Rates, measure};
 
-/// Records of a form, at least, that one second should do.
+/// The bar for records per second, in millions.
 const BAR: f64 = 1.0;
-/// Memory, at most, in MB.
+/// The bar for memory, in MB.
 const MEMORY: f64 = 200.0;
 
-/// The program whose hits are logged: its argument, at each entry and each return.
+/// Logs the argument at each entry and each return.
 const PROGRAM: &str = "modtype = user\nmajor = 1\n\
                        offset = work\nminor = 1\npush r, rdi\nlog 1\nexit\n\
                        offset = \"work\":return\nminor = 2\npush r, rdi\nlog 1\nexit\n";
 const TEMPLATES: &str = "major=1\nminor=1 desc=\"call\" fmt=\"a=%8u\"\nminor=2 desc=\"end\" fmt=\"a=%8u\"\n";
-/// Threads of `tight`.
+/// Threads in `tight`.
 const THREADS: u64 = 2;
 
-/// What a trace must hold, however it is read.
+/// The required contents of a trace, in any form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expected {
-    /// Records.
+    /// The number of records.
     pub(crate) records: u64,
-    /// The sum of what was logged.
+    /// The sum of the logged values.
     pub(crate) sum: u64,
 }
 
-/// A way of reading a trace.
+/// A form of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// `dprobes convert`, to this form.
+    /// `dprobes convert` to this form.
     Convert(&'static str),
     Report,
     Page,
     Show,
-    /// babeltrace2, of the trace that is in the Common Trace Format.
+    /// babeltrace2, from the trace in the Common Trace Format.
     Babeltrace,
 }
 
@@ -69,18 +70,18 @@ pub fn forms() -> impl Iterator<Item = &'static str> {
     FORMS.iter().map(|(name, _)| *name)
 }
 
-/// What is measured.
+/// A measurement.
 #[derive(Clone, Debug)]
 pub struct Bench {
-    /// Records of the trace, about.
+    /// The approximate number of records in the trace.
     pub records: u64,
-    /// How often each form is written.
+    /// How often to write each form.
     pub rounds: usize,
-    /// The forms that are; all, if empty.
+    /// The forms to write; empty means all.
     pub only: Vec<&'static str>,
-    /// Where the files are; below the directory of the build, if nowhere.
+    /// The directory for files; by default below the build directory.
     pub directory: Option<PathBuf>,
-    /// Whether Parquet is measured, for which dprobes is built otherwise.
+    /// Whether to measure Parquet, for which dprobes is built with another feature.
     pub parquet: bool,
 }
 
@@ -88,7 +89,7 @@ impl Bench {
     /// Measures, and prints a line for each form.
     ///
     /// # Errors
-    /// A command failed, or a form has not the records of the trace.
+    /// If a command fails, or a form lacks records of the trace.
     pub fn run(&self) -> io::Result<()> {
         let dprobes = build::dprobes_with(true, if self.parquet { &["parquet"] } else { &[] })?;
         let directory = match &self.directory {
@@ -139,7 +140,8 @@ impl Bench {
     }
 }
 
-/// A form's figures, and whether they reach the bars: the speed that the machine's other work cannot change is that in processor time.
+/// A form's figures, and whether they meet the bars: speed by processor time, since other load
+/// cannot change that.
 fn line(name: &str, form: Form, rates: &Rates) -> String {
     if rates.wall.median() == 0.0 {
         return format!("{name:<14} skipped: it is not here");
@@ -157,13 +159,13 @@ fn line(name: &str, form: Form, rates: &Rates) -> String {
     format!("{name:<14}{:>24}{:>26}{memory:>9.1} MB{verdict}", shown(&rates.wall), shown(&rates.processor))
 }
 
-/// How many want a processor, over the last minute.
+/// The load average of the last minute.
 fn busy() -> String {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     load.split(' ').next().unwrap_or("?").to_owned()
 }
 
-/// What writes a form; none where it is not here.
+/// The command that writes a form; `None` if it is not installed.
 fn command(form: Form, dprobes: &Path, trace: &Path, out: &Path) -> io::Result<Option<Command>> {
     let mut command = Command::new(dprobes);
     match form {
@@ -181,7 +183,7 @@ fn command(form: Form, dprobes: &Path, trace: &Path, out: &Path) -> io::Result<O
         }
         Form::Babeltrace => {
             let Some(babeltrace) = testing::find_program("babeltrace2") else { return Ok(None) };
-            // What it reads is written anew each time, so that no form's files are kept beside another's.
+            // Its input is written anew each time, so that only one form's files exist at a time.
             let source = babeltrace_source(trace);
             measure(
                 Command::new(dprobes).arg("convert").arg(trace).args(["--to", "ctf", "-o"]).arg(&source),
@@ -193,7 +195,7 @@ fn command(form: Form, dprobes: &Path, trace: &Path, out: &Path) -> io::Result<O
     Ok(Some(command))
 }
 
-/// What babeltrace2 reads.
+/// The trace that babeltrace2 reads.
 fn babeltrace_source(trace: &Path) -> PathBuf {
     trace.with_file_name("babeltrace.ctf")
 }
@@ -205,7 +207,7 @@ fn remove(out: &Path) -> io::Result<()> {
     }
 }
 
-/// Records a trace of about so many records, none of them dropped; gives what it holds.
+/// Records a trace of about this many records, none dropped; returns its contents.
 fn record(dprobes: &Path, trace: &Path, records: u64) -> io::Result<Expected> {
     let directory = trace.parent().unwrap_or(Path::new("."));
     let tight = directory.join("tight");
@@ -214,7 +216,7 @@ fn record(dprobes: &Path, trace: &Path, records: u64) -> io::Result<Expected> {
     fs::write(&program, format!("name = \"{}\"\n{PROGRAM}", tight.display()))?;
     fs::create_dir_all(&templates)?;
     fs::write(templates.join("tight.fmt"), TEMPLATES)?;
-    // A record for the entry and one for the return.
+    // One record for the entry and one for the return.
     let calls = records / (2 * THREADS);
     let mut command = Command::new(dprobes);
     command.args(["run", "--lossless", "--templates"]).arg(&templates).arg("-o").arg(trace).arg(&program);

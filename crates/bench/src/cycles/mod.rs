@@ -1,8 +1,10 @@
-//! Programs are inserted in a session and removed again, thousands of times, while another one stays: is anything left of them?
+//! Inserts and removes programs in a session thousands of times, while another one stays, and
+//! checks that nothing is left of them.
 //!
-//! The process is `tests/targets/mortal.c`, which says in the end whether all that it computed was right. One program counts its function
-//! `mix` throughout. One *cycle* inserts a program with some hundred probes in libc, or now and then at every function of libc, and
-//! removes it. What the session and the process take then is looked at in between ([`Taken`]).
+//! The process is `tests/targets/mortal.c`, which reports in the end whether all its results were
+//! right. One program counts its function `mix` throughout. One *cycle* inserts a program with some
+//! hundred probes in libc, or sometimes at every function of libc, and removes it. In between, the
+//! resources of session and process are read ([`Taken`]).
 
 use std::fs;
 use std::io;
@@ -13,7 +15,7 @@ use std::time::Duration;
 
 use crate::other;
 
-/// What is probed in a cycle.
+/// What to probe in a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// `str*` and `mem*`.
@@ -36,43 +38,43 @@ impl Load {
     }
 }
 
-/// What a session and a process take.
+/// The resources used by a session and a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// The session's own memory, in KiB.
     pub session: u64,
     /// The process's memory, in KiB.
     pub process: u64,
-    /// The process's mappings, and KiB in them.
+    /// The number of the process's mappings, and their size in KiB.
     pub mappings: (u64, u64),
 }
 
-/// By what a program's sites are probed.
+/// How a program's sites are probed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ways {
-    /// All of them.
+    /// The number of sites.
     pub sites: u64,
-    /// Those that trap.
+    /// The number of trapped sites.
     pub traps: usize,
 }
 
-/// A session of its own.
+/// A session for the test.
 #[derive(Debug)]
 pub struct Session<'a> {
     dprobes: &'a Path,
     directory: &'a Path,
-    /// The process that it is for.
+    /// The traced process.
     process: u32,
     engine: &'a str,
-    /// The tracer's process.
+    /// The tracer process.
     tracer: u32,
 }
 
 impl<'a> Session<'a> {
-    /// Begins one, with the program that stays. `directory` is empty.
+    /// Starts a session with the program that stays. `directory` must be empty.
     ///
     /// # Errors
-    /// It cannot be begun.
+    /// If it cannot be started.
     pub fn begin(
         dprobes: &'a Path,
         directory: &'a Path,
@@ -120,18 +122,18 @@ impl<'a> Session<'a> {
     /// Inserts a program for libc.
     ///
     /// # Errors
-    /// The session refuses.
+    /// If the session refuses.
     pub fn insert(&self, load: Load) -> io::Result<()> {
         self.insert_file(&self.file(load))
     }
 
-    /// By what the program for libc is probed.
+    /// How the sites of the program for libc are probed.
     ///
     /// # Errors
-    /// The session does not answer.
+    /// If the session does not answer.
     pub fn ways(&self) -> io::Result<Ways> {
         let all = self.say(&["query", "--name", "libc.so.6"])?;
-        // `N in all, at N sites`, or one line for each point: `N more without a hit`.
+        // `N in all, at N sites`, or for each probepoint `N more without a hit`.
         let sites = all.lines().filter_map(|line| {
             let hit = line.split_once(" at ").and_then(|(_, rest)| rest.strip_suffix(" sites"));
             hit.and_then(|word| word.parse::<u64>().ok())
@@ -139,26 +141,26 @@ impl<'a> Session<'a> {
         Ok(Ways { sites: sites.sum(), traps: traps(self.process)? })
     }
 
-    /// Removes it.
+    /// Removes the program for libc.
     ///
     /// # Errors
-    /// The session does not answer.
+    /// If the session does not answer.
     pub fn remove(&self) -> io::Result<()> {
         self.say(&["remove", "--name", "libc.so.6"]).map(drop)
     }
 
-    /// Ends it.
+    /// Ends the session.
     ///
     /// # Errors
-    /// It does not answer.
+    /// If it does not answer.
     pub fn end(&self) -> io::Result<()> {
         self.say(&["session", "stop"]).map(drop)
     }
 
-    /// What it takes, and its process.
+    /// The resources used by the session and the process.
     ///
     /// # Errors
-    /// One of them has ended.
+    /// If one of them has ended.
     pub fn taken(&self) -> io::Result<Taken> {
         let memory = |pid: u32| -> io::Result<u64> {
             let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
@@ -177,10 +179,10 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Milliseconds of processor time that the session takes for each second in which nobody asks it anything.
+    /// The processor time of an idle session, in milliseconds per second.
     ///
     /// # Errors
-    /// It has ended.
+    /// If it has ended.
     pub fn idle(&self, time: Duration) -> io::Result<f64> {
         let used = || -> io::Result<u64> {
             let text = fs::read_to_string(format!("/proc/{}/schedstat", self.tracer))?;
@@ -198,7 +200,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Bytes of a process's libc that are an `int3`, and are not in its file.
+/// The number of `int3` bytes in a process's libc that are not in its file.
 fn traps(pid: u32) -> io::Result<usize> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
     let memory = fs::File::open(format!("/proc/{pid}/mem"))?;
@@ -218,7 +220,7 @@ fn traps(pid: u32) -> io::Result<usize> {
     Ok(traps)
 }
 
-/// The number of a line of a status.
+/// The number in a line of /proc/PID/status.
 fn number(status: &str, name: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)

@@ -9,36 +9,36 @@ use std::time::{Duration, Instant};
 
 /// Calls of the unprobed function, per thread.
 const UNPROBED: u64 = 10_000_000;
-/// The first calls by which the cost of a hit is estimated, per thread.
+/// The first calls per thread, which estimate the cost of a hit.
 const TRIAL: u64 = 50;
 
-/// What one repetition has shown.
+/// The results of one repetition.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
-    /// Nanoseconds of wall clock time per hit over the unprobed call.
+    /// Wall clock time per hit beyond the unprobed call, in nanoseconds.
     pub wall: f64,
-    /// Nanoseconds of processor time per hit over the unprobed call. A tracer's own time is not in it.
+    /// Processor time per hit beyond the unprobed call, in nanoseconds, without the tracer's own.
     pub cpu: f64,
     /// Hits per second.
     pub rate: f64,
-    /// Calls that were made while the tracer saw them.
+    /// Calls made while the tracer was attached.
     pub calls: u64,
-    /// Those that were counted, or whose record has arrived.
+    /// Calls that were counted, or whose record has arrived.
     pub seen: u64,
     /// What is wrong, if anything.
     pub wrong: Option<String>,
-    /// How the tracer worked, if it tells.
+    /// How the tracer worked, if it reports that.
     pub how: Option<String>,
-    /// The processor time of the tracer itself, where it started the program.
+    /// The tracer's own processor time, if it started the program.
     pub reader: Option<Duration>,
-    /// Bytes of its files, where that is asked.
+    /// The size of its files in bytes, if requested.
     pub bytes: u64,
 }
 
-/// Runs one.
+/// Measures a row once.
 ///
 /// # Errors
-/// It cannot be measured: the message says why.
+/// If it cannot be measured; the message says why.
 pub fn measure(row: &Row, setting: &Setting) -> io::Result<Sample> {
     let threads = row.shape.threads;
     let mut subject = setting.program.start()?;
@@ -81,7 +81,7 @@ pub fn measure(row: &Row, setting: &Setting) -> io::Result<Sample> {
     let mut left = None;
     if launched {
         subject.end()?;
-        // What the program has used outside of the rounds, some milliseconds, is in it.
+        // Includes some milliseconds that the program used outside of the rounds.
         let used = (processor_time() + tracer.daemon_time()).saturating_sub(used);
         sample.reader = Some(used.saturating_sub(Duration::from_nanos(trial.cpu + round.cpu)));
     } else {
@@ -121,7 +121,8 @@ fn wait_for(subject: &Subject, row: &Row, before: [u8; 16], attached: &mut dyn A
     Ok(())
 }
 
-/// Short rounds, which show what a hit costs, and one of as many calls as take about the time that the row may take.
+/// Short rounds to estimate the cost of a hit, and one whose calls take about the time allowed for
+/// the row.
 fn rounds(subject: &mut Subject, row: &Row) -> io::Result<(Round, Round)> {
     let flat = Shape::flat(row.shape.threads);
     let mut trial = Round::default();
@@ -131,7 +132,7 @@ fn rounds(subject: &mut Subject, row: &Row) -> io::Result<(Round, Round)> {
         trial.calls += round.calls;
         let each = (round.wall as f64 / calls as f64).max(row.shape.gap as f64).max(1.0);
         let enough = (row.seconds * 1e9 / each).min(row.calls as f64) as u64;
-        // The first calls may find nothing in place yet that is made when it is first needed: they say little.
+        // The first calls may set up things on first use, so they say little.
         if calls >= 64 * TRIAL || round.wall > 20_000_000 {
             return Ok((trial, subject.round(row.function, enough.max(TRIAL), row.shape)?));
         }

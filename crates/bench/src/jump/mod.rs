@@ -1,8 +1,10 @@
-//! What a hit costs inside of the process, beside what it could cost at least and what it costs with others.
+//! Measures what a hit costs inside the process, compared with the least possible cost and with
+//! other tracers.
 //!
-//! Every repetition of every row has a process of its own: the unprobed function is timed, the tracer attaches, the
-//! function is called and timed again, the tracer detaches and gives its account, and that must be the number of calls.
-//! Rows take turns, so that what else the machine does meets all of them.
+//! Each repetition of each row has a process of its own: the unprobed function is timed, the tracer
+//! attaches, the function is called and timed again, the tracer detaches and reports its count,
+//! which must equal the number of calls. Rows take turns, so that other load on the machine affects
+//! all of them.
 
 mod measure;
 mod ours;

@@ -8,12 +8,12 @@ use std::io::{self, BufReader};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// What is to be done at each hit.
+/// What to do at each hit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Task {
     /// Increment a variable.
     Count,
-    /// Compare an argument with a number that it never is, and log if it is.
+    /// Compare an argument with a number that it never equals, and log if it does.
     Condition,
     /// Log two arguments.
     Log,
@@ -39,12 +39,12 @@ impl Task {
     }
 }
 
-/// This project's tracer.
+/// dprobes as a tracer.
 #[derive(Clone, Debug)]
 pub(super) struct Dprobes {
     /// The command.
     pub(super) command: PathBuf,
-    /// The engine it is told to use.
+    /// The engine to use.
     pub(super) engine: String,
     /// What the probe does.
     pub(super) task: Task,
@@ -75,7 +75,7 @@ impl Tracer for Dprobes {
                 self.task.handler()
             ),
         )?;
-        // Never anything but the bench's own: without records the output is /dev/null.
+        // Only the bench's own files: without records the output is /dev/null.
         for old in [&stats, &output].into_iter().filter(|old| old.starts_with(&place.directory)) {
             match std::fs::remove_file(old) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -124,7 +124,7 @@ impl Attached for Running {
             if self.task == Task::LogString && found.sixteen != found.records {
                 seen.wrong = Some(format!("of {} records {} hold the string", found.records, found.sixteen));
             }
-            // One thread calls with 0, 1, 2 ...: a round begins anew, nothing else may break the order.
+            // One thread calls with 0, 1, 2 ...: only a new round may break the sequence.
             let breaks = found.breaks;
             if self.task == Task::Log && breaks > seen.lost {
                 seen.wrong = Some(format!("{breaks} records are out of order"));

@@ -1,22 +1,23 @@
-//! Reading back what was logged, to see that it is all there and true.
+//! Reads logged records back, to check that they are complete and correct.
 
 use std::io::{self, BufRead};
 
-/// What a file of records holds.
+/// The contents of a file of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Records {
-    /// Records.
+    /// The number of records.
     pub records: u64,
-    /// Records whose first word neither follows the one before nor is 0.
+    /// The number of records whose first word neither follows the one before nor is 0.
     pub breaks: u64,
-    /// Records of the subject's string of 16 bytes.
+    /// The number of records with the subject's string of 16 bytes.
     pub sixteen: u64,
 }
 
-/// The string, after the token and length of a logged string.
+/// The string, behind the token and length of a logged string.
 const STRING: &[u8] = b"\x01\x10\x00sixteen letters.";
 
-/// The bytes of a line of data, `DProbes(7,5)  0x00000000 : 01020304 ...  : ....`; empty if it is none.
+/// The bytes in a line of data, `DProbes(7,5)  0x00000000 : 01020304 ...  : ....`; `None` for other
+/// lines.
 fn data(line: &[u8]) -> Option<impl Iterator<Item = u8>> {
     let at = line.windows(3).position(|window| window == b" : ")?;
     let rest = &line[at + 3..];
@@ -29,7 +30,7 @@ fn data(line: &[u8]) -> Option<impl Iterator<Item = u8>> {
 /// Reads a file of records.
 ///
 /// # Errors
-/// It cannot be read.
+/// If it cannot be read.
 pub fn read(mut file: impl BufRead) -> io::Result<Records> {
     let mut found = Records::default();
     let mut line = Vec::new();

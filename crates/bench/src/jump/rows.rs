@@ -1,4 +1,5 @@
-//! The rows of the table: ours with their bars, the floors, the peers.
+//! The rows of the table: dprobes' own with their bars, the floors (hand-written trampolines), and
+//! the peers.
 
 use super::ours::{Dprobes, Task};
 use super::subject::{Program, Shape};
@@ -8,14 +9,14 @@ use super::uprobe::{Counted, Logged};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a bar is for.
+/// The bar of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bar {
-    /// At most so many nanoseconds of wall clock time per hit.
+    /// At most this wall clock time per hit, in nanoseconds.
     Wall(f64),
-    /// At most so many nanoseconds of processor time per hit.
+    /// At most this processor time per hit, in nanoseconds.
     Processor(f64),
-    /// No record lost, at no less than this many records per second.
+    /// No record lost at this rate of records per second or more.
     Sustained(f64),
 }
 
@@ -28,30 +29,30 @@ pub struct Row {
     pub function: &'static str,
     /// How it is called.
     pub shape: Shape,
-    /// What is wanted of it, if anything.
+    /// Its bar, if any.
     pub bar: Option<Bar>,
     /// The most calls per repetition and thread.
     pub calls: u64,
-    /// About how long a repetition may take, in seconds.
+    /// The approximate duration of a repetition, in seconds.
     pub seconds: f64,
-    /// Who sees the calls; nobody, for a floor.
+    /// The tracer; `None` for a floor.
     pub(super) tracer: Option<Box<dyn Tracer>>,
-    /// Whether the tracer only counts, so that losses are missing counts.
+    /// Whether the tracer only counts, so that losses show as missing counts.
     pub counts: bool,
 }
 
-/// Where the measurement takes place.
+/// The environment of the measurement.
 #[derive(Debug)]
 pub struct Setting {
     /// The command `dprobes`.
     pub dprobes: PathBuf,
-    /// The engine that it is told to use.
+    /// The engine to use.
     pub engine: String,
-    /// For files.
+    /// A directory for files.
     pub directory: PathBuf,
     /// The subject.
     pub program: Program,
-    /// Why there are no uprobes, if there are none.
+    /// Why uprobes are unavailable, if they are.
     pub no_uprobes: Option<String>,
 }
 
@@ -59,7 +60,7 @@ pub struct Setting {
 const SUSTAINED: u64 = 500;
 
 impl Row {
-    /// Whether dprobes sees the calls.
+    /// Whether its tracer is dprobes.
     pub fn is_ours(&self) -> bool {
         self.tracer.as_ref().is_some_and(|tracer| tracer.is_ours())
     }
@@ -84,13 +85,13 @@ impl Row {
     }
 }
 
-/// Our rows.
+/// dprobes' rows.
 fn ours(setting: &Setting) -> Vec<Row> {
     let ours = |name: &str, function, task| {
         let tracer = Dprobes { command: setting.dprobes.clone(), engine: setting.engine.clone(), task };
         Row::new(&format!("dprobes: {name}"), function, Some(Box::new(tracer)))
     };
-    // As many records as half of a ring holds, then time for the reader: what is measured is the ring.
+    // Half a ring of records, then time for the reader: this measures the ring alone.
     let bursts = Shape { threads: 1, gap: 0, burst: 10_000, pause: 20_000 };
     let all = Shape::flat(8);
     let paced = Shape { threads: 1, gap: SUSTAINED, burst: 0, pause: 0 };
@@ -127,7 +128,7 @@ fn ours(setting: &Setting) -> Vec<Row> {
     ]
 }
 
-/// The hand-written trampolines.
+/// The rows of hand-written trampolines.
 fn floors() -> Vec<Row> {
     let floor = |name: &str, function| Row::new(&format!("floor: {name}"), function, None);
     let threads = |row: Row| Row {
@@ -148,7 +149,7 @@ fn floors() -> Vec<Row> {
     ]
 }
 
-/// The other tracers of this machine, and why others are missing.
+/// The rows of other installed tracers, and why others are missing.
 fn peers(setting: &Setting, wanted: impl Fn(&str) -> bool) -> io::Result<(Vec<Row>, Vec<String>)> {
     let count = |name: &str, tracer: Box<dyn Tracer>| Row::new(name, "work", Some(tracer));
     let log = |name: &str, tracer: Box<dyn Tracer>| Row::new(name, "work", Some(tracer)).logs();
@@ -187,7 +188,7 @@ fn peers(setting: &Setting, wanted: impl Fn(&str) -> bool) -> io::Result<(Vec<Ro
         None => missing.push("uftrace (not installed)".to_owned()),
     }
     let lttng = "LTTng-UST: log, static tracepoint";
-    // It needs a daemon, which is not started in vain.
+    // It needs a daemon, which is started only if wanted.
     match if wanted(lttng) { Lttng::new(&setting.directory)? } else { None } {
         Some(tracer) => rows.push(log(lttng, Box::new(tracer))),
         None if !wanted(lttng) => {}
@@ -202,10 +203,10 @@ fn peers(setting: &Setting, wanted: impl Fn(&str) -> bool) -> io::Result<(Vec<Ro
     Ok((rows, missing))
 }
 
-/// All rows whose names contain `only`, and what is missing on this machine.
+/// All rows whose names contain `only`, and what this machine lacks.
 ///
 /// # Errors
-/// A variant of the subject does not build.
+/// If a variant of the subject does not build.
 pub fn rows(setting: &Setting, only: &[String]) -> io::Result<(Vec<Row>, Vec<String>)> {
     let wanted = |name: &str| only.is_empty() || only.iter().any(|each| name.contains(&**each));
     let (peers, missing) = peers(setting, wanted)?;
@@ -216,10 +217,10 @@ pub fn rows(setting: &Setting, only: &[String]) -> io::Result<(Vec<Row>, Vec<Str
     Ok((rows, missing))
 }
 
-/// A directory for the bench's files, made.
+/// Creates a directory for the bench's files.
 ///
 /// # Errors
-/// It cannot be made.
+/// If it cannot be created.
 pub fn directory(dprobes: &Path) -> io::Result<PathBuf> {
     let directory = dprobes.parent().unwrap_or(Path::new(".")).join("bench-jump");
     std::fs::create_dir_all(&directory)?;

@@ -1,4 +1,5 @@
-//! The measured process: `subject/hits.c`, which calls a function as often as it is told and times the calls itself.
+//! The measured process: `subject/hits.c`, which calls a function a given number of times and times
+//! the calls itself.
 
 use crate::build;
 use crate::cleanup::Started;
@@ -9,66 +10,67 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
-/// Bytes at the start of a function that a tracer may change.
+/// The bytes at the start of a function that a tracer may change.
 const WATCHED: usize = 16;
 
-/// How a function is to be called.
+/// How to call a function.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// Threads that call it.
+    /// The number of calling threads.
     pub threads: u32,
-    /// Nanoseconds from one call to the next; 0: as fast as can be.
+    /// Nanoseconds from one call to the next; 0: as fast as possible.
     pub gap: u64,
-    /// Calls after which a thread sleeps; 0: it does not.
+    /// The number of calls after which a thread sleeps; 0: never.
     pub burst: u64,
     /// How long it sleeps, in microseconds.
     pub pause: u64,
 }
 
 impl Shape {
-    /// As fast as can be, on so many threads.
+    /// As fast as possible, on this many threads.
     pub const fn flat(threads: u32) -> Shape {
         Shape { threads, gap: 0, burst: 0, pause: 0 }
     }
 }
 
-/// What one round has taken.
+/// The results of one round.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Round {
     /// Calls of all threads.
     pub calls: u64,
-    /// Wall clock nanoseconds of the calls; with more threads than one, of the thread that took the longest.
+    /// Wall clock time of the calls in nanoseconds; of the slowest thread, if there are several.
     pub wall: u64,
-    /// Nanoseconds of processor time of all threads.
+    /// Processor time of all threads in nanoseconds.
     pub cpu: u64,
-    /// What the function itself has counted.
+    /// The function's own count.
     pub counted: u64,
 }
 
 impl Round {
-    /// Nanoseconds of wall clock time per call of one of the threads that could run side by side.
+    /// Wall clock time per call in nanoseconds, of one of the threads that can run in parallel.
     pub fn wall_per_call(&self, threads: u32) -> f64 {
         let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
         self.wall as f64 * f64::from(threads).min(processors) / self.calls.max(1) as f64
     }
 
-    /// Nanoseconds of processor time per call.
+    /// Processor time per call in nanoseconds.
     pub fn cpu_per_call(&self) -> f64 {
         self.cpu as f64 / self.calls.max(1) as f64
     }
 }
 
-/// The program, built.
+/// The built program.
 #[derive(Clone, Debug)]
 pub struct Program {
     path: PathBuf,
 }
 
 impl Program {
-    /// Builds the program into a directory; `flags` and `libraries` are for variants, under another `name`.
+    /// Builds the program into a directory; `flags` and `libraries` are for variants, under another
+    /// `name`.
     ///
     /// # Errors
-    /// There is no gcc, or the program does not build.
+    /// If there is no gcc, or the program does not build.
     pub fn build(directory: &Path, name: &str, flags: &[&str], libraries: &[&str]) -> io::Result<Program> {
         let path = directory.join(name);
         let sources = ["hits.c", "floors.S"]
@@ -77,15 +79,15 @@ impl Program {
         Ok(Program { path })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Address and file offset of a function, as the file has them.
+    /// Address and file offset of a function, from the file.
     ///
     /// # Errors
-    /// The program has no such function.
+    /// If the program has no such function.
     pub fn function(&self, name: &str) -> io::Result<(u64, u64)> {
         let bytes = std::fs::read(&self.path)?;
         let file = object::File::parse(&*bytes).map_err(io::Error::other)?;
@@ -101,18 +103,18 @@ impl Program {
         Ok((address, offset.ok_or_else(|| io::Error::other(format!("{name} is not in the file")))?))
     }
 
-    /// Starts it.
+    /// Starts the program.
     ///
     /// # Errors
-    /// It does not start.
+    /// If it does not start.
     pub fn start(&self) -> io::Result<Subject> {
         self.start_by(&mut Command::new(&self.path))
     }
 
-    /// Starts it by a command that ends with it.
+    /// Starts the program by a command that ends with it.
     ///
     /// # Errors
-    /// It does not start.
+    /// If it does not start.
     pub fn start_by(&self, command: &mut Command) -> io::Result<Subject> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
@@ -165,7 +167,7 @@ impl Subject {
         start.ok_or_else(|| io::Error::other("the subject does not map its program"))
     }
 
-    /// The process.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.pid
     }
@@ -178,7 +180,7 @@ impl Subject {
     /// Runs a round: `calls` on each thread.
     ///
     /// # Errors
-    /// The process has died, or cannot do it.
+    /// If the process has ended, or cannot do it.
     pub fn round(&mut self, function: &str, calls: u64, shape: Shape) -> io::Result<Round> {
         let Shape { threads, gap, burst, pause } = shape;
         writeln!(self.stdin, "{function} {calls} {threads} {gap} {burst} {pause}")?;
@@ -197,25 +199,25 @@ impl Subject {
     /// The address of a function in the process.
     ///
     /// # Errors
-    /// The program has no such function.
+    /// If the program has no such function.
     pub fn address(&self, function: &str) -> io::Result<u64> {
         Ok(self.bias + self.program.function(function)?.0)
     }
 
-    /// The first bytes of a function, as the process has them now.
+    /// The current first bytes of a function in the process.
     ///
     /// # Errors
-    /// The process is gone.
+    /// If the process has ended.
     pub fn bytes(&self, function: &str) -> io::Result<[u8; WATCHED]> {
         let mut bytes = [0; WATCHED];
         File::open(format!("/proc/{}/mem", self.pid))?.read_exact_at(&mut bytes, self.address(function)?)?;
         Ok(bytes)
     }
 
-    /// Ends it in order, by the end of its input, and waits for its end.
+    /// Ends the process regularly by closing its input, and waits for it.
     ///
     /// # Errors
-    /// It does not end within ten seconds.
+    /// If it does not end within ten seconds.
     pub fn end(self) -> io::Result<()> {
         let Subject { mut started, stdin, .. } = self;
         drop(stdin);

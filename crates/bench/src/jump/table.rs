@@ -17,7 +17,7 @@ pub struct Results {
     pub calls: u64,
     /// Calls seen.
     pub seen: u64,
-    /// What was wrong first, if anything.
+    /// The first thing that was wrong, if anything.
     pub wrong: Option<String>,
     /// How it worked.
     pub how: Option<String>,
@@ -46,19 +46,20 @@ impl Results {
         self.failed.is_none() && self.wrong.is_none() && self.seen == self.calls
     }
 
-    /// Whether it was measured, and what was seen is not wrong. What is lost and told of is not: that depends on the machine.
+    /// Whether it was measured and its reports are right. Reported losses are allowed, since they
+    /// depend on the machine.
     pub fn is_right(&self) -> bool {
         self.failed.is_none() && self.wrong.is_none()
     }
 
-    /// Whether the row is what its bar wants; `None` where it has none.
+    /// Whether the row meets its bar; `None` if it has none.
     pub fn passes(&self, bar: Option<Bar>) -> Option<bool> {
         bar.map(|bar| {
             self.sound()
                 && match bar {
                     Bar::Wall(most) => self.wall.median() <= most,
                     Bar::Processor(most) => self.cpu.median() <= most,
-                    // A call that is late is followed by one that is early: the mean is the rate.
+                    // A late call is followed by an early one, so the mean is the rate.
                     Bar::Sustained(least) => self.rate.median() >= least * 0.99,
                 }
         })
@@ -74,7 +75,7 @@ fn spread(figures: &Figures) -> String {
     format!("{median:.*} ({min:.*} {max:.*})", digits(median), digits(min), digits(max))
 }
 
-/// The table's head.
+/// The table's header.
 pub fn head(repetitions: u64) -> String {
     format!(
         "ns per hit over the unprobed call: median (min max) of {repetitions} interleaved repetitions\n{:42} {:>24} {:>24}  {}\n",
@@ -111,7 +112,8 @@ pub fn line(row: &Row, results: &Results) -> String {
     match results.passes(row.bar) {
         Some(true) => line += &format!("  [{bar}: PASS]"),
         Some(false) => {
-            // What a process pays inside of itself is processor time; the wall clock adds what others do meanwhile.
+            // Processor time is what the process itself pays; the wall clock adds other processes'
+            // work.
             let busy = matches!(row.bar, Some(Bar::Wall(most))
                 if results.sound() && results.how.as_deref().is_some_and(|how| how.starts_with("jump"))
                     && results.cpu.median() <= most);

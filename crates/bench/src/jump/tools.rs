@@ -1,4 +1,4 @@
-//! Tracers that are commands of this machine: bpftrace, uftrace, LTTng-UST, Frida, gdb.
+//! Tracers that are installed commands: bpftrace, uftrace, LTTng-UST, Frida, gdb.
 
 use super::subject::{Program, Subject};
 use super::tracer::{Attached, Place, Process, Seen, Tracer};
@@ -19,7 +19,7 @@ fn no_account(said: &str) -> io::Error {
     io::Error::other(format!("gives no count: {}", last.join(" / ")))
 }
 
-/// Runs a command to its end and gives what it wrote.
+/// Runs a command to its end and returns its output.
 fn said(command: &mut Command) -> io::Result<String> {
     let output = command.stdin(Stdio::null()).output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -31,7 +31,7 @@ fn said(command: &mut Command) -> io::Result<String> {
     }
 }
 
-/// Bytes of all files below a directory.
+/// The size of all files below a directory.
 fn bytes_in(directory: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(directory)? {
@@ -41,7 +41,7 @@ fn bytes_in(directory: &Path) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// The numbers of the processes with a name.
+/// The process ids of processes with this name.
 fn processes(name: &'static str) -> impl Iterator<Item = String> {
     let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = all.filter_map(|entry| entry.file_name().into_string().ok());
@@ -58,7 +58,7 @@ fn ticks(pid: &str) -> Option<u64> {
     Some(next()? + next()?)
 }
 
-/// bpftrace: a count, or a line of text for each hit.
+/// bpftrace: counts hits, or prints a line for each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bpftrace {
     /// Whether it logs.
@@ -114,12 +114,13 @@ impl Attached for BpftraceRunning {
     }
 }
 
-/// uftrace, which starts the program: entry and exit of one function, patched in, with two arguments.
+/// uftrace, which starts the program: traces entry and exit of one function, patched at run time,
+/// with two arguments.
 #[derive(Clone, Debug)]
 pub(super) struct Uftrace {
-    /// The subject's program.
+    /// The subject.
     pub(super) program: Program,
-    /// Where it writes.
+    /// The directory for its output.
     pub(super) directory: PathBuf,
 }
 
@@ -161,7 +162,7 @@ pub(super) struct Lttng {
     program: Program,
     session: String,
     output: PathBuf,
-    // The session daemon, where none was running.
+    // The session daemon, if none was running before.
     daemon: Option<Started>,
     _output: Guard,
 }
@@ -172,10 +173,11 @@ struct LttngRunning {
 }
 
 impl Lttng {
-    /// Starts its daemon, where none runs, and builds the subject with a tracepoint; `None` where it is not installed.
+    /// Starts its daemon if none is running, and builds the subject with a tracepoint; `None` if it
+    /// is not installed.
     ///
     /// # Errors
-    /// The subject does not build.
+    /// If the subject does not build.
     pub(super) fn new(directory: &Path) -> io::Result<Option<Lttng>> {
         let tools = ["lttng-sessiond", "lttng", "babeltrace2"].map(testing::find_program);
         let [Some(daemon), Some(_), Some(_)] = tools else { return Ok(None) };
@@ -195,7 +197,7 @@ impl Lttng {
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null());
-            // It ends its own daemons when it is asked to end.
+            // It ends its own child daemons when asked to end.
             started = Some(Started::gently(command.spawn()?));
             let began = std::time::Instant::now();
             while said(Command::new("lttng").args(["--no-sessiond", "list"])).is_err() {
@@ -269,7 +271,7 @@ impl Attached for LttngRunning {
 
 impl Drop for Lttng {
     fn drop(&mut self) {
-        // Where a measurement has failed half-way.
+        // After a measurement that failed half-way.
         let _ = self.lttng(&["destroy", &self.session]);
         if let Some(mut daemon) = self.daemon.take() {
             daemon.signal(Signal::SIGTERM);
@@ -281,10 +283,10 @@ impl Drop for Lttng {
     }
 }
 
-/// Frida's Interceptor with a callback in C.
+/// Frida's Interceptor with a C callback.
 #[derive(Clone, Debug)]
 pub(super) struct Frida {
-    /// A python that has the module.
+    /// A Python that has the module.
     pub(super) python: PathBuf,
     /// Whether it logs.
     pub(super) logs: bool,
@@ -296,8 +298,8 @@ struct FridaRunning {
 }
 
 impl Frida {
-    /// A python of this machine that has Frida: `python3`, or the one that the environment variable `FRIDA_PYTHON`
-    /// names.
+    /// An installed Python that has Frida: `python3`, or the one that the environment variable
+    /// `FRIDA_PYTHON` names.
     pub(super) fn python() -> Option<PathBuf> {
         let named = std::env::var_os("FRIDA_PYTHON").map(PathBuf::from);
         let python = named.or_else(|| testing::find_program("python3"))?;
@@ -327,12 +329,12 @@ impl Attached for FridaRunning {
         drop(stdin);
         let (stdout, stderr) = process.finish()?;
         let hits = number_after(&stdout, "hits ").ok_or_else(|| no_account(&(stdout + &stderr)))?;
-        // What it logs stays in a ring.
+        // Its log stays in a ring.
         Ok(Seen { hits, ..Seen::default() })
     }
 }
 
-/// gdb: a breakpoint that is ignored.
+/// gdb: an ignored breakpoint.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gdb;
 

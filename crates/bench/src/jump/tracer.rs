@@ -1,4 +1,4 @@
-//! What all tracers have in common: they attach to the subject, see calls, and tell in the end what they saw.
+//! The interface of all tracers: they attach to the subject, see calls, and report what they saw.
 
 use crate::cleanup::Started;
 use crate::jump::Subject;
@@ -10,12 +10,12 @@ use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Where a tracer works.
+/// The function to trace.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
-    /// The process.
+    /// The process id.
     pub(super) pid: u32,
-    /// The program it runs.
+    /// The program file.
     pub(super) program: PathBuf,
     /// The function.
     pub(super) function: &'static str,
@@ -27,33 +27,33 @@ pub(super) struct Place {
     pub(super) directory: PathBuf,
 }
 
-/// What a tracer saw, by its own account and in its files.
+/// What a tracer saw, by its own report and in its files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     /// Hits counted.
     pub(super) hits: u64,
-    /// Records that have arrived where they are wanted; `None` where the tracer only counts.
+    /// Records that have arrived; `None` if the tracer only counts.
     pub(super) records: Option<u64>,
-    /// Records that the tracer says it has lost.
+    /// Records that the tracer reports as lost.
     pub(super) lost: u64,
-    /// What is wrong with what it says, if anything.
+    /// What is wrong with its report, if anything.
     pub(super) wrong: Option<String>,
-    /// How it worked, if it tells: an engine, a tactic.
+    /// How it worked, if it reports that: an engine, a tactic.
     pub(super) how: Option<String>,
-    /// Bytes of its files, where that is asked.
+    /// The size of its files, if requested.
     pub(super) bytes: u64,
 }
 
-/// A way to see calls.
+/// A way to trace calls.
 pub(super) trait Tracer: Debug {
-    /// Starts to see the calls of a function. They are seen once the function's first bytes have changed, if
-    /// [`Tracer::changes_code`].
+    /// Begins to trace the calls of a function. If [`Tracer::changes_code`], it is active once the
+    /// function's first bytes have changed.
     ///
     /// # Errors
-    /// It does not start.
+    /// If it does not start.
     fn attach(&self, place: &Place) -> io::Result<Box<dyn Attached>>;
 
-    /// Whether it changes the function's first bytes when it is in place.
+    /// Whether it changes the function's first bytes when active.
     fn changes_code(&self) -> bool {
         true
     }
@@ -63,38 +63,38 @@ pub(super) trait Tracer: Debug {
         false
     }
 
-    /// The processor time that its daemons have used so far, if it has some.
+    /// The processor time that its daemons have used so far.
     fn daemon_time(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// A subject of its own, for a tracer that cannot attach to one that runs.
+    /// Starts a subject itself, for a tracer that cannot attach to a running one.
     ///
     /// # Errors
-    /// It does not start.
+    /// If it does not start.
     fn launch(&self) -> io::Result<Option<Subject>> {
         Ok(None)
     }
 }
 
-/// A tracer at work. Dropped, it ends without an account.
+/// An active tracer. Dropping it ends it without a report.
 pub(super) trait Attached {
-    /// Whether it is still there.
+    /// Checks that it is still active.
     ///
     /// # Errors
-    /// It has ended, and why.
+    /// If it has ended, and why.
     fn check(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Ends the tracing and gives the account. A subject of the tracer's own has ended before.
+    /// Ends the tracing and returns the report. A subject started by the tracer has ended before.
     ///
     /// # Errors
-    /// The tracer does not end, or gives no account.
+    /// If the tracer does not end, or reports nothing.
     fn stop(self: Box<Self>) -> io::Result<Seen>;
 }
 
-/// A tracer that is a process, with what it writes.
+/// A tracer process with its output.
 #[derive(Debug)]
 pub(super) struct Process {
     /// The process.
@@ -121,7 +121,7 @@ impl Process {
     /// Starts a command, with pipes.
     ///
     /// # Errors
-    /// It does not start.
+    /// If it does not start.
     pub(super) fn start(command: &mut Command) -> io::Result<Process> {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(
@@ -131,10 +131,10 @@ impl Process {
         Ok(Process { started: Started::new(child), stdout, stderr })
     }
 
-    /// Whether it still runs.
+    /// Checks that it is still running.
     ///
     /// # Errors
-    /// It has ended; with what it said.
+    /// If it has ended; with its output.
     pub(super) fn check(&mut self) -> io::Result<()> {
         match self.started.ended()? {
             None => Ok(()),
@@ -147,18 +147,19 @@ impl Process {
         }
     }
 
-    /// Sends SIGINT until it ends, and gives what it wrote on standard output and standard error.
+    /// Sends SIGINT until it ends, and returns its standard output and standard error.
     ///
     /// # Errors
-    /// It has not ended after two minutes.
+    /// If it has not ended after two minutes.
     pub(super) fn interrupt(self) -> io::Result<(String, String)> {
         self.wait(Duration::ZERO)
     }
 
-    /// As [`Process::interrupt`], for a process that is about to end: it gets ten seconds without a signal.
+    /// As [`Process::interrupt`], for a process that will end by itself: it gets ten seconds
+    /// without a signal.
     ///
     /// # Errors
-    /// It has not ended after two minutes.
+    /// If it has not ended after two minutes.
     pub(super) fn finish(self) -> io::Result<(String, String)> {
         self.wait(Duration::from_secs(10))
     }

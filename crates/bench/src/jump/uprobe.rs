@@ -14,17 +14,17 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 const TRACEFS: &str = "/sys/kernel/tracing";
-/// How our events and instances are called, with the number of the bench's process after it.
+/// The prefix of our events and instances; the bench's process id follows.
 const NAME: &str = "dprobes_bench_";
 
-/// Makes tracefs visible to this process and its children, where it is not, and removes what benches have left there
-/// that were killed. To be called before the first thread is started.
+/// Mounts tracefs for this process and its children if needed, and removes leftovers of killed
+/// benches. Call it before the first thread is started.
 ///
 /// # Errors
-/// The kernel has no tracefs, or we may not.
+/// If the kernel has no tracefs, or access is denied.
 pub fn prepare() -> io::Result<()> {
     if !Path::new(TRACEFS).join("uprobe_events").exists() {
-        // In a name space of our own: nobody else's mounts are changed.
+        // In a mount namespace of our own, so that other mounts do not change.
         unshare(CloneFlags::CLONE_NEWNS)?;
         let nothing = None::<&str>;
         mount(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_PRIVATE, nothing)?;
@@ -55,7 +55,7 @@ fn append(file: &Path, line: &str) -> io::Result<()> {
     opened.write_all(line.as_bytes()).map_err(explain)
 }
 
-/// Our uprobe: its group, and what removes it.
+/// Defines a uprobe; returns its group, and the guard that removes it.
 fn define(place: &Place) -> io::Result<(String, Guard)> {
     let group = format!("{NAME}{}", std::process::id());
     let events = Path::new(TRACEFS).join("uprobe_events");
@@ -87,12 +87,12 @@ struct PerfEvent {
 
 /// PERF_TYPE_TRACEPOINT.
 const TRACEPOINT: u32 = 2;
-/// `inherit`: threads that the process creates are counted too.
+/// `inherit`: count threads that the process creates, too.
 const INHERIT: u64 = 1 << 1;
 
 struct Counter {
     event: File,
-    // After the event, which uses it.
+    // Dropped after the event, which uses it.
     _probe: Guard,
 }
 
@@ -103,14 +103,14 @@ impl Tracer for Counted {
         let config = id.trim().parse().map_err(io::Error::other)?;
         let size = size_of::<PerfEvent>() as u32;
         let attributes = PerfEvent { kind: TRACEPOINT, size, config, flags: INHERIT, ..PerfEvent::default() };
-        // SAFETY: attributes is a live perf_event_attr of the size it says; the kernel copies it.
+        // SAFETY: attributes is a live perf_event_attr of the stated size; the kernel copies it.
         let descriptor = unsafe {
             libc::syscall(libc::SYS_perf_event_open, &raw const attributes, place.pid as i32, -1, -1, 0)
         };
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is new, and nobody else's.
+        // SAFETY: the descriptor is new and owned by nobody else.
         let event = unsafe { File::from_raw_fd(descriptor as i32) };
         Ok(Box::new(Counter { event, _probe: probe }))
     }
@@ -124,7 +124,7 @@ impl Attached for Counter {
     }
 }
 
-/// A uprobe that logs its arguments in a trace buffer, which is read out into a file.
+/// A uprobe that logs its arguments in a trace buffer, which is copied to a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Logged;
 
@@ -133,7 +133,7 @@ struct Buffer {
     ended: Arc<AtomicBool>,
     reader: JoinHandle<io::Result<()>>,
     output: PathBuf,
-    // In the order in which they must go.
+    // In the order in which they must be dropped.
     _buffer: Guard,
     _event: Guard,
 }

@@ -1,8 +1,11 @@
-//! The tracer is killed at a random moment: does the program live, compute the right thing, and have its signals?
+//! Kills the tracer at a random moment, and checks that the program lives, computes correctly, and
+//! keeps its signals.
 //!
-//! One *kill*: `tests/targets/mortal.c` is started in one of its ways, `dprobes attach` puts a logging probe at every function of it
-//! and of libc, the tracer is killed (SIGKILL) a random time after a phase began, and the front ends. Then the program is looked
-//! at: it must live, every thread must block what it blocked, and asked to end it must say that all it computed was right.
+//! One *kill*: `tests/targets/mortal.c` is started in one of its ways, `dprobes attach` puts a
+//! logging probe at every function of it and of libc, the tracer is killed (SIGKILL) a random time
+//! after a phase began, and the front ends. Then the program is checked: it must live, every thread
+//! must block the signals that it blocked before, and when asked to end it must report that all its
+//! results were right.
 
 mod program;
 
@@ -24,20 +27,20 @@ pub const WAYS: [&str; 5] = ["loop", "threads", "forks", "modules", "signals"];
 /// When the tracer is killed.
 pub const PHASES: [&str; 3] = ["arming", "running", "disarming"];
 
-/// How long anything may take before it counts as hung.
+/// The time after which anything counts as hung.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Numbers that are as good as random (xorshift64*), the same for the same seed.
+/// Pseudo-random numbers (xorshift64*), determined by the seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// From a seed.
+    /// A sequence for a seed.
     pub fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// The next one, less than `bound`.
+    /// The next number, less than `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -46,17 +49,17 @@ impl Random {
     }
 }
 
-/// What came of one kill.
+/// The result of one kill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All is as it should be.
+    /// The program is unharmed.
     Well {
-        /// Bytes of the program's own code that are not the file's: probes that work on in their process.
+        /// Bytes of the program's code that differ from the file: probes that continue to work.
         changed: usize,
     },
     /// The tracer had ended before it was killed.
     TooLate,
-    /// The program died, hung, was wrong, or blocks other signals.
+    /// The program died, hung, computed a wrong result, or blocks other signals.
     Harmed(String),
 }
 
@@ -73,17 +76,17 @@ pub struct Kill<'a> {
     pub way: &'a str,
     /// One of [`PHASES`].
     pub phase: &'a str,
-    /// After the phase has begun.
+    /// The delay after the start of the phase.
     pub delay: Duration,
-    /// A directory that is made for the core of the program, and stays if it is harmed.
+    /// A directory to create for the program's core, kept if the program is harmed.
     pub core: Option<&'a Path>,
 }
 
 impl Kill<'_> {
-    /// Does it.
+    /// Performs the kill.
     ///
     /// # Errors
-    /// Something cannot be started.
+    /// If something cannot be started.
     pub fn run(&self) -> io::Result<Outcome> {
         let outcome = self.run_once()?;
         if let Some(directory) = self.core.filter(|_| !matches!(outcome, Outcome::Harmed(_))) {
@@ -120,7 +123,7 @@ impl Kill<'_> {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        // It runs on for a while: what is wrong shows.
+        // It runs for a while, so that faults show.
         std::thread::sleep(Duration::from_millis(50));
         let found = look(pid, self.program);
         let said = program.end()?;
@@ -145,7 +148,7 @@ impl Kill<'_> {
     }
 }
 
-/// Whether somebody traces a process.
+/// Whether a process is traced.
 fn is_traced(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     !status.contains("TracerPid:\t0\n")

@@ -1,4 +1,4 @@
-//! The program whose tracer is killed: its beginning, its end, and what can be seen of it between.
+//! The program whose tracer is killed: starts it, checks it and ends it.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
@@ -19,14 +19,14 @@ use crate::other;
 /// The signal mask of the program's threads: SIGUSR2.
 const BLOCKED: u64 = 1 << (libc::SIGUSR2 - 1);
 
-/// What is seen of a program that lives.
+/// The state of a living program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Bytes of its own code that are not the file's.
+    /// Bytes of its code that differ from the file.
     pub changed: usize,
 }
 
-/// The program, while it runs.
+/// The running program.
 #[derive(Debug)]
 pub struct Program {
     started: Started,
@@ -34,17 +34,17 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts it in one of its ways, and waits until it works. Its core, should it leave one, is in a directory of its own, if one is
-    /// named.
+    /// Starts it in one of its ways, and waits until it works. Its core, if any, goes to the named
+    /// directory.
     ///
     /// # Errors
-    /// It does not start, or the directory cannot be made.
+    /// If it does not start, or the directory cannot be created.
     pub fn begin(program: &Path, way: &str, core: Option<&Path>) -> io::Result<Program> {
         let mut command = Command::new(program);
         if let Some(directory) = core {
             fs::create_dir_all(directory)?;
             command.current_dir(directory);
-            // SAFETY: between fork and exec, one system call on a local variable.
+            // SAFETY: between fork and exec, one system call with a local variable.
             unsafe { command.pre_exec(allow_core) };
         }
         let mut child = command.arg(way).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
@@ -58,15 +58,15 @@ impl Program {
         }
     }
 
-    /// Its number.
+    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.started.pid()
     }
 
-    /// Asks it to end: what is wrong with how it did.
+    /// Asks it to end, and returns what was wrong with how it did.
     ///
     /// # Errors
-    /// Nothing can be read from it.
+    /// If its output cannot be read.
     pub fn end(mut self) -> io::Result<Result<(), String>> {
         send(self.pid(), Signal::SIGTERM);
         let asked = Instant::now();
@@ -88,12 +88,12 @@ impl Program {
     }
 }
 
-/// Lets this process leave a core.
+/// Allows this process to dump core.
 fn allow_core() -> io::Result<()> {
     Ok(setrlimit(Resource::RLIMIT_CORE, RLIM_INFINITY, RLIM_INFINITY)?)
 }
 
-/// Looks at a program that lives: at its threads' signal masks, and at its code.
+/// Checks a living program: its threads' signal masks, and its code.
 ///
 /// # Errors
 /// What is wrong.
@@ -101,7 +101,8 @@ pub fn look(pid: u32, program: &Path) -> Result<Found, String> {
     let gone = |error: io::Error| format!("the program is gone: {error}");
     for task in fs::read_dir(format!("/proc/{pid}/task")).map_err(gone)? {
         let path = task.map_err(gone)?.path().join("status");
-        // A thread may have ended meanwhile; and one that is being born or ends blocks all for a moment.
+        // A thread may have ended meanwhile, and one that starts or ends blocks all signals for a
+        // moment.
         let mask = || {
             let text = fs::read_to_string(&path).ok()?;
             let line = text.lines().find_map(|line| line.strip_prefix("SigBlk:"))?;
@@ -119,7 +120,7 @@ pub fn look(pid: u32, program: &Path) -> Result<Found, String> {
     Ok(Found { changed })
 }
 
-/// Bytes of the program's code in memory that are not as in its file.
+/// The number of bytes of the program's code in memory that differ from its file.
 fn changed(pid: u32, program: &Path) -> io::Result<usize> {
     let file = fs::read(program)?;
     let memory = fs::File::open(format!("/proc/{pid}/mem"))?;

@@ -1,4 +1,5 @@
-//! Clients: they ask a server without end, compare each answer with the one that is right, and remember the first that is not.
+//! Clients: continuously send requests to a server, check each answer, and keep the first wrong
+//! one.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,10 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long an answer may take. A server whose every instruction traps is slow, not dead.
+/// How long an answer may take. A server whose every instruction traps is slow, but not dead.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the clients of a server have seen.
+/// The observations of a server's clients.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     stop: AtomicBool,
@@ -39,7 +40,8 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    /// Starts so many, each of which does `ask` until it is told to stop. After an error it begins anew.
+    /// Starts this many clients, each of which repeats `ask` until told to stop. After an error it
+    /// starts again.
     pub(super) fn start(
         count: u64,
         ask: impl Fn(&Seen, u64) -> io::Result<()> + Send + Sync + 'static,
@@ -53,7 +55,7 @@ impl Clients {
                     while !seen.stops() {
                         if let Err(error) = ask(&seen, number) {
                             seen.tell(format!("client {number}: {error}"));
-                            // A server that is dead is not asked a million times.
+                            // Do not flood a dead server.
                             std::thread::sleep(Duration::from_secs(1));
                         }
                     }
@@ -63,17 +65,17 @@ impl Clients {
         Clients { seen, threads }
     }
 
-    /// Requests that were answered.
+    /// The number of answered requests.
     pub(super) fn requests(&self) -> u64 {
         self.seen.requests.load(Ordering::Relaxed)
     }
 
-    /// What went wrong since this was asked last.
+    /// What went wrong since the last call.
     pub(super) fn trouble(&self) -> Vec<String> {
         std::mem::take(&mut *self.seen.trouble.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends them, and tells what went wrong last.
+    /// Ends the clients, and returns what went wrong last.
     pub(super) fn stop(&mut self) -> Vec<String> {
         self.seen.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
@@ -87,7 +89,7 @@ fn wrong(what: impl Into<String>) -> io::Error {
     io::Error::other(what.into())
 }
 
-/// Keys of redis are set and read again.
+/// Sets and reads keys of redis.
 pub(super) fn redis(seen: &Seen, number: u64, socket: &Path) -> io::Result<()> {
     let stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -123,7 +125,7 @@ pub(super) fn redis(seen: &Seen, number: u64, socket: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A page is asked for, again and again, by connections that serve a hundred requests each.
+/// Requests a page repeatedly, over connections of a hundred requests each.
 pub(super) fn http(seen: &Seen, port: u16, page: &[u8]) -> io::Result<()> {
     let stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -160,7 +162,7 @@ pub(super) fn http(seen: &Seen, port: u16, page: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// What runs `pgbench`, and where the server is.
+/// How to run `pgbench`, and where the server is.
 #[derive(Clone, Debug)]
 pub(super) struct Pgbench {
     pub(super) command: PathBuf,
@@ -169,7 +171,7 @@ pub(super) struct Pgbench {
 }
 
 impl Pgbench {
-    /// The command with what it needs to find the server.
+    /// The command with the server's address.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.command);
         command.arg("-h").arg(&self.socket).args(["-U", &self.user, "-n"]);
@@ -177,7 +179,7 @@ impl Pgbench {
     }
 }
 
-/// Some seconds of `pgbench`, which compares what the server answers with what it may answer.
+/// Runs `pgbench` for some seconds; it checks the server's answers itself.
 pub(super) fn postgres(seen: &Seen, pgbench: &Pgbench) -> io::Result<()> {
     let mut command = pgbench.command();
     let said = command.args(["-c", "3", "-T", "8", "postgres"]).stdin(Stdio::null()).output()?;

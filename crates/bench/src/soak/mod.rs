@@ -1,9 +1,10 @@
-//! Servers under load, probed at random for as long as one likes: can a client tell?
+//! Probes servers under load at random for any time, and checks whether a client notices.
 //!
-//! A *round* takes one process of a server, some random instructions of its program or of its libc, an engine and a handler, and
-//! attaches. While the probes are in, processes of the server get signals that mean nothing to them; then the session ends: when its time is
-//! over, by SIGINT, or because its tracer or its front is killed. Afterwards the text of all processes is to be that of their files,
-//! the accounts are to balance, and no client is to have seen an error.
+//! A *round* takes one process of a server, some random instructions of its program or its libc, an
+//! engine and a handler, and attaches. While the probes are in, processes of the server get signals
+//! that they ignore; then the session ends: by timeout, by SIGINT, or because its tracer or its
+//! front is killed. Afterwards the text of all processes must equal their files, the counts must
+//! balance, and no client may have seen an error.
 //!
 //! ```text
 //! server   redis, nginx, PostgreSQL: started, and asked without end     client   what asks them
@@ -28,45 +29,45 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How a server is probed.
+/// How to probe a server.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The command `dprobes`.
     pub dprobes: PathBuf,
-    /// For how long.
+    /// The duration.
     pub time: Duration,
-    /// What random choices begin with.
+    /// The seed of random choices.
     pub seed: u64,
     /// The engines to choose from.
     pub engines: Vec<&'static str>,
-    /// Whether tracers and fronts are killed.
+    /// Whether to kill tracers and fronts.
     pub kills: bool,
-    /// For files.
+    /// A directory for files.
     pub directory: PathBuf,
 }
 
-/// What one server has shown.
+/// The results of one server.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Its name.
     pub name: String,
-    /// Rounds, by engine and by how they ended.
+    /// The number of rounds by engine and by how they ended.
     pub rounds: HashMap<(&'static str, End), u64>,
-    /// Rounds in which nothing was probed: the process had ended, or all sites were refused.
+    /// Rounds that probed nothing: the process had ended, or all sites were refused.
     pub empty: u64,
-    /// Hits that were counted.
+    /// Counted hits.
     pub hits: u64,
-    /// Records that were kept.
+    /// Kept records.
     pub records: u64,
-    /// Signals that were sent.
+    /// Signals sent.
     pub signals: u64,
-    /// Requests that clients have had answered.
+    /// Requests answered.
     pub requests: u64,
-    /// What went wrong, with the round.
+    /// What went wrong, and in which round.
     pub wrong: Vec<String>,
 }
 
-/// The instructions of modules, which are listed once.
+/// The instructions of modules, each listed once.
 #[derive(Debug, Default)]
 struct Known(HashMap<PathBuf, Vec<Site>>);
 
@@ -80,10 +81,12 @@ impl Known {
     }
 }
 
-/// Probes one server until the time is over, or it is dead. `progress` is told each round that went wrong, and now and then how far it is.
+/// Probes one server until the time is over, or the server is dead. `progress` receives each round
+/// that went wrong, and regular status messages.
 ///
 /// # Errors
-/// With the kind `NotFound`: the server is not on this machine. Others: it does not start, or dprobes cannot be started.
+/// With kind `NotFound` if the server is not installed; otherwise if it does not start, or dprobes
+/// cannot be started.
 pub fn run(name: &str, plan: &Plan, mut progress: impl FnMut(&str)) -> io::Result<Tally> {
     let mut server = Server::start(name, &plan.directory)?;
     let mut tally = Tally { name: name.to_owned(), ..Tally::default() };

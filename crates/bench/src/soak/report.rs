@@ -1,22 +1,22 @@
-//! What is told in the end, as Markdown.
+//! The final report as Markdown.
 
 use super::{End, Tally};
 use std::fmt::Write;
 
-/// What a report begins with.
+/// The head of a report.
 #[derive(Clone, Debug)]
 pub struct Head {
-    /// The command that makes it.
+    /// The command line.
     pub command: String,
-    /// The kernel.
+    /// The kernel version.
     pub kernel: String,
     /// The processors.
     pub processor: String,
-    /// Minutes for each server.
+    /// Minutes per server.
     pub minutes: u64,
 }
 
-/// How much of what went wrong is shown, for each server.
+/// How many faults to show for each server.
 const SHOWN: usize = 20;
 
 /// The report.

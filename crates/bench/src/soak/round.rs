@@ -1,4 +1,5 @@
-//! One round: probes at random, in a process of a server, until the session ends in one of several ways.
+//! One round: random probes in a process of a server, until the session ends in one of several
+//! ways.
 
 use super::{Known, Plan, Server, text};
 use crate::cleanup::Started;
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 /// How a session ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum End {
-    /// Its time is over.
+    /// By timeout.
     Time,
     /// By SIGINT.
     Interrupt,
@@ -29,36 +30,36 @@ pub enum End {
     KillFront,
 }
 
-/// Handlers to choose from, and whether each of their runs makes a record.
+/// Handlers to choose from, and whether every run makes a record.
 const HANDLERS: [(&str, bool); 5] = [
     ("inc lv, 0\nabort\n", false),
     ("push r, rsp\npush r, rdi\nlog 2\nexit\n", true),
     ("inc lv, 0\npush r, rax\njz none\npush r, rax\nlog 1\nnone: exit\n", true),
     ("push 8\npush r, rsp\nlog mrf\nexit\n", true),
-    // What is not compiled: the rest of the run is the interpreter's.
+    // Not compiled: the interpreter runs the rest.
     ("push 64\nmalloc\nfree\npush r, rip\nlog 1\nexit\n", true),
 ];
 
-/// How long a session may take to end, and a process to have its text back.
+/// How long a session may take to end, and a process to get its text back.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Hits after which a trap is taken out: so many of them a server survives in time.
+/// Hits after which a trap is removed, so that a server survives.
 const TRAPS: u64 = 30;
 
-/// What a round has shown.
+/// The results of a round.
 #[derive(Clone, Debug, Default)]
 pub struct Shown {
-    /// What was done, in words.
+    /// A description of the round.
     pub what: String,
     /// The engine.
     pub engine: &'static str,
-    /// How it ended; none if nothing was probed.
+    /// How it ended; `None` if nothing was probed.
     pub end: Option<End>,
-    /// Hits that were counted.
+    /// Counted hits.
     pub hits: u64,
-    /// Records that were kept.
+    /// Kept records.
     pub records: u64,
-    /// Signals that were sent.
+    /// Signals sent.
     pub signals: u64,
     /// What is wrong.
     pub wrong: Vec<String>,
@@ -68,7 +69,7 @@ fn below(random: &mut Random, limit: usize) -> usize {
     (random.number() % limit.max(1) as u64) as usize
 }
 
-/// The program of a process, or its libc.
+/// A random module of a process: its program or its libc.
 fn module(pid: u32, random: &mut Random) -> Option<PathBuf> {
     let program = std::fs::read_link(format!("/proc/{pid}/exe")).ok()?;
     if below(random, 2) == 0 {
@@ -81,10 +82,10 @@ fn module(pid: u32, random: &mut Random) -> Option<PathBuf> {
     Some(libc.next().map_or(program, PathBuf::from))
 }
 
-/// Does one round.
+/// Runs one round.
 ///
 /// # Errors
-/// dprobes cannot be started, or a file cannot be written.
+/// If dprobes cannot be started, or a file cannot be written.
 pub(super) fn round(
     server: &Server,
     plan: &Plan,
@@ -99,7 +100,7 @@ pub(super) fn round(
     let most = if engine == "trap" { 60 } else { 400 };
     let count = 1 + below(random, most);
     let sites = known.of(&module)?;
-    // Entries of functions are hit more often than what is in them.
+    // Function entries are hit more often than other instructions.
     let entries: Vec<&Site> = match below(random, 2) {
         0 => sites.iter().filter(|site| site.entry).collect(),
         _ => Vec::new(),
@@ -121,7 +122,7 @@ pub(super) fn round(
     let ran = session.run(server, offsets, random, &mut shown);
     FILES.iter().for_each(|name| drop(std::fs::remove_file(session.file(name))));
     ran?;
-    // Also one that has probed nothing may be about to leave: the next round is not to meet it.
+    // Even a session that probed nothing may still be detaching; the next round must not meet it.
     shown.wrong.extend(untraced(server));
     if shown.end.is_some() {
         shown.wrong.extend(restored(server));
@@ -129,7 +130,8 @@ pub(super) fn round(
     Ok(shown)
 }
 
-/// Waits until nobody traces the server's processes any more: who is still there, however long one waits.
+/// Waits until the server's processes are not traced any more; returns who still is after the
+/// timeout.
 fn untraced(server: &Server) -> Option<String> {
     let start = Instant::now();
     loop {
@@ -141,7 +143,8 @@ fn untraced(server: &Server) -> Option<String> {
     }
 }
 
-/// What is still changed in the code of the server's processes, however long one waits.
+/// Waits until the code of the server's processes is restored; returns what still differs after the
+/// timeout.
 fn restored(server: &Server) -> Option<String> {
     let start = Instant::now();
     loop {
@@ -170,11 +173,11 @@ struct Session<'a> {
 
 impl Session<'_> {
     fn file(&self, name: &str) -> PathBuf {
-        // Of its own: a tracer whose front was killed may still be about to write.
+        // A name of its own, since a tracer whose front was killed may still be writing.
         self.plan.directory.join(format!("{}.{name}", self.number))
     }
 
-    /// The program's text. Probes that trap are taken out after some hits.
+    /// The program's text. Trapping probes are removed after some hits.
     fn text(&self, offsets: &HashSet<u64>) -> String {
         let mut text = format!("name = \"{}\"\nmodtype = user\nmajor = 1\nvars = 1\n", self.module.display());
         let mut offsets: Vec<&u64> = offsets.iter().collect();
@@ -184,13 +187,13 @@ impl Session<'_> {
             if self.engine == "trap" {
                 let _ = writeln!(text, "maxhits = {TRAPS}");
             }
-            // Labels are the whole program's.
+            // Labels are global in the program.
             text += &self.handler.0.replace("none", &format!("none{minor}"));
         }
         text
     }
 
-    /// Attaches, without the sites that are refused.
+    /// Attaches, leaving out refused sites.
     fn run(
         &mut self,
         server: &Server,
@@ -212,7 +215,7 @@ impl Session<'_> {
                 return Ok(());
             }
             if offsets.is_empty() || offsets.len() == before {
-                // The process has ended meanwhile, or is about to.
+                // The process has ended, or is about to.
                 if !is_gone(self.pid) && !stderr.contains("no process") {
                     let first: Vec<&str> = stderr.lines().take(2).collect();
                     shown.wrong.push(format!("dprobes does not attach: {}", first.join(" / ")));
@@ -223,7 +226,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// One session; what it wrote to standard error. `shown.end` is set if it has probed.
+    /// Runs one session; returns its standard error. Sets `shown.end` if it has probed.
     fn attach(&self, server: &Server, random: &mut Random, shown: &mut Shown) -> io::Result<String> {
         let (stats, records, errors) =
             (self.file("soak.stats"), self.file("soak.dpt"), self.file("soak.err"));
@@ -255,7 +258,8 @@ impl Session<'_> {
             ended = started.ended()?;
         }
         let front = started.pid();
-        // Where the front is killed its tracer leaves by itself, and may not even have attached by then.
+        // If the front is killed, its tracer detaches by itself, and may not even have attached
+        // yet.
         let tracers = children(front);
         match self.end {
             End::Interrupt if ended.is_none() => send(front, Signal::SIGINT),
@@ -265,7 +269,7 @@ impl Session<'_> {
         let end = Instant::now();
         while ended.is_none() {
             if self.end == End::KillTracer {
-                // Where the machine is busy it may not have been born yet.
+                // On a busy machine it may not exist yet.
                 children(front).into_iter().for_each(|pid| send(pid, Signal::SIGKILL));
             }
             ended = started.ended()?;
@@ -290,7 +294,7 @@ impl Session<'_> {
         if self.end == End::Interrupt && early && said.is_empty() {
             return Ok(said);
         }
-        // Sites are refused, or the process has ended: nothing was probed.
+        // All sites were refused, or the process has ended: nothing was probed.
         if code == Some(1) && (!reasons(&said, &self.module).is_empty() || is_gone(self.pid)) {
             return Ok(said);
         }
@@ -309,7 +313,7 @@ impl Session<'_> {
         Ok(said)
     }
 
-    /// Adds up what was counted, and sees whether it balances.
+    /// Sums up the counts and checks that they balance.
     fn account(&self, stats: &Path, records: &Path, shown: &mut Shown) -> io::Result<()> {
         let Ok(bytes) = std::fs::read(stats) else {
             shown.wrong.push("dprobes has left no counts".to_owned());
@@ -345,7 +349,7 @@ impl Session<'_> {
     }
 }
 
-/// Whether somebody traces a thread of a process.
+/// Whether any thread of a process is traced.
 fn is_traced(pid: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task"));
     threads.into_iter().flatten().flatten().any(|thread| {
@@ -359,15 +363,15 @@ fn is_gone(pid: u32) -> bool {
     std::fs::read_link(format!("/proc/{pid}/exe")).is_err()
 }
 
-/// The processor time that a process has used, in the kernel's ticks.
+/// The processor time of a process, in kernel ticks.
 fn used(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name, in parentheses, may hold anything.
+    // The name, in parentheses, may contain anything.
     let after = stat.rsplit_once(") ").map_or("", |(_, after)| after);
     after.split(' ').skip(11).take(2).filter_map(|word| word.parse::<u64>().ok()).sum()
 }
 
-/// One of the processes: any, or one that works.
+/// A random process: any, or a busy one.
 fn choose(processes: &[u32], random: &mut Random) -> u32 {
     if below(random, 2) == 0 {
         return processes[below(random, processes.len())];
@@ -380,7 +384,7 @@ fn choose(processes: &[u32], random: &mut Random) -> u32 {
     from[below(random, from.len())]
 }
 
-/// The children of a process that has one thread, or whose first thread has made them.
+/// The children of a process, if its first thread created them.
 fn children(pid: u32) -> Vec<u32> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     text.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect()

@@ -1,4 +1,5 @@
-//! The servers: started in a directory of their own, reachable from this machine only, asked without end.
+//! The servers: started in a directory of their own, reachable only from this machine, under
+//! constant load.
 
 use super::client::{self, Clients, Pgbench};
 use crate::cleanup::Started;
@@ -12,23 +13,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Their names.
+/// The names of the servers.
 pub const SERVERS: [&str; 3] = ["redis", "nginx", "postgres"];
 
-/// Lines of its log that are shown of a server that has died.
+/// How many log lines to show of a server that has died.
 const LAST: usize = 30;
 
 /// How long a server may take to start.
 const START: Duration = Duration::from_secs(60);
 
-/// A server that runs, and its clients.
+/// A running server and its clients.
 #[derive(Debug)]
 pub struct Server {
     started: Started,
     clients: Clients,
-    /// What it says.
+    /// Its log.
     log: PathBuf,
-    /// Signals that mean nothing to any of its processes.
+    /// Signals that none of its processes reacts to.
     pub(super) signals: &'static [Signal],
 }
 
@@ -43,7 +44,7 @@ fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// Waits until something is so.
+/// Waits for a condition.
 fn wait(what: &str, mut is_so: impl FnMut() -> bool) -> io::Result<()> {
     let start = Instant::now();
     while !is_so() {
@@ -62,10 +63,10 @@ fn spawn(command: &mut Command, log: &Path) -> io::Result<Started> {
 }
 
 impl Server {
-    /// Starts one, and its clients.
+    /// Starts a server and its clients.
     ///
     /// # Errors
-    /// With the kind `NotFound`: it is not on this machine. Others: it does not start.
+    /// With kind `NotFound` if it is not installed; otherwise if it does not start.
     pub fn start(name: &str, directory: &Path) -> io::Result<Server> {
         match name {
             "redis" => redis(directory),
@@ -80,22 +81,22 @@ impl Server {
         family(self.started.pid())
     }
 
-    /// Requests that were answered.
+    /// The number of answered requests.
     pub(super) fn requests(&self) -> u64 {
         self.clients.requests()
     }
 
-    /// What clients have seen go wrong since this was asked last.
+    /// What went wrong for clients since the last call.
     pub(super) fn trouble(&self) -> Vec<String> {
         self.clients.trouble()
     }
 
-    /// Whether it has not ended.
+    /// Whether it is still running.
     pub(super) fn lives(&mut self) -> bool {
         matches!(self.started.ended(), Ok(None))
     }
 
-    /// How it has ended, and what it said last.
+    /// How it ended, and its last output.
     pub(super) fn last_words(&mut self) -> String {
         let log = String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned();
         let lines: Vec<&str> = log.lines().collect();
@@ -103,7 +104,7 @@ impl Server {
         format!("{:?}, {last}", self.started.ended())
     }
 
-    /// Ends the clients, then the server; tells what went wrong.
+    /// Ends the clients, then the server; returns what went wrong.
     pub(super) fn stop(&mut self) -> Vec<String> {
         let mut trouble = self.clients.stop();
         self.started.signal(Signal::SIGINT);
@@ -157,7 +158,7 @@ fn nginx(directory: &Path) -> io::Result<Server> {
     Ok(Server { started, clients, log, signals: &[Signal::SIGCONT, Signal::SIGURG] })
 }
 
-/// The user and the group that a server may run as: PostgreSQL does not run as root.
+/// The user and group that run a server that must not run as root, as PostgreSQL.
 fn unprivileged() -> io::Result<(u32, u32)> {
     let users = std::fs::read_to_string("/etc/passwd")?;
     let ids = |name: &str| {
@@ -172,7 +173,7 @@ fn postgres(directory: &Path) -> io::Result<Server> {
     use std::os::unix::process::CommandExt;
     let (initdb, server) = (program("initdb")?.canonicalize()?, program("postgres")?.canonicalize()?);
     let pgbench = program("pgbench")?;
-    // Beside the program that `initdb` looks for, whatever links there are.
+    // Beside the real program, which `initdb` looks for, without symbolic links.
     let home = directory.join("postgres");
     std::fs::create_dir_all(&home)?;
     let ids = if is_root() { Some(unprivileged()?) } else { None };

@@ -1,14 +1,14 @@
-//! Whether the code that a process runs is that of its files.
+//! Compares the code of a process with its files.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Bytes that are compared at once.
+/// Bytes to compare at once.
 const PIECE: u64 = 1 << 20;
 
-/// The first difference between the executable file mappings of a process and their files, in words. `None` too if the process has
-/// ended.
+/// The first difference between the executable file mappings of a process and their files, as text.
+/// `None` also if the process has ended.
 pub(super) fn difference(pid: u32) -> Option<String> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     let memory = File::open(format!("/proc/{pid}/mem")).ok()?;

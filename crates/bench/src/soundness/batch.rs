@@ -1,4 +1,4 @@
-//! One batch: probes on its sites while the workload runs.
+//! One batch: probes its sites while the workload runs.
 
 use super::drive::{Conditions, Ran, run};
 use super::outcome::Outcome;
@@ -11,51 +11,51 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How batches are run.
+/// How to run batches.
 #[derive(Clone, Debug)]
 pub struct Runner {
     /// The command `dprobes`.
     pub dprobes: PathBuf,
-    /// The engine it is told to use.
+    /// The engine to use.
     pub engine: String,
-    /// Hits after which a probe is taken out, if not to be counted to the end.
+    /// Hits after which a probe is removed; `None`: count all.
     pub maxhits: Option<u64>,
-    /// For files.
+    /// A directory for files.
     pub directory: PathBuf,
 }
 
-/// What became of one site.
+/// The result of one site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fate {
-    /// Engine and tactic, as far as dprobes tells; or that it was refused.
+    /// Engine and tactic, as far as dprobes reports them; or that it was refused.
     pub how: String,
-    /// Why it was refused or trapped, if that is told.
+    /// Why it was refused or trapped, if reported.
     pub reason: Option<String>,
-    /// Hits counted.
+    /// Counted hits.
     pub hits: u64,
-    /// Hits at which the handler could not run.
+    /// Hits whose handler could not run.
     pub missed: u64,
 }
 
-/// What a batch has shown.
+/// The results of a batch.
 #[derive(Clone, Debug)]
 pub(super) struct Shown {
     /// The program's run.
     pub(super) ran: Ran,
-    /// What became of each site, in their order; empty where there are no counts.
+    /// The result of each site, in their order; empty if there are no counts.
     pub(super) fates: Vec<Fate>,
     /// What is wrong with the counts, if anything.
     pub(super) wrong: Option<String>,
 }
 
-/// Times a program is run anew without the sites that were refused.
+/// How often to run a program again without refused sites.
 const REFUSALS: usize = 20;
 
 impl Runner {
     /// Runs the workload without probes.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// If it cannot be started.
     pub(super) fn unprobed(&self, workload: &Workload, limit: Duration) -> io::Result<Ran> {
         run(workload, &self.conditions(Vec::new(), limit))
     }
@@ -64,10 +64,11 @@ impl Runner {
         Conditions { before, environment: Vec::new(), fixed: false, limit, directory: &self.directory }
     }
 
-    /// Runs the workload with probes on all these sites. Sites that are refused before it starts are left out.
+    /// Runs the workload with probes on all these sites, leaving out sites that are refused before
+    /// it starts.
     ///
     /// # Errors
-    /// It cannot be started, or dprobes fails otherwise than by refusing sites.
+    /// If it cannot be started, or dprobes fails other than by refusing sites.
     pub(super) fn probed(&self, workload: &Workload, sites: &[&Site], limit: Duration) -> io::Result<Shown> {
         self.probed_under(workload, sites, &self.conditions(Vec::new(), limit))
     }
@@ -75,7 +76,7 @@ impl Runner {
     /// As [`Runner::probed`], under given conditions.
     ///
     /// # Errors
-    /// As there.
+    /// As of [`Runner::probed`].
     pub(super) fn probed_under(
         &self,
         workload: &Workload,
@@ -120,15 +121,15 @@ impl Runner {
         let maxhits = self.maxhits.unwrap_or(u64::MAX);
         let _ = writeln!(text, "maxhits = {maxhits}");
         for site in sites {
-            // Ends the handler without a record: what is left is the count of hits.
+            // `abort` ends the handler without a record; only hits are counted.
             let _ = writeln!(text, "offset = {:#x} abort", site.offset);
         }
         text
     }
 }
 
-/// What dprobes says of sites of the module, by their offsets: lines with `MODULE:0xOFFSET: REASON`,
-/// or with several offsets.
+/// dprobes' messages about sites of the module, by offset: lines `MODULE:0xOFFSET: REASON`, or with
+/// several offsets.
 pub(crate) fn reasons(stderr: &str, module: &Path) -> HashMap<u64, String> {
     let start = format!("{}:0x", module.display());
     let told = stderr.lines().filter_map(|line| {
@@ -143,7 +144,7 @@ pub(crate) fn reasons(stderr: &str, module: &Path) -> HashMap<u64, String> {
     each.collect()
 }
 
-/// The fate of each site, and what is wrong with the counts.
+/// The result of each site, and what is wrong with the counts.
 fn fates(
     stats: &Value,
     sites: &[&Site],
@@ -190,7 +191,7 @@ fn fates(
 }
 
 impl Shown {
-    /// What differs from the unprobed run, if anything.
+    /// The difference to the unprobed run, if any.
     pub(super) fn difference(&self, unprobed: &Outcome) -> Option<String> {
         unprobed.difference(&self.ran.outcome).or_else(|| self.wrong.clone())
     }

@@ -1,17 +1,18 @@
-//! How often each instruction runs, by callgrind: a simulation, which counts without touching the program.
+//! Execution counts of instructions by callgrind, a simulation that does not change the program.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead};
 use std::path::Path;
 
-/// Reads a file of `callgrind --dump-instr=yes --skip-plt=no`: the executions of each instruction of the object, by its address in the
-/// object's file.
+/// Reads a file of `callgrind --dump-instr=yes --skip-plt=no`: the executions of each instruction
+/// of the object, by its address in the object's file.
 ///
-/// A line of costs is an address, a line number and the instructions executed; the first two are absolute, or relative to
-/// the line before (`+3`, `-2`, `*`). The line after `calls=` has the cost of the call, which is not the instruction's.
+/// A line of costs has an address, a line number and the executed instructions; the first two are
+/// absolute, or relative to the line before (`+3`, `-2`, `*`). The line after `calls=` has the cost
+/// of the callee, not of the instruction.
 ///
 /// # Errors
-/// The file cannot be read, or is not what callgrind writes.
+/// If the file cannot be read, or has another format.
 pub(super) fn read(file: impl BufRead, object: &Path) -> io::Result<HashMap<u64, u64>> {
     let mut names: HashMap<String, String> = HashMap::new();
     let mut counts = HashMap::new();
@@ -20,7 +21,7 @@ pub(super) fn read(file: impl BufRead, object: &Path) -> io::Result<HashMap<u64,
         let line = line?;
         let line = String::from_utf8_lossy(&line);
         if let Some(value) = line.strip_prefix("ob=") {
-            // `(3) /lib/libc.so.6` where it is named first, then `(3)`.
+            // `(3) /lib/libc.so.6` where first named, then `(3)`.
             let (number, name) = value.split_once(' ').unwrap_or((value, ""));
             if !name.is_empty() {
                 names.insert(number.to_owned(), name.to_owned());
@@ -28,7 +29,7 @@ pub(super) fn read(file: impl BufRead, object: &Path) -> io::Result<HashMap<u64,
             let name = names.get(number).map_or(value, String::as_str);
             wanted = Path::new(name) == object;
         } else if let Some(value) = line.strip_prefix("cob=") {
-            // The object of a function that is called: it may be named here first.
+            // The object of a called function: it may be named here first.
             if let Some((number, name)) = value.split_once(' ') {
                 names.insert(number.to_owned(), name.to_owned());
             }

@@ -1,9 +1,9 @@
-//! Which of several functions for one purpose a library takes on each processor (IFUNC), and which of them two runs do not
-//! share.
+//! Finds which implementation a library chooses for each IFUNC on a processor, and which choices
+//! differ between two runs.
 //!
-//! A simulator shows a processor of its own, of another maker perhaps. What both are told not to have does not make them the
-//! same: a C library also knows makers and models. So each resolver of the module is asked in both, and the functions
-//! that only one of the runs executes are known.
+//! A simulator presents its own processor, perhaps of another maker. Disabling features on both
+//! does not make them equal: a C library also knows makers and models. So each resolver of the
+//! module is called in both, to find the functions that only one of the runs executes.
 
 use super::drive::{Conditions, run};
 use super::sites::Sites;
@@ -19,10 +19,11 @@ use std::time::Duration;
 
 /// `STT_GNU_IFUNC`: a symbol whose value is the address of its resolver.
 const IFUNC: u8 = 10;
-/// `R_X86_64_IRELATIVE`: a relocation whose addend is the address of a resolver.
+/// `R_X86_64_IRELATIVE`: a relocation whose addend is a resolver's address.
 const IRELATIVE: u32 = 37;
 
-/// The resolvers of a module: of its symbols, and those of functions without a name outside.
+/// The resolvers of a module: those of its symbols, and those of functions without an exported
+/// name.
 fn resolvers(module: &Path) -> io::Result<Vec<u64>> {
     let bytes = std::fs::read(module)?;
     let file = object::File::parse(&*bytes).map_err(io::Error::other)?;
@@ -40,7 +41,7 @@ fn resolvers(module: &Path) -> io::Result<Vec<u64>> {
     Ok(found.into_iter().collect())
 }
 
-/// What the resolvers choose in a run, in their order.
+/// The choices of the resolvers in a run, in order.
 fn choices(
     program: &Path,
     workload: &Workload,
@@ -78,10 +79,10 @@ fn choices(
     }
 }
 
-/// The functions of the module, by their addresses, that are chosen under valgrind and not without, or the reverse.
+/// The functions of the module, by address, that are chosen only under valgrind or only without.
 ///
 /// # Errors
-/// The resolvers cannot be asked.
+/// If the resolvers cannot be called.
 pub(super) fn not_shared(
     workload: &Workload,
     sites: &Sites,

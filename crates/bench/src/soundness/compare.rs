@@ -1,10 +1,12 @@
-//! Counts of hits beside callgrind's counts of the same run.
+//! Compares counts of hits with callgrind's counts of the same run.
 //!
-//! Callgrind simulates a processor of its own, in another place of memory. So both runs get a C library that is told which
-//! processor it has and what its caches are, and fixed addresses; where it still chooses other functions for the two (see
-//! `choices`), those are left out. Callgrind runs twice, the second time with a stack that starts elsewhere. Instructions
-//! that run equally often in both are compared; the others depend on addresses, and are counted and left out. So are those of which probed runs elsewhere in memory count something else
-//! each. Both must write the same, since valgrind does not compute everything as the processor does.
+//! Callgrind simulates a processor of its own, at other memory addresses. So both runs tell the C
+//! library which processor and caches it has, and use fixed addresses; where it still chooses other
+//! functions in the two (see `choices`), those are left out. Callgrind runs twice, the second time
+//! with another stack address. Only instructions with equal counts in both runs are compared; the
+//! others depend on addresses, and are counted and left out, as are those whose hits differ between
+//! probed runs at different addresses. Both runs must write the same output, since valgrind does
+//! not compute everything as the processor does.
 
 use super::batch::{Fate, Runner};
 use super::drive::{Conditions, run};
@@ -19,31 +21,30 @@ use std::io::{self, BufReader};
 use std::path::Path;
 use std::time::Duration;
 
-/// What makes the C library pick the same functions everywhere: neither what processors have, nor what its authors know of
-/// makers and models.
+/// Makes the C library choose the same functions everywhere, whatever the processor's features,
+/// maker and model.
 const TUNABLES: &str = "glibc.cpu.hwcaps=-Fast_Unaligned_Load,-Fast_Unaligned_Copy,-Fast_Copy_Backward,-Fast_Rep_String,-Slow_BSF,-Slow_SSE4_2,-Prefer_PMINUB_for_stringop,-Prefer_ERMS,-Prefer_FSRM,-Prefer_No_AVX512_Probing,-SSSE3,-SSE4_1,-SSE4_2,-POPCNT,-AVX512F,-AVX512VL,-AVX512BW,-AVX512CD,-AVX512DQ,-AVX512ER,-AVX512PF,-AVX2,-AVX,-ERMS,-FSRM,-RTM,-BMI1,-BMI2,-LZCNT,-MOVBE,-FMA,-FMA4,-XSAVE,-XSAVEC,-Prefer_No_VZEROUPPER,-AVX_Fast_Unaligned_Load:glibc.cpu.x86_non_temporal_threshold=0xc0000:glibc.cpu.x86_rep_movsb_threshold=0x800:glibc.cpu.x86_rep_stosb_threshold=0x800:glibc.cpu.x86_data_cache_size=0x8000:glibc.cpu.x86_shared_cache_size=0x100000";
 
-/// What the comparison has shown.
+/// The results of the comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Comparison {
-    /// Instructions that callgrind saw run.
+    /// Instructions that ran under callgrind.
     pub ran: usize,
-    /// Those whose number of executions depends on addresses.
+    /// Those whose execution counts depend on addresses.
     pub unsteady: usize,
-    /// Instructions of functions that the C library chooses on one of the two processors only.
+    /// Instructions of functions that the C library chooses on only one of the two processors.
     pub otherwise_chosen: usize,
-    /// Instructions compared.
+    /// Compared instructions.
     pub compared: usize,
-    /// Those that never ran, of those compared.
+    /// Compared instructions that never ran.
     pub never: usize,
-    /// Executions of those compared, by callgrind.
+    /// Executions of the compared instructions, by callgrind.
     pub executions: u64,
-    /// Differences.
+    /// Descriptions of the differences.
     pub different: Vec<String>,
 }
 
-/// The library that valgrind puts into every program: with it, the program's start and end are the same without
-/// valgrind.
+/// The library that valgrind preloads: with it, startup and exit are the same without valgrind.
 fn preloaded() -> Option<(&'static str, String)> {
     let name = "vgpreload_core-amd64-linux.so";
     let places = ["/usr/libexec/valgrind", "/usr/lib/x86_64-linux-gnu/valgrind", "/usr/lib/valgrind"];
@@ -78,11 +79,11 @@ fn simulated(
     Ok((counts, ran.outcome))
 }
 
-/// Compares about `count` sampled instructions whose executions together are at most `budget`; `None` where there is no
-/// valgrind or the workload is not deterministic.
+/// Compares about `count` sampled instructions with at most `budget` executions together; `None`
+/// without valgrind, or if the workload is not deterministic.
 ///
 /// # Errors
-/// A run fails.
+/// If a run fails.
 pub(super) fn compare(
     runner: &Runner,
     workload: &Workload,
@@ -106,7 +107,7 @@ pub(super) fn compare(
     let not_shared = choices::not_shared(workload, sites, TUNABLES, &runner.directory)?;
     for site in &sites.sites {
         let counts = [&first, &second].map(|counts| counts.get(&site.address).copied().unwrap_or(0));
-        // Callgrind counts each iteration of a repeated instruction, and what `apart` says.
+        // Callgrind counts each iteration of a repeated instruction; for `apart` see there.
         let otherwise = site.text.starts_with("rep") || site.apart;
         if not_shared.iter().any(|function| function.contains(&site.address)) {
             comparison.otherwise_chosen += 1;
@@ -121,7 +122,7 @@ pub(super) fn compare(
     let mut never = 0;
     for (site, executions) in candidates {
         let wanted = if executions == 0 { never < count / 10 } else { chosen.len() - never < count };
-        // No single one may use up what many could share.
+        // No single instruction may use up the budget of many.
         if wanted && executions <= budget / 50 && comparison.executions + executions <= budget {
             comparison.executions += executions;
             never += usize::from(executions == 0);
@@ -171,7 +172,7 @@ pub(super) fn compare(
     Ok(Some(comparison))
 }
 
-/// Which of these sites are hit another number of times when the program lies elsewhere in memory.
+/// The sites whose hits change when the program is loaded at other addresses.
 fn unsteady(
     runner: &Runner,
     workload: &Workload,

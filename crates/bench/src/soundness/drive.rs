@@ -1,4 +1,4 @@
-//! Running a workload to its end, and driving it if it wants that.
+//! Runs a workload to its end, and drives it if needed.
 
 use super::outcome::{Outcome, timeless};
 use super::workload::{Driver, Workload};
@@ -13,31 +13,31 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// What one run has shown.
+/// The results of one run.
 #[derive(Clone, Debug)]
 pub(super) struct Ran {
-    /// What the program can be held to.
+    /// The results that must not change.
     pub(super) outcome: Outcome,
-    /// The exit status, if it has one.
+    /// The exit status, if any.
     pub(super) code: Option<i32>,
-    /// Standard error, with what a tracer wrote there.
+    /// Standard error, including a tracer's.
     pub(super) stderr: String,
-    /// How long it took.
+    /// The duration.
     pub(super) took: Duration,
 }
 
-/// How a workload is run.
+/// How to run a workload.
 #[derive(Clone, Debug)]
 pub(super) struct Conditions<'a> {
-    /// A command before the workload's own, which runs it.
+    /// A command in front of the workload's own, which runs it.
     pub(super) before: Vec<OsString>,
-    /// More environment.
+    /// Additional environment.
     pub(super) environment: Vec<(&'a str, String)>,
     /// Whether addresses are the same every time.
     pub(super) fixed: bool,
-    /// After this time it is killed.
+    /// The time after which it is killed.
     pub(super) limit: Duration,
-    /// Where it runs, and where its output is kept.
+    /// The working directory, which also keeps its output.
     pub(super) directory: &'a Path,
 }
 
@@ -52,7 +52,7 @@ fn told(status: ExitStatus) -> String {
 /// Runs a workload.
 ///
 /// # Errors
-/// It cannot be started. How it ends is no error.
+/// If it cannot be started. Its failure is not an error.
 pub(super) fn run(workload: &Workload, conditions: &Conditions) -> io::Result<Ran> {
     let words: Vec<&OsString> = conditions.before.iter().chain(&workload.command).collect();
     let (first, rest) = words.split_first().ok_or_else(|| io::Error::other("no command"))?;
@@ -70,11 +70,11 @@ pub(super) fn run(workload: &Workload, conditions: &Conditions) -> io::Result<Ra
     });
     command.stdout(File::create(&stdout)?).stderr(File::create(&stderr)?);
     if conditions.fixed {
-        // SAFETY: personality is a plain system call: it may be made between fork and exec.
+        // SAFETY: personality is a plain system call, allowed between fork and exec.
         unsafe { command.pre_exec(|| Ok(personality::set(Persona::ADDR_NO_RANDOMIZE).map(drop)?)) };
     }
     if let Driver::Redis { socket, .. } = &workload.driver {
-        // What a server that was killed has left.
+        // Left by a server that was killed.
         let _ = std::fs::remove_file(socket);
     }
     let began = Instant::now();
@@ -95,7 +95,7 @@ pub(super) fn run(workload: &Workload, conditions: &Conditions) -> io::Result<Ra
         std::thread::sleep(Duration::from_millis(2));
     };
     let text = String::from_utf8_lossy(&std::fs::read(&stdout)?).into_owned();
-    // A server's own output tells of its process and its time: what its clients see counts.
+    // A server's own output depends on process id and time; only its clients' output counts.
     let output = if workload.driver == Driver::None { timeless(&text) } else { driven };
     Ok(Ran {
         code: status.strip_prefix("exit ").and_then(|code| code.parse().ok()),
@@ -105,7 +105,8 @@ pub(super) fn run(workload: &Workload, conditions: &Conditions) -> io::Result<Ra
     })
 }
 
-/// Drives a redis-server: load from several clients at once, then commands one by one, whose answers are compared.
+/// Drives a redis-server: load from several clients at once, then single commands whose answers are
+/// compared.
 fn redis(server: &mut Started, socket: &Path, requests: u64, limit: Duration) -> io::Result<Vec<String>> {
     let began = Instant::now();
     while std::os::unix::net::UnixStream::connect(socket).is_err() {
@@ -121,7 +122,7 @@ fn redis(server: &mut Started, socket: &Path, requests: u64, limit: Duration) ->
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         if let Some(mut pipe) = child.stdin.take() {
-            // It may have ended: its status tells.
+            // It may have ended; its status shows that.
             let _ = io::Write::write_all(&mut pipe, input.as_bytes());
         }
         let (sender, receiver) = std::sync::mpsc::channel();
@@ -139,7 +140,7 @@ fn redis(server: &mut Started, socket: &Path, requests: u64, limit: Duration) ->
     let number = requests.to_string();
     let tests = "ping,set,get,incr,lpush,rpush,lpop,rpop,sadd,hset,spop,zadd,zpopmin,lrange_100,mset";
     let load = client("redis-benchmark", &["-n", &number, "-c", "20", "-t", tests, "-q"], "")?;
-    // Its figures differ; that it says of no error must not.
+    // Its figures vary, but it must report no errors.
     let complaints = load.lines().filter(|line| line.to_lowercase().contains("err"));
     seen.push(load.split(' ').take(2).collect::<Vec<_>>().join(" "));
     seen.extend(complaints.map(str::to_owned));
@@ -147,14 +148,14 @@ fn redis(server: &mut Started, socket: &Path, requests: u64, limit: Duration) ->
     let info = client("redis-cli", &["INFO", "commandstats"], "")?;
     let calls = info.lines().filter_map(|line| line.split_once(",usec").map(|(calls, _)| calls.to_owned()));
     let mut calls: Vec<String> = calls.filter(|line| line.starts_with("cmdstat_")).collect();
-    // A hash table with a random seed gives them in its order.
+    // They come in the order of a hash table with a random seed.
     calls.sort_unstable();
     seen.append(&mut calls);
     client("redis-cli", &["SHUTDOWN", "NOSAVE"], "")?;
     Ok(seen)
 }
 
-/// Commands whose answers are the same every time.
+/// Commands with deterministic answers.
 fn script(requests: u64) -> String {
     let mut text = String::from("FLUSHALL\n");
     for i in 0..requests / 10 {

@@ -1,7 +1,7 @@
-//! The smallest part of a batch that still fails.
+//! Finds the smallest part of a batch that still fails.
 
-/// Delta debugging (Zeller and Hildebrandt, 2002): a part of `all` that fails, and none of whose parts tried does.
-/// It stops after `runs` calls of `fails` with what it has.
+/// Delta debugging (Zeller and Hildebrandt, 2002): a part of `all` that fails, none of whose tried
+/// parts fails. Stops after `runs` calls of `fails` with the current part.
 pub(super) fn minimize<T: Clone>(all: &[T], mut runs: usize, mut fails: impl FnMut(&[T]) -> bool) -> Vec<T> {
     let mut current = all.to_vec();
     let mut parts = 2;
@@ -12,7 +12,7 @@ pub(super) fn minimize<T: Clone>(all: &[T], mut runs: usize, mut fails: impl FnM
             let kept = pieces.iter().enumerate().filter(|(place, _)| *place != skipped);
             kept.flat_map(|(_, piece)| piece.clone()).collect()
         };
-        // A piece alone first; then all but a piece, which is the same thing where there are two.
+        // First single pieces; then all but a piece, which is the same if there are two.
         let rest = if pieces.len() > 2 { pieces.len() } else { 0 };
         let candidates = pieces.iter().cloned().map(|piece| (piece, 2));
         let candidates =
@@ -47,7 +47,7 @@ mod tests {
         assert_eq!(minimize(&all, 1000, |part| part.contains(&7777)), [7777]);
         let both = |part: &[u32]| part.contains(&12) && part.contains(&9000);
         assert_eq!(minimize(&all, 1000, both), [12, 9000]);
-        // Out of runs: what is left still fails.
+        // Out of runs: the result still fails.
         let some = minimize(&all, 12, both);
         assert!(some.len() < all.len() && both(&some));
     }

@@ -1,5 +1,6 @@
-//! Whether a program can tell that it is probed: every instruction of every function of a module is, in random batches,
-//! while something that uses the module runs; what it writes and how it ends must be as without probes.
+//! Checks whether a program notices that it is probed: every instruction of every function of a
+//! module is probed, in random batches, while a workload uses the module; its output and exit must
+//! be as without probes.
 //!
 //! ```text
 //! sites      every instruction, by binutils       workload   what runs, for each module

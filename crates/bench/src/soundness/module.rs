@@ -1,4 +1,4 @@
-//! One module from end to end.
+//! Tests one module.
 
 use super::batch::Runner;
 use super::compare::{Comparison, compare};
@@ -12,46 +12,46 @@ use super::workload::Workload;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// What is to be done with a module.
+/// How to test a module.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Sites in a batch, at least.
+    /// The least number of sites in a batch.
     pub batch: usize,
-    /// Batches to run, if not all; the first ones of the random order.
+    /// The number of batches to run, the first in random order; `None`: all.
     pub batches: Option<usize>,
-    /// Where the random order begins.
+    /// The seed of the random order.
     pub seed: u64,
-    /// Instructions to compare with callgrind, and how many executions they may have together.
+    /// How many instructions to compare with callgrind, and the most executions of them together.
     pub sample: (usize, u64),
-    /// Runs that may be spent on finding the smallest part of a batch that fails.
+    /// The most runs to find the smallest failing part of a batch.
     pub runs: usize,
 }
 
-/// What a module has shown.
+/// The results of a module.
 #[derive(Clone, Debug)]
 pub struct Shown {
     /// The module.
     pub workload: Workload,
     /// Its instructions and functions.
     pub sites: Sites,
-    /// Batches run, and how many all of them are.
+    /// Batches run, and batches in all.
     pub batches: (usize, usize),
-    /// Sites in the batches run.
+    /// Sites in the batches that were run.
     pub probed: usize,
-    /// What became of them.
+    /// Results of the sites.
     pub tally: Tally,
-    /// Batches that the program could tell.
+    /// Batches that the program noticed.
     pub failures: Vec<Failure>,
-    /// How long the unprobed workload takes.
+    /// The duration of the unprobed workload.
     pub unprobed: Duration,
-    /// How long a batch took at least, in the mean, at most.
+    /// The least, mean and greatest duration of a batch.
     pub took: (Duration, Duration, Duration),
-    /// Hits beside callgrind's counts: nothing where that cannot be, or why it failed.
+    /// The comparison of hits with callgrind's counts: `None` if impossible, or why it failed.
     pub comparison: Option<Result<Comparison, String>>,
 }
 
 impl Shown {
-    /// Whether the program could not tell.
+    /// Whether the program noticed nothing.
     pub fn sound(&self) -> bool {
         let equal = match &self.comparison {
             Some(Ok(comparison)) => comparison.different.is_empty(),
@@ -62,7 +62,7 @@ impl Shown {
     }
 }
 
-/// The unprobed run: what it writes, which two runs must agree on.
+/// The unprobed run; two runs must have the same output.
 fn reference(runner: &Runner, workload: &Workload) -> io::Result<Ran> {
     let limit = Duration::from_secs(600);
     let first = runner.unprobed(workload, limit)?;
@@ -80,10 +80,11 @@ fn reference(runner: &Runner, workload: &Workload) -> io::Result<Ran> {
     Ok(first)
 }
 
-/// Runs a module's batches. `tell` gets a line about each.
+/// Runs a module's batches. `tell` receives a line about each.
 ///
 /// # Errors
-/// The workload does not run unprobed, or dprobes cannot be run. A program that can tell is no error.
+/// If the workload does not run unprobed, or dprobes cannot be run. A program that notices is not
+/// an error.
 pub fn run(
     runner: &Runner,
     workload: Workload,
@@ -104,7 +105,7 @@ pub fn run(
         all.len(),
         unprobed.took.as_secs_f64()
     ));
-    // A stop costs thousands of times what an instruction does.
+    // A stop costs thousands of times as much as an instruction.
     let limit = Duration::from_secs(300) + unprobed.took * 50;
     let (mut tally, mut failures, mut times) = (Tally::default(), Vec::new(), Vec::new());
     let mut probed = 0;
@@ -156,7 +157,7 @@ pub fn run(
     })
 }
 
-/// The smallest part of a batch that still fails, told; nothing where it does not fail again.
+/// The smallest part of a batch that still fails, as text; empty if it does not fail again.
 fn smallest(
     runner: &Runner,
     workload: &Workload,
@@ -168,7 +169,8 @@ fn smallest(
 ) -> io::Result<Vec<String>> {
     let mut trouble = None;
     let mut fails = |part: &[&Site]| match runner.probed(workload, part, limit) {
-        // A part of a batch may leave alone what the batch did not: that a module was never probed is no failure of it.
+        // A part of a batch may not load the module, unlike the batch: that it was never probed is
+        // not a failure.
         Ok(shown) => {
             let difference = unprobed.difference(&shown.ran.outcome).or(shown.wrong);
             tell(&format!("  {} sites: {}", part.len(), difference.as_deref().unwrap_or("nothing to tell")));

@@ -1,6 +1,6 @@
-//! What a run has shown, without what differs from run to run.
+//! The outcome of a run, without what varies from run to run.
 
-/// A run's status and what it wrote.
+/// A run's status and output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// How it ended.
@@ -9,7 +9,7 @@ pub struct Outcome {
     pub output: Vec<String>,
 }
 
-/// Whether a word is a time or a measure of load: `0:00:12`, `1.234s`, `11.8`, `(3.2ms)`.
+/// Whether a word is a time or a load figure: `0:00:12`, `1.234s`, `11.8`, `(3.2ms)`.
 fn is_time(word: &str) -> bool {
     let word = word.trim_matches(|c| matches!(c, '(' | ')' | ',' | '.' | ';' | '[' | ']'));
     let number = word.trim_end_matches("ms").trim_end_matches("us").trim_end_matches('s');
@@ -17,37 +17,37 @@ fn is_time(word: &str) -> bool {
     digits && (number.len() < word.len() || number.contains(['.', ':']))
 }
 
-/// Whether a word is an address: of where an object lies, which no run chooses.
+/// Whether a word is the address of an object, which varies.
 fn is_address(word: &str) -> bool {
     let word = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
     word.strip_prefix("0x")
         .is_some_and(|digits| digits.len() >= 8 && digits.chars().all(|c| c.is_ascii_hexdigit()))
 }
 
-/// What Python's tests end with; how long they took is behind it.
+/// The last line of Python's tests; their duration follows.
 const DURATION: &str = "Total duration:";
 
-/// A text of which times, addresses and names of temporary directories are taken out.
+/// Text without times, addresses and names of temporary directories.
 pub(super) fn timeless(text: &str) -> Vec<String> {
     let word = |word: &str| match word {
         word if is_time(word) => "TIME".to_owned(),
         word if is_address(word) => "ADDRESS".to_owned(),
         word => word.to_owned(),
     };
-    // The directory in which Python runs its tests has the process' number in its name, and of a test that took long the
-    // next one's line tells.
+    // The directory of Python's tests has the process id in its name, and the line after a slow
+    // test names it again.
     let kept = text.lines().filter(|line| !line.starts_with("== cwd:"));
     let kept = kept.map(|line| match line.split_once(" -- ") {
         Some((line, took)) if line.contains("load avg:") && took.contains(" passed in ") => line,
         _ => line,
     });
-    // Longer than a minute, it is told in several words.
+    // More than a minute is written in several words.
     let kept = kept.map(|line| if line.starts_with(DURATION) { DURATION } else { line });
     kept.map(|line| line.split(' ').map(word).collect::<Vec<_>>().join(" ")).collect()
 }
 
 impl Outcome {
-    /// What is different from another run, if anything.
+    /// The difference to another run, if any.
     pub fn difference(&self, other: &Outcome) -> Option<String> {
         if self.status != other.status {
             return Some(format!("{}, not {}", other.status, self.status));

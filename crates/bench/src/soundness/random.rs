@@ -1,11 +1,11 @@
-//! Random batches, the same for the same seed.
+//! Random batches, determined by the seed.
 
 /// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// A sequence of its own for each seed.
+    /// A sequence for a seed.
     pub(crate) fn new(seed: u64) -> Random {
         Random(seed)
     }
@@ -19,14 +19,15 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Puts things in a random order.
+    /// Shuffles things.
     pub(crate) fn shuffle<T>(&mut self, things: &mut [T]) {
         for last in (1..things.len()).rev() {
             things.swap(last, (self.number() % (last as u64 + 1)) as usize);
         }
     }
 
-    /// The numbers below `count` in random batches of at least `size`, as even as can be.
+    /// The numbers below `count` in random batches of at least `size`, as equal in size as
+    /// possible.
     pub(super) fn batches(&mut self, count: usize, size: usize) -> Vec<Vec<usize>> {
         let mut all: Vec<usize> = (0..count).collect();
         self.shuffle(&mut all);

@@ -1,4 +1,4 @@
-//! The report, as Markdown: what docs/soundness.md ends with.
+//! The report as Markdown, the last part of docs/soundness.md.
 
 use super::module::Shown;
 use super::tally::Tally;
@@ -9,15 +9,15 @@ use std::fmt::Write;
 pub struct Head {
     /// The command line.
     pub command: String,
-    /// The kernel.
+    /// The kernel version.
     pub kernel: String,
     /// The processor.
     pub processor: String,
-    /// Sites in a batch, at least.
+    /// The least number of sites in a batch.
     pub batch: usize,
     /// The seed.
     pub seed: u64,
-    /// Hits after which a probe is taken out.
+    /// Hits after which a probe is removed.
     pub maxhits: Option<u64>,
 }
 
@@ -25,7 +25,7 @@ fn percent(all: u64, part: u64) -> String {
     format!("{:.3}%", if all == 0 { 0.0 } else { 100.0 * part as f64 / all as f64 })
 }
 
-/// A reason must not end a cell of the table.
+/// A reason must not end a table cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }

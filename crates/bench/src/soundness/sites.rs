@@ -1,5 +1,5 @@
-//! Every instruction of every function of a module, as binutils see them: another disassembler and another reader of
-//! ELF and of unwinding entries than the ones that dprobes uses.
+//! Every instruction of every function of a module, according to binutils: its disassembler and its
+//! readers of ELF and unwind entries are independent of dprobes'.
 
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolKind};
 use std::io::{self, BufRead, BufReader};
@@ -10,16 +10,16 @@ use std::process::{Command, Stdio};
 /// One instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// Where it is in the module, before a load bias is added.
+    /// Its address in the module, without load bias.
     pub address: u64,
-    /// Where it is in the file.
+    /// Its offset in the file.
     pub offset: u64,
-    /// As objdump writes it.
+    /// Its text, from objdump.
     pub text: String,
     /// Whether a function starts here.
     pub entry: bool,
-    /// Whether simulators treat it otherwise: it belongs to the dynamic linker's tables of jumps (PLT), whose cost callgrind
-    /// adds to their callers', or asks for the time, for which valgrind has no vDSO.
+    /// Whether simulators count it differently: it belongs to the PLT, whose cost callgrind adds to
+    /// the callers', or reads the time, for which valgrind has no vDSO.
     pub apart: bool,
 }
 
@@ -28,15 +28,16 @@ pub struct Site {
 pub struct Sites {
     /// All of them, by address.
     pub sites: Vec<Site>,
-    /// The functions: ranges that an unwinding entry or a symbol with a size claims.
+    /// The number of functions: ranges of an unwind entry or of a symbol with a size.
     pub functions: usize,
-    /// Places in functions that objdump could not take apart.
+    /// The number of places in functions that objdump could not decode.
     pub bad: usize,
-    /// Functions that do not start where objdump has an instruction: its disassembly is out of step there.
+    /// The number of functions that do not start at an instruction of objdump's: its disassembly is
+    /// out of step there.
     pub astray: usize,
 }
 
-/// Functions of the C library that ask the vDSO.
+/// Functions of the C library that call the vDSO.
 const CLOCKS: [&str; 5] = ["clock_gettime", "gettimeofday", "time", "clock_getres", "sched_getcpu"];
 
 fn lines(command: &mut Command, mut each: impl FnMut(&str)) -> io::Result<()> {
@@ -52,7 +53,7 @@ fn lines(command: &mut Command, mut each: impl FnMut(&str)) -> io::Result<()> {
     }
 }
 
-/// The ranges of the functions, by their starts; what they claim may overlap.
+/// The ranges of the functions by start; they may overlap.
 fn functions(module: &Path, file: &object::File) -> io::Result<Vec<Range<u64>>> {
     let mut found = Vec::new();
     lines(Command::new("objdump").arg("--dwarf=frames").arg(module), |line| {
@@ -76,7 +77,8 @@ fn functions(module: &Path, file: &object::File) -> io::Result<Vec<Range<u64>>> 
 }
 
 impl Sites {
-    /// Where the function that starts at an address ends: where the next one starts, or behind the last instruction.
+    /// The end of the function at an address: the start of the next, or behind the last
+    /// instruction.
     pub(super) fn end_of(&self, start: u64) -> u64 {
         let next = self.sites.partition_point(|site| site.address <= start);
         let last = self.sites.last().map_or(start, |site| site.address);
@@ -86,7 +88,7 @@ impl Sites {
     /// Lists them.
     ///
     /// # Errors
-    /// There is no objdump, or the module is no ELF file.
+    /// If there is no objdump, or the module is not an ELF file.
     pub fn of(module: &Path) -> io::Result<Sites> {
         let bytes = std::fs::read(module)?;
         let file = object::File::parse(&*bytes).map_err(io::Error::other)?;
@@ -104,7 +106,7 @@ impl Sites {
             file.dynamic_symbols().filter(|symbol| symbol.name().is_ok_and(|name| CLOCKS.contains(&name)));
         apart.extend(clocks.map(|symbol| symbol.address()..symbol.address().saturating_add(symbol.size())));
         let mut sites = Sites { functions: functions.len(), ..Sites::default() };
-        // Functions come in the order of their starts; one that has begun may reach over the next.
+        // Functions come in order of their starts; an earlier one may reach beyond the next.
         let (mut next, mut reach) = (0, 0);
         let mut command = Command::new("objdump");
         command.args(["-d", "-w", "--no-show-raw-insn"]).arg(module);

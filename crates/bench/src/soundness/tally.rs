@@ -1,38 +1,38 @@
-//! What is known of a module after its batches.
+//! The results of a module's batches.
 
 use super::batch::Fate;
 use super::sites::Site;
 use std::collections::BTreeMap;
 
-/// Sites by what became of them.
+/// Sites by result.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Sites, by engine and tactic.
+    /// The number of sites by engine and tactic.
     pub sites: BTreeMap<String, u64>,
-    /// Those at which a function starts.
+    /// The number of function entries by engine and tactic.
     pub entries: BTreeMap<String, u64>,
-    /// Reasons for traps and refusals, and an example of each.
+    /// Reasons for traps and refusals, with count and example.
     pub reasons: BTreeMap<(String, String), (u64, String)>,
-    /// Hits.
+    /// The number of hits.
     pub hits: u64,
-    /// Sites that were hit.
+    /// The number of sites that were hit.
     pub hit: u64,
-    /// Hits at which the handler could not run.
+    /// Hits whose handler could not run.
     pub missed: u64,
 }
 
-/// A batch, or part of one, that the program could tell.
+/// A batch, or part of one, that the program noticed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Which batch.
+    /// The number of the batch.
     pub batch: usize,
-    /// What was different.
+    /// The difference.
     pub difference: String,
-    /// The smallest part that still fails; empty where it did not fail again.
+    /// The smallest part that still fails; empty if it did not fail again.
     pub sites: Vec<String>,
 }
 
-/// A reason without the numbers in it: what it is about, not where.
+/// A reason without numbers: its kind.
 fn kind(reason: &str) -> String {
     let mut kind = String::new();
     let mut words = reason.split(' ').map(|word| {
@@ -40,7 +40,7 @@ fn kind(reason: &str) -> String {
         let number = bare.starts_with("0x") || !bare.is_empty() && bare.chars().all(|c| c.is_ascii_digit());
         if number { word.replace(bare, "N") } else { word.to_owned() }
     });
-    // An instruction in back quotes is the example's, too.
+    // An instruction in back quotes belongs to the example, too.
     let mut quoted = false;
     for word in words.by_ref() {
         let ticks = word.matches('`').count();
@@ -73,7 +73,7 @@ impl Tally {
         }
     }
 
-    /// All sites, and those whose engine and tactic begin so.
+    /// The number of all sites, and of those whose engine and tactic begin with `start`.
     pub fn share(counts: &BTreeMap<String, u64>, start: &str) -> (u64, u64) {
         let part = counts.iter().filter(|(how, _)| how.starts_with(start)).map(|(_, count)| count).sum();
         (counts.values().sum(), part)

@@ -1,4 +1,4 @@
-//! What runs while a module is probed: something that uses much of it and writes the same every time.
+//! Workloads: run while a module is probed, use much of it, and write the same output every time.
 
 use super::random::Random;
 use crate::build;
@@ -8,22 +8,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How much is done.
+/// How much work to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// As much as uses most of the module.
+    /// Enough to use most of the module.
     Full,
     /// A second or two.
     Quick,
 }
 
-/// The modules whose instructions are probed.
+/// The modules to probe.
 pub const MODULES: [&str; 5] = ["libc", "sqlite", "libpython", "python", "redis"];
 
-/// Who talks to the program while it runs.
+/// What communicates with the program while it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Driver {
-    /// Nobody.
+    /// Nothing.
     None,
     /// Clients of a redis-server on a socket.
     Redis {
@@ -34,25 +34,25 @@ pub enum Driver {
     },
 }
 
-/// One module and what uses it.
+/// One module and its workload.
 #[derive(Clone, Debug)]
 pub struct Workload {
     /// The module's short name, one of [`MODULES`].
     pub name: &'static str,
-    /// The file whose instructions are probed.
+    /// The file to probe.
     pub module: PathBuf,
     /// The command.
     pub command: Vec<OsString>,
-    /// What it reads.
+    /// Its standard input.
     pub input: Option<PathBuf>,
-    /// More arguments where counts are compared with a simulation's.
+    /// Additional arguments for comparing counts with a simulation.
     pub simulated: Vec<OsString>,
-    /// What it reads then.
+    /// Its standard input then.
     pub simulated_input: Option<PathBuf>,
-    /// Who drives it.
+    /// What drives it.
     pub driver: Driver,
-    /// Whether each instruction runs equally often every time, as far as that does not depend on addresses. (Python's
-    /// and redis' do not: hashes of addresses and the time decide what they do.)
+    /// Whether each instruction runs equally often every time, apart from effects of addresses.
+    /// (Not so in Python and redis, which depend on hashes of addresses and on the time.)
     pub deterministic: bool,
 }
 
@@ -64,7 +64,7 @@ fn program(name: &str) -> io::Result<PathBuf> {
     testing::find_program(name).ok_or_else(|| missing(name))?.canonicalize()
 }
 
-/// The library of that name that a program is linked with.
+/// The library with this name that a program is linked with.
 fn library(program: &Path, name: &str) -> io::Result<PathBuf> {
     let said = Command::new("ldd").arg(program).output()?;
     let text = String::from_utf8_lossy(&said.stdout).into_owned();
@@ -78,14 +78,14 @@ impl Workload {
     /// Makes the workload of a module, with files in a directory.
     ///
     /// # Errors
-    /// With the kind `NotFound`: this machine has not what it needs. Others: it cannot be made.
+    /// With kind `NotFound` if this machine lacks something; otherwise if it cannot be made.
     pub fn new(name: &str, scale: Scale, directory: &Path) -> io::Result<Workload> {
         match name {
             "libc" => libc(directory),
             "sqlite" => sqlite(scale, directory),
             "libpython" => libpython(scale, directory),
             "python" => {
-                // The distribution's, whose tests are a package; there may be others before it.
+                // The distribution's, whose tests are a package; another may come first in PATH.
                 let python = Path::new("/usr/bin/python3");
                 let python = if python.exists() { python.canonicalize()? } else { program("python3")? };
                 self::python("python", &python, scale, directory)
@@ -126,14 +126,14 @@ fn sqlite(scale: Scale, directory: &Path) -> io::Result<Workload> {
         command: vec![sqlite.into(), "-batch".into(), "-init".into(), "/dev/null".into(), ":memory:".into()],
         input: Some(input),
         simulated: Vec::new(),
-        // sqlite converts numbers by long double.
+        // sqlite converts numbers with long double.
         simulated_input: Some(integers),
         driver: Driver::None,
         deterministic: true,
     })
 }
 
-/// The given number of statements, the same every time; `reals`: with numbers that are no integers.
+/// This many statements, the same every time; `reals`: with non-integer numbers.
 fn sql(statements: usize, reals: bool) -> String {
     let mut random = Random::new(1);
     let mut text = String::from(
@@ -230,7 +230,7 @@ fn sql(statements: usize, reals: bool) -> String {
     text
 }
 
-/// What a short run of Python does instead of its tests.
+/// What a short run of Python does instead of the tests.
 const SNIPPET: &str = "
 import json, re, collections, random
 random.seed(5)
@@ -252,38 +252,39 @@ except E as e:
 print(sum(1 for line in text.splitlines() if line.strip().startswith('\"')), bytes(range(9)).hex(), set('aab') == {'a', 'b'})
 ";
 
-/// Where distributions, and who builds it himself, put Python's library; of two of one version, the first counts.
+/// Where distributions and self-built versions put Python's library; of two of the same version the
+/// first counts.
 const LIBRARIES: [&str; 4] = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/local/lib"];
 
-/// The minor version of Python 3 whose library has that name. (Builds that are for debugging, or have no global lock, have
-/// a letter behind it: they are others.)
+/// The minor version of Python 3 of a library with this name. (Debug and free-threaded builds have
+/// an additional letter and are not matched.)
 fn minor_version(path: &Path) -> Option<u32> {
     let name = path.file_name()?.to_str()?;
     name.strip_prefix("libpython3.")?.strip_suffix(".so.1.0")?.parse().ok()
 }
 
-/// The library of the newest version.
+/// The library with the newest version.
 fn newest(libraries: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
     let known = libraries.filter_map(|path| Some((minor_version(&path)?, path)));
     let newest = known.reduce(|best, next| if next.0 > best.0 { next } else { best });
     newest.map(|(_, path)| path)
 }
 
-/// Python with its code in a library, as a program that embeds it has it.
+/// Python with its code in a library, as in an embedding program.
 fn libpython(scale: Scale, directory: &Path) -> io::Result<Workload> {
     let files = LIBRARIES.into_iter().filter_map(|directory| std::fs::read_dir(directory).ok());
     let library = newest(files.flatten().flatten().map(|file| file.path()))
         .ok_or_else(|| missing("libpython3 (Debian: libpython3.11)"))?;
     let program = directory.join("python-embedded");
     let source = build::repository().join("crates/bench/subject/python.c");
-    // The dynamic linker need not know the directory.
+    // The directory may be unknown to the dynamic linker.
     let path = format!("-Wl,-rpath,{}", library.parent().unwrap_or(Path::new("/")).display());
     build::c_program(&[source, library], &["-O1"], &[&path], &program)?;
     python("libpython", &program, scale, directory)
 }
 
 fn python(name: &'static str, python: &Path, scale: Scale, directory: &Path) -> io::Result<Workload> {
-    // Where the program is a shell around a library, the library is the module.
+    // If the program is only a wrapper of a library, the library is the module.
     let module = match library(python, "libpython3") {
         Ok(library) => library,
         Err(_) => python.to_owned(),
@@ -319,7 +320,7 @@ fn redis(scale: Scale) -> io::Result<Workload> {
     for client in ["redis-benchmark", "redis-cli"] {
         program(client)?;
     }
-    // The path of a socket is short by law: it cannot lie below target/.
+    // Socket paths are limited in length, so it cannot be below target/.
     let socket = std::env::temp_dir().join(format!("dprobes-soundness-{}", std::process::id()));
     let mut command: Vec<OsString> =
         vec![testing::find_program("redis-server").unwrap_or(server.clone()).into()];

@@ -1,4 +1,4 @@
-//! The memory of a probed process and its tracer, in the test's own: all below 2 GiB.
+//! The memory of a probed process and its tracer, in the test's own process, below 2 GiB.
 
 use dprobes_jit::{Compiled, Environment, Handler, Limits, Variable};
 use layout::hidden;
@@ -8,9 +8,9 @@ use layout::{
 };
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Contexts of an arena that belong to a processor.
+/// Per-processor contexts in an arena.
 pub(crate) const OWN: u32 = 2;
-/// Contexts of an arena, the shared ones included.
+/// All contexts in an arena, including shared ones.
 pub(crate) const CONTEXTS: u32 = 4;
 /// Bytes of a ring.
 pub(crate) const RING_SIZE: u64 = 4 << 20;
@@ -35,18 +35,18 @@ const RINGS: u64 = 16 << 20;
 /// Where their control lines are.
 const CONTROLS: u64 = RINGS + CONTEXTS as u64 * RING_SIZE;
 
-/// Where the table of what handlers do not see is: nothing, at first.
+/// The offset of the table of hidden memory, at first empty.
 const HIDDEN: u64 = 40 << 20;
 
 static NEXT: AtomicU64 = AtomicU64::new(FIRST);
 
-/// An arena: never freed, so that the addresses in it stay good.
+/// An arena. Never freed, so that its addresses stay valid.
 #[derive(Debug)]
 pub(crate) struct Arena {
     base: u64,
     cell: u64,
     code: u64,
-    /// Lost records that marks have told of, in what was taken out.
+    /// Lost records reported by marks in what was read.
     pub(crate) lost: AtomicU64,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Taken {
     pub(crate) number: u32,
     pub(crate) processor: u32,
     pub(crate) tid: u32,
-    /// Where they may be others than the handler's.
+    /// The codes, if they may differ from the handler's.
     pub(crate) codes: Option<(u32, u32)>,
     pub(crate) rsp: u64,
     pub(crate) time: u64,
@@ -72,7 +72,7 @@ unsafe extern "C" {
 /// What marks this process's threads.
 pub(crate) const MARK: Mark = Mark { at: RSEQ_UNUSED as i32, value: 0x4d41_524b };
 
-/// Where the calling thread's fs begins.
+/// The thread pointer of the calling thread (fs base).
 fn thread_pointer() -> *mut u8 {
     let pointer: *mut u8;
     // SAFETY: the word at fs:0 is the thread pointer itself.
@@ -80,15 +80,15 @@ fn thread_pointer() -> *mut u8 {
     pointer
 }
 
-/// Where the mark of the calling thread is.
+/// The address of the calling thread's mark.
 fn own_mark() -> *mut u32 {
-    // SAFETY: glibc's own struct rseq is there, of 32 bytes at least.
+    // SAFETY: glibc's struct rseq is there, with at least 32 bytes.
     unsafe { thread_pointer().offset(__rseq_offset).offset(MARK.at as isize).cast() }
 }
 
-/// Where glibc keeps a thread's id, from its thread pointer on.
+/// The offset of a thread's id from its thread pointer in glibc.
 fn tid_offset() -> u64 {
-    /// Bytes of a `struct pthread` that come before its struct rseq, in which the id is.
+    /// The part of a `struct pthread` before its struct rseq that holds the id.
     const LOOKED_AT: usize = 0x900;
     // SAFETY: takes no pointers.
     let own = unsafe { libc::gettid() };
@@ -105,7 +105,7 @@ pub(crate) fn mark_thread() {
     unsafe { own_mark().write_volatile(MARK.value) };
 }
 
-/// Takes the mark away.
+/// Removes the mark.
 pub(crate) fn unmark_thread() {
     // SAFETY: as above.
     unsafe { own_mark().write_volatile(0) };
@@ -118,13 +118,13 @@ impl Default for Arena {
 }
 
 impl Arena {
-    /// Fresh memory, all zeros but for the rings' addresses and the identity.
+    /// Fresh memory, all zeros except the rings' addresses and the identity.
     pub(crate) fn new() -> Arena {
         let base = NEXT.fetch_add(SIZE, Relaxed);
         assert!(base + SIZE <= layout::LOW_END);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
         let all = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
-        // SAFETY: MAP_FIXED_NOREPLACE maps over nothing that is there.
+        // SAFETY: MAP_FIXED_NOREPLACE replaces no existing mapping.
         let at = unsafe { libc::mmap(base as *mut _, SIZE as usize, all, flags, -1, 0) };
         assert_eq!(at as u64, base, "{}", std::io::Error::last_os_error());
         let arena = Arena {
@@ -150,7 +150,7 @@ impl Arena {
         arena
     }
 
-    /// Gives some of all pages marks: handlers do not see less for it, but have to look closer.
+    /// Gives some pages marks: handlers see the same, but must check more closely.
     pub(crate) fn mark_pages(&self) {
         let marks = [0, 0, hidden::OURS, hidden::BEFORE_OURS, 0, hidden::BELOW_STACK, 0];
         for page in 0..hidden::LEAF {
@@ -159,7 +159,7 @@ impl Arena {
         }
     }
 
-    /// Gives the pages that share a mark with one a mark.
+    /// Marks the pages that share a mark with the one at an address.
     pub(crate) fn mark(&self, address: u64, mark: u8) {
         let page = address >> hidden::PAGE_BITS & u64::from(hidden::INDEX);
         // SAFETY: the leaf is part of the arena, and no handler runs.
@@ -168,7 +168,8 @@ impl Arena {
 
     /// The identity page.
     pub(crate) fn identity(&self) -> &'static Identity {
-        // SAFETY: the arena is mapped for ever, the page is aligned and all zeros is a valid Identity of atomics.
+        // SAFETY: the arena is mapped for ever, the page is aligned and all zeros is a valid
+        // Identity of atomics.
         unsafe { &*(self.base as *const Identity) }
     }
 
@@ -179,7 +180,7 @@ impl Arena {
         unsafe { &*(at as *const Context) }
     }
 
-    /// What the writer and the reader of a context's ring tell each other.
+    /// The control line shared by the writer and reader of a context's ring.
     pub(crate) fn control(&self, number: u32) -> &'static Control {
         // SAFETY: as above.
         unsafe { &*((self.base + CONTROLS + u64::from(number) * CONTROL) as *const Control) }
@@ -201,7 +202,8 @@ impl Arena {
 
     /// The word at an address of the arena's cells.
     pub(crate) fn at(&self, address: u32) -> &'static AtomicU64 {
-        // SAFETY: the callers give addresses that `word` or `counter` gave, or those of variables: mapped and aligned.
+        // SAFETY: the callers give addresses that `word` or `counter` gave, or those of variables:
+        // mapped and aligned.
         unsafe { &*(u64::from(address) as *const AtomicU64) }
     }
 
@@ -230,7 +232,7 @@ impl Arena {
         unsafe { std::slice::from_raw_parts(u64::from(address) as *const AtomicU64, count) }
     }
 
-    /// Puts bytes where they can be read and run: their address, aligned to 32.
+    /// Copies bytes to executable memory; returns their address, aligned to 32.
     pub(crate) fn put(&mut self, bytes: &[u8]) -> u64 {
         let at = self.code.next_multiple_of(32);
         self.code = at + bytes.len() as u64;
@@ -293,7 +295,7 @@ impl Arena {
         }
     }
 
-    /// What the interpreter needs of a handler: its address. `heap` and so on are set by `change`.
+    /// The address of the interpreter's description of a handler. `change` sets `heap` and so on.
     pub(crate) fn info(
         &mut self,
         handler: &Handler<'_>,
@@ -330,7 +332,7 @@ impl Arena {
         self.put(bytes) as u32
     }
 
-    /// Places a compiled handler, with the way back to the test behind it: its start.
+    /// Places a compiled handler, with a jump back to the test behind it; returns its address.
     pub(crate) fn place(&mut self, compiled: &Compiled, behind: &[u8]) -> u64 {
         let address = self.code.next_multiple_of(32);
         let mut bytes = Vec::new();
@@ -360,7 +362,7 @@ impl Arena {
         while tail < head {
             let at = ring + tail % RING_SIZE;
             let left = RING_SIZE - tail % RING_SIZE;
-            // SAFETY: a record's first 8 bytes never pass the end of the ring.
+            // SAFETY: a record's first 8 bytes never cross the end of the ring.
             let status = unsafe { &*(at as *const AtomicU32) }.load(Relaxed);
             let state = status & state::BITS;
             if state == state::SKIP {
@@ -417,7 +419,7 @@ impl Arena {
         }
     }
 
-    /// No context is claimed.
+    /// Whether no context is claimed.
     pub(crate) fn all_free(&self) -> bool {
         (0..CONTEXTS).all(|number| self.context(number).claim.load(Relaxed) == claim::FREE)
     }
@@ -429,7 +431,7 @@ pub(crate) fn control_of(context: &Context) -> &'static Control {
     unsafe { &*(context.control.load(Relaxed) as *const Control) }
 }
 
-/// What tests need of these again and again.
+/// Types that tests use often.
 pub(crate) type Counted = (Variable, PerProcessor);
 /// Likewise.
 pub(crate) type Limit = Limits;

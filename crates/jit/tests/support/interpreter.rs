@@ -1,4 +1,5 @@
-//! The agent's part, for tests: the interpreter on the registers in the context and the memory of a test.
+//! The agent's part, for tests: the interpreter, with the registers in the context and a test's
+//! memory.
 
 use super::arena::{RING_SIZE, control_of};
 use layout::{
@@ -11,15 +12,15 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 pub(crate) use testing::conformance::number;
 use vm::{End, Fault, Machine, Middle, Outcome, Point, Program, Register, State};
 
-/// What a run in the interpreter is done on besides the registers in the context, and what came of it.
+/// The environment of an interpreter run, besides the registers in the context, and its result.
 pub(crate) trait World {
-    /// The machine; the registers that it has are those of the context before.
+    /// Provides the machine; its registers are those of the context before.
     fn run(&mut self, registers: &mut Registers, run: &mut dyn FnMut(&mut dyn DynMachine));
 }
 
-/// [`Machine`], for any.
+/// [`Machine`], as a trait object.
 pub(crate) trait DynMachine {
-    /// Itself as one.
+    /// Resumes a run on this machine.
     fn resume(&mut self, program: &Program<'_>, middle: &Middle<'_>, state: &mut State) -> Outcome;
 }
 
@@ -29,7 +30,7 @@ impl<M: Machine> DynMachine for M {
     }
 }
 
-/// What a run that left compiled code came to.
+/// The result of a run that left compiled code.
 #[derive(Clone, Debug)]
 pub(crate) struct Left {
     pub(crate) offset: u32,
@@ -42,22 +43,22 @@ pub(crate) struct Left {
 thread_local! {
     /// The world of this thread's runs.
     pub(crate) static WORLD: RefCell<Option<Box<dyn World>>> = const { RefCell::new(None) };
-    /// What the last run came to that left.
+    /// The result of the last run that left compiled code.
     pub(crate) static LEFT: RefCell<Option<Left>> = const { RefCell::new(None) };
 }
 
-/// The process itself: its memory by what /proc/self/mem says of it.
+/// The process itself: memory as /proc/self/mem reports it.
 #[derive(Debug)]
 pub(crate) struct Native<'a> {
     pub(crate) registers: &'a mut Registers,
 }
 
-/// What processes are read and written through, without faults.
+/// Reads and writes processes without faults.
 fn copy(address: u64, local: *mut u8, length: usize, write: bool) -> Result<(), Fault> {
     let mut done = 0;
     while done < length {
         let at = address.wrapping_add(done as u64);
-        // Page by page: the first byte that cannot be accessed is then the first of a piece.
+        // Page by page: the first inaccessible byte is then the first of a piece.
         let piece = (4096 - at % 4096).min((length - done) as u64) as usize;
         // SAFETY: the pointer is into the caller's buffer of `length` bytes.
         let local = libc::iovec { iov_base: unsafe { local.add(done) }.cast(), iov_len: piece };
@@ -100,7 +101,7 @@ impl Machine for Native<'_> {
     }
 
     fn write(&mut self, address: u64, from: &[u8]) -> Result<(), Fault> {
-        // Whole or not at all: what can be read of the second page is not said to be writable.
+        // All or nothing: a readable second page need not be writable.
         let last = address.wrapping_add(from.len() as u64 - 1);
         for end in [address, last] {
             if !self.verify(end, true) {
@@ -142,7 +143,8 @@ impl World for NativeWorld {
 ///
 /// # Safety
 ///
-/// The context is claimed by this thread, and its [`Resume`] and the info are as compiled code sets them.
+/// This thread has claimed the context, and its [`Resume`] and the info are as compiled code sets
+/// them.
 pub(crate) unsafe fn resume(context: *mut Context, info: *const HandlerInfo) -> u64 {
     // SAFETY: the caller's; the state is all zeros or as the last run left it.
     let (middle, state, info) = unsafe {
@@ -233,7 +235,7 @@ pub(crate) unsafe fn resume(context: *mut Context, info: *const HandlerInfo) -> 
     record
 }
 
-/// Makes a record: its address.
+/// Makes a record; returns its address.
 fn write(
     context: &Context,
     info: &HandlerInfo,
@@ -253,7 +255,7 @@ fn write(
         return 0;
     }
     let ring = context.ring.load(Relaxed);
-    // SAFETY: the ring has room for it, which is this thread's as long as it has the context.
+    // SAFETY: the ring has room for it, and belongs to this thread as long as it has the context.
     unsafe {
         if skipped > 0 {
             ((ring + head % RING_SIZE) as *mut u32).write(state::SKIP);
@@ -269,7 +271,7 @@ fn write(
             rsp: registers.general[4],
         });
         let data = (at + HEADER as u64) as *mut u8;
-        // The log may lie there already; the state has a copy.
+        // The log may be there already; the state has a copy.
         std::ptr::copy_nonoverlapping(log.as_ptr(), data, log.len());
         let more = (at as usize + record_size(log.len(), None)) as *mut More;
         more.write(More { major, minor, traces: trace.len() as u64 });
@@ -282,7 +284,7 @@ fn write(
 
 /// # Safety
 ///
-/// That many are there.
+/// There are that many elements.
 unsafe fn slice<'a, T>(address: u64, count: u32) -> &'a [T] {
     if count == 0 {
         return &[];
@@ -291,14 +293,14 @@ unsafe fn slice<'a, T>(address: u64, count: u32) -> &'a [T] {
     unsafe { std::slice::from_raw_parts(address as *const T, count as usize) }
 }
 
-/// Whether the reader that [`wait`] stands for is dead.
+/// Whether the reader simulated by [`wait`] is dead.
 pub(crate) static DEAD: AtomicBool = AtomicBool::new(false);
 
-/// The agent's `wait`: what a reader does is done here.
+/// The agent's `wait`: acts as the reader.
 ///
 /// # Safety
 ///
-/// The context is claimed by this thread.
+/// This thread has claimed the context.
 pub(crate) unsafe fn wait(context: *mut Context, bytes: u64) -> u64 {
     // SAFETY: the caller's.
     let context = unsafe { &*context };
@@ -308,7 +310,7 @@ pub(crate) unsafe fn wait(context: *mut Context, bytes: u64) -> u64 {
     if DEAD.load(Relaxed) {
         return 0;
     }
-    // All is taken.
+    // Everything is read.
     control_of(context).tail.0.store(head, SeqCst);
     context.seen_tail.store(head, SeqCst);
     1

@@ -1,5 +1,5 @@
-//! Running compiled handlers in the process of the test: shared memory below 2 GiB, a site, and what the tracer and the
-//! agent do for it.
+//! Runs compiled handlers in the test's process: shared memory below 2 GiB, a site, and the parts
+//! of tracer and agent.
 #![allow(dead_code, reason = "every test and the bench use a part of it")]
 
 use dprobes_jit::Handler;
@@ -10,7 +10,7 @@ pub(crate) mod interpreter;
 pub(crate) mod native;
 pub(crate) mod programs;
 
-/// A handler of this code, with the usual limits.
+/// A handler with this code and the usual limits.
 pub(crate) fn handler(code: &[u8]) -> Handler<'_> {
     Handler {
         code,

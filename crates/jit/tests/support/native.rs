@@ -1,6 +1,6 @@
-//! Entering compiled code with chosen registers, and coming back with what they are then.
+//! Enters compiled code with chosen registers, and returns with the resulting ones.
 //!
-//! A fault in it is repaired as the tracer does it.
+//! Faults are handled as by the tracer.
 
 use super::interpreter;
 use dprobes_jit::Compiled;
@@ -14,11 +14,11 @@ const RED_ZONE: usize = 16;
 #[repr(C)]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Registers {
-    /// In the order of their numbers; rsp is what the site has.
+    /// By register number; rsp is the site's.
     pub(crate) general: [u64; 16],
-    /// rflags; of what is set before, the status flags and the direction flag count.
+    /// rflags; only the status flags and the direction flag are set before.
     pub(crate) flags: u64,
-    /// What is below rsp.
+    /// The red zone below rsp.
     pub(crate) red_zone: [u64; RED_ZONE],
     pub(crate) target: u64,
 }
@@ -34,7 +34,7 @@ impl Registers {
     pub(crate) const FLAGS: u64 = 0xcd5;
 }
 
-// The block's address is in rdi; the site's stack pointer is that of the function, with the block's address on top.
+// The block's address is in rdi; the site's rsp is the function's, with the block's address on top.
 std::arch::global_asm!(
     ".text",
     ".globl jit_test_enter",
@@ -49,7 +49,7 @@ std::arch::global_asm!(
     "push [rdi + 264]",
     "push rdi",
     "mov [rdi + 32], rsp",
-    // Nothing is written below the red zone: it may be all the stack that there is.
+    // Nothing is written below the red zone: the stack may end there.
     "lea rsi, [rdi + 136]",
     "xor ecx, ecx",
     "2: mov rax, [rsi + rcx * 8]",
@@ -118,7 +118,7 @@ std::arch::global_asm!(
     "pop rbp",
     "pop rbx",
     "ret",
-    // The agent's side of a call: its own stack, vector registers kept, flags as they were.
+    // The agent's part of a call: its own stack, vector registers and flags preserved.
     ".globl jit_test_resume",
     "jit_test_resume:",
     "lea rax, [rip + jit_test_resume_inner]",
@@ -194,7 +194,7 @@ unsafe extern "C" fn jit_test_wait_inner(context: *mut layout::Context, bytes: u
     unsafe { interpreter::wait(context, bytes) }
 }
 
-/// Where compiled code is to go on behind the displaced instruction.
+/// Where compiled code continues behind the displaced instruction.
 pub(crate) fn way_back() -> u64 {
     jit_test_back as *const () as u64
 }
@@ -213,7 +213,7 @@ pub(crate) fn wait_entry() -> u64 {
 ///
 /// # Safety
 ///
-/// What is there goes to [`way_back`] with the stack pointer that it came with.
+/// The code at `target` goes to [`way_back`] with the stack pointer that it got.
 pub(crate) unsafe fn enter_raw(target: u64, registers: &mut Registers) {
     registers.target = target;
     registers.flags = registers.flags & Registers::FLAGS | 2;
@@ -221,7 +221,7 @@ pub(crate) unsafe fn enter_raw(target: u64, registers: &mut Registers) {
     unsafe { jit_test_enter(registers) };
 }
 
-/// What the code that is being tested is, for the handler of its faults.
+/// The code under test, for its fault handler.
 static TESTED: AtomicPtr<Compiled> = AtomicPtr::new(std::ptr::null_mut());
 static ADDRESS: AtomicU64 = AtomicU64::new(0);
 /// Faults that were repaired.
@@ -252,13 +252,13 @@ extern "C" fn fault(signal: i32, info: *mut libc::siginfo_t, context: *mut libc:
         }
     }
     eprintln!("fault at {rip:#x} (offset {offset:#x}) of {address:#x}, registers {registers:x?}");
-    // SAFETY: back to the default, so that the next fault, at once, ends the process.
+    // SAFETY: restores the default, so that the repeated fault ends the process.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
 }
 
 static ONE: Mutex<()> = Mutex::new(());
 
-/// One test at a time may have faults repaired.
+/// Only one test at a time may have faults handled.
 pub(crate) fn exclusive() -> MutexGuard<'static, ()> {
     static INSTALL: Once = Once::new();
     INSTALL.call_once(|| {
@@ -275,7 +275,8 @@ pub(crate) fn exclusive() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Enters a compiled handler that was placed at an address by [`super::arena::Arena::place`]; the caller holds [`exclusive`].
+/// Enters a compiled handler that was placed at an address by [`super::arena::Arena::place`]; the
+/// caller holds [`exclusive`].
 pub(crate) fn enter(compiled: &Compiled, address: u64, registers: &mut Registers) {
     ADDRESS.store(address, SeqCst);
     TESTED.store(std::ptr::from_ref(compiled).cast_mut(), SeqCst);
@@ -290,9 +291,10 @@ pub(crate) fn enter_on(compiled: &Compiled, address: u64, registers: &mut Regist
     TESTED.store(std::ptr::from_ref(compiled).cast_mut(), SeqCst);
     registers.target = address + u64::from(compiled.entry());
     registers.flags = registers.flags & Registers::FLAGS | 2;
-    // What the function pushes before the site: its return address, nine words.
+    // The function pushes its return address and nine words before the site.
     let top = (rsp + 10 * 8) & !7;
-    // SAFETY: the stack there is the test's, with room for the function; what runs on it comes back with rsp as it was.
+    // SAFETY: the stack there is the test's, with room for the function; code that runs on it
+    // restores rsp.
     unsafe {
         std::arch::asm!(
             "mov r12, rsp",

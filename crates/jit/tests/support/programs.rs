@@ -1,4 +1,4 @@
-//! Random programs, for everything that runs programs: what is usual, and what is seldom written but allowed.
+//! Random programs for all executions: usual ones, and rare but valid ones.
 #![allow(dead_code, reason = "each test uses its own part")]
 
 use proptest::collection::vec;
@@ -9,7 +9,7 @@ use vm::{Op, Operand, Register};
 pub(crate) const LOCALS: usize = 4;
 /// Global variables.
 pub(crate) const GLOBALS: usize = 3;
-/// Bytes of memory that programs use, at the end of a page behind which there is nothing.
+/// The size of the memory that programs use, at the end of a page followed by an unmapped one.
 pub(crate) const MEMORY: usize = 256;
 
 /// One instruction; the operand of a jump is the number of the instruction it goes to.
@@ -20,7 +20,8 @@ pub(crate) fn memory() -> u64 {
     use std::sync::OnceLock;
     static AT: OnceLock<u64> = OnceLock::new();
     *AT.get_or_init(|| {
-        // SAFETY: a fresh mapping; its second page is given back at once, and so is what lies before it left alone.
+        // SAFETY: a fresh mapping; its second page is given back at once, and so is what lies
+        // before it left alone.
         unsafe {
             let all = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -32,7 +33,7 @@ pub(crate) fn memory() -> u64 {
     })
 }
 
-/// Words that matter.
+/// Special values of words.
 pub(crate) fn interesting() -> impl Strategy<Value = u64> {
     prop_oneof![
         6 => 0..70_u64,
@@ -69,7 +70,7 @@ const REGISTERS: [Register; 20] = [
     Register::Eflags,
 ];
 
-/// What programs are made of, the more frequent ones several times.
+/// The instructions of programs, frequent ones several times.
 pub(crate) fn ops() -> Vec<Op> {
     use Op::*;
     let common = [
@@ -93,7 +94,7 @@ pub(crate) fn line() -> impl Strategy<Value = Line> {
     (proptest::sample::select(ops()), interesting(), register, any::<u16>()).prop_map(
         |(op, word, register, number)| {
             let operand = match op.row().operand {
-                // A few would go beyond the last one.
+                // A few exceed the last one.
                 Operand::Local => u64::from(number % 23 / 5),
                 Operand::Global => u64::from(number % 22 / 7),
                 Operand::Register => register as u64,
@@ -104,7 +105,7 @@ pub(crate) fn line() -> impl Strategy<Value = Line> {
                 Operand::Label | Operand::Proc => number.into(),
                 _ => word,
             };
-            // Nothing but counting is done to the last one.
+            // The last one is only counted.
             let counts = matches!(op, Op::IncLvImm | Op::DecLvImm);
             let counted = LOCALS as u64 - 1;
             let operand =
@@ -114,7 +115,7 @@ pub(crate) fn line() -> impl Strategy<Value = Line> {
     )
 }
 
-/// What compiled code leaves to the interpreter from the start: handlers of exceptions, and the stack by its slots.
+/// Code that is always interpreted: exception handlers, and stack slots.
 fn wild() -> impl Strategy<Value = Vec<Line>> {
     use Op::*;
     let alone = [Ux, Rx, PushX, SaveSbp, SaveTsp, LogSt, PurgeSt, PushStp, Dup, Free];
@@ -130,14 +131,15 @@ fn wild() -> impl Strategy<Value = Vec<Line>> {
             .prop_map(|(index, op)| vec![(op, (index % 9) as u64)]),
         2 => (interesting(), 0..70_u64, proptest::sample::select(range.to_vec()))
             .prop_map(|(first, count, op)| vec![(Push, first), (Push, count), (op, 0)]),
-        // A division by zero, a variable that there is not, and an exception of the program's own.
+        // A division by zero, an invalid variable, and an exception raised by the program.
         2 => Just(vec![(Push, 1), (Push, 0), (Div, 0)]),
         1 => Just(vec![(IncLvImm, 9)]),
         1 => any::<u16>().prop_map(|code| vec![(Push, 2), (Push, 1), (Push, code.into()), (Rx, 0)]),
     ]
 }
 
-/// So many instructions that no path is followed to its end, with operands that look like other instructions.
+/// Too many instructions for every path to be followed, with operands that look like other
+/// instructions.
 fn filling() -> impl Strategy<Value = Vec<Line>> {
     let piece = proptest::sample::select(vec![
         vec![(Op::Nop, 0)],
@@ -148,7 +150,7 @@ fn filling() -> impl Strategy<Value = Vec<Line>> {
     (piece, 4100..4200_usize).prop_map(|(piece, count)| piece.repeat(count / piece.len() + 1))
 }
 
-/// A program: most as they are written, some wild, a few long.
+/// A program: most are usual, some wild, a few long.
 pub(crate) fn lines() -> impl Strategy<Value = Vec<Line>> {
     let none = || Just(Vec::new()).boxed();
     prop_oneof![
@@ -159,7 +161,7 @@ pub(crate) fn lines() -> impl Strategy<Value = Vec<Line>> {
     ]
 }
 
-/// A program with more in its middle and at its start; mostly forward jumps, or any.
+/// A program with extra code at its start and in its middle; with mostly forward jumps, or any.
 fn lines_with(
     middle: BoxedStrategy<Vec<Line>>,
     first: BoxedStrategy<Vec<Line>>,
@@ -172,7 +174,7 @@ fn lines_with(
             },
         ),
         8 => line().prop_map(|line| vec![line]),
-        // What would seldom come about by chance: a known address or count below an instruction.
+        // Combinations that are rare by chance: a known address or count below an instruction.
         1 => (0..MEMORY as u64, proptest::sample::select(vec![Op::PushMem8, Op::PushMem32, Op::PushMem64, Op::Vfyr]))
             .prop_map(|(offset, op)| vec![(Op::Push, memory() + offset), (op, 0)]),
         1 => (0..MEMORY as u64, interesting(), proptest::sample::select(vec![Op::PopMem8, Op::PopMem64]))
@@ -186,7 +188,8 @@ fn lines_with(
         1 => (0..3_u64, 0..3_u64, proptest::sample::select(vec![Op::LogLv, Op::LogGv]))
             .prop_map(|(first, count, op)| vec![(Op::Push, first), (Op::Push, count), (op, 0)]),
         1 => (0..4_u64).prop_map(|count| vec![(Op::Push, count), (Op::Log, 0)]),
-        // It is no address to be used: what is there is the test's own, and not the same in both runs.
+        // Not to be used as an address: the memory there is the test's own, and differs between the
+        // runs.
         1 => proptest::sample::select(vec![Register::Rsp, Register::Esp])
             .prop_map(|register| vec![(Op::PushR, register as u64), (Op::LogImm, 1)]),
         1 => (1..5_u64, any::<u16>()).prop_map(|(count, to)| vec![(Op::Push, count), (Op::Loop, to.into())]),
@@ -232,7 +235,7 @@ pub(crate) fn assemble(lines: &[Line]) -> Vec<u8> {
     code
 }
 
-/// `jmpmax` and `insmax`: what may be too few, is enough, and is counted in compiled code.
+/// `jmpmax` and `insmax`: too few, enough, and counted in compiled code.
 pub(crate) fn jumps_and_instructions() -> impl Strategy<Value = (u32, u32)> {
     prop_oneof![
         6 => (prop_oneof![0..12_u32, Just(256)], Just(vm::INSTRUCTIONS)),

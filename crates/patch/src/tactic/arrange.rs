@@ -1,30 +1,31 @@
-//! Finding jumps for instructions together: those whose jumps share bytes.
+//! Finds jumps for several instructions together, whose jumps share bytes.
 
 use super::jump::{JUMP, PREFIXES, Placement, REPEATED, pads_allowed};
 use super::pads::Pages;
 use super::planner::{Entry, Planner, State};
 use super::{Code, Space};
 
-/// How often several jumps are tried together, and how many ways to do so are looked at.
+/// Tries to place a window together, and looks for each of them.
 const ATTEMPTS: usize = 20;
 const LOOKS: usize = 192;
-/// How many looks a plan takes, all in all: so many for each site, and so many more.
+/// The looks of one plan: per site, and a base number.
 pub(super) const EFFORT_FOR_EACH: usize = 32;
 pub(super) const EFFORT: usize = 200_000;
-/// How many it takes for one, at most.
+/// The most looks for one entry.
 const EFFORT_FOR_ONE: usize = 8_000;
-/// How many jumps still to come are made to suit.
+/// How many open entries above a window are fitted along with it.
 const AHEAD: usize = 3;
-/// How many instructions are moved for the sake of one, as a rule, and where nothing else is left.
+/// How many instructions are moved for one site normally, and as a last resort.
 const FEW: usize = 2;
 const MANY: usize = 8;
-/// How many are, at most.
+/// The most entries of a window.
 pub(super) const WINDOW: usize = 12;
 
 impl Planner {
-    /// Gives an open entry a jump, whatever that takes. False if there is none; nothing has changed then.
+    /// Gives an open entry a jump by any tactic. Returns false, with nothing changed, if there is
+    /// none.
     pub(super) fn settle(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
-        // A few for which nothing helps must not use up what the others need.
+        // A few hopeless entries must not use up the looks of the others.
         let own = self.effort.min(EFFORT_FOR_ONE);
         let rest = self.effort - own;
         self.effort = own;
@@ -33,7 +34,7 @@ impl Planner {
         found
     }
 
-    /// The same, with no more looks than are left.
+    /// The same, within the remaining looks.
     fn settle_within(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
         self.frugal = self.pads.mappings() >= self.limits.mappings / 2;
         if self.frugal {
@@ -58,8 +59,8 @@ impl Planner {
             || self.evict_neighbour_and_successor(code, space, address)
     }
 
-    /// Chooses the prefixes of the jumps above that are still to come, and gives new jumps to those around an open entry that share
-    /// bytes with it.
+    /// Gives new jumps to an open entry and those that share bytes with it, and chooses prefixes
+    /// for open entries above.
     fn rearrange(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
         let mut last = Vec::new();
         for depth in 0..3 {
@@ -75,8 +76,8 @@ impl Planner {
         false
     }
 
-    /// `open`, and those whose jumps share bytes with them: above, whose bytes they would be punned on, and below, who are punned on
-    /// them; `depth` times over. Ascending.
+    /// `open` and the entries whose jumps share bytes with theirs: above, which they would be
+    /// punned on, and below, which are punned on them; to `depth` levels. Ascending.
     pub(super) fn window(&self, open: &[u64], depth: usize) -> Vec<u64> {
         let mut window: Vec<u64> = open.to_vec();
         if let (Some(lowest), Some(highest)) = (open.iter().min(), open.iter().max()) {
@@ -112,7 +113,7 @@ impl Planner {
         window
     }
 
-    /// Gives all of `window` new jumps together, or leaves all as it was.
+    /// Gives all of `window` new jumps, or restores the old ones.
     pub(super) fn solve(&mut self, code: &Code<'_>, space: &Space<'_>, window: &[u64]) -> bool {
         let saved: Vec<(u64, Option<Placement>)> = window
             .iter()
@@ -128,7 +129,8 @@ impl Planner {
         let shaped: Vec<u64> = window.iter().chain(&ahead).copied().collect();
         for attempt in 0..ATTEMPTS {
             let mut looks = LOOKS.min(self.effort);
-            // Those ahead have ways of their own later: every other time it is left to them how they do with their prefixes.
+            // Entries ahead have more tactics later: every other time their prefixes are not
+            // checked.
             let careful = if attempt % 2 == 0 { shaped.len() } else { window.len() };
             let found = self.shape(code, space, &shaped, careful, attempt > 0, &mut looks);
             self.effort = self.effort.saturating_sub(LOOKS - looks + window.len());
@@ -158,7 +160,8 @@ impl Planner {
         false
     }
 
-    /// The entries still to come above a window on whose jumps it may rely, if nobody does yet.
+    /// The open entries directly above a window that it may rely on, up to the first that is relied
+    /// on already.
     fn ahead(&self, window: &[u64]) -> Vec<u64> {
         let mut ahead = Vec::new();
         let Some((highest, entry)) = window.last().and_then(|last| self.entries.get_key_value(last)) else {
@@ -176,9 +179,9 @@ impl Planner {
         ahead
     }
 
-    /// Chooses prefixes for the jumps of open entries, ascending and one behind the other, so that each of the lowest `careful` may lead
-    /// somewhere as far as its bytes are given: from the highest to the lowest, since that is who gives bytes to whom. False if
-    /// there is no such choice, or none was found in so many `looks`.
+    /// Chooses prefixes for the jumps of adjacent open entries (ascending), so that the known bytes
+    /// of each of the lowest `careful` lead to usable memory. Goes from the highest to the lowest,
+    /// since jumps are punned on the bytes above. False if no choice is found within `looks`.
     fn shape(
         &mut self,
         code: &Code<'_>,
@@ -196,7 +199,8 @@ impl Planner {
                 return false;
             }
             *looks -= 1;
-            // One way without prefixes, three each with so many; in this order, or in any.
+            // One choice without prefixes, three for each number of prefixes; in this order or
+            // rotated.
             let choice = if some { (choice + luck) % (3 * most + 1) } else { choice };
             let prefixes = choice.div_ceil(3) as u8;
             let prefixes_known = if prefixes == 1 { PREFIXES.len() } else { REPEATED };
@@ -217,8 +221,8 @@ impl Planner {
         false
     }
 
-    /// Whether an open entry may find a jump with the prefixes that were chosen: where the bytes that are given lead, something
-    /// can be. A look that saves many attempts.
+    /// Whether an open entry may find a jump with the chosen prefixes, by its known bytes. This
+    /// quick check saves many attempts.
     fn is_plausible(&self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
         let Some(entry) = self.entries.get(&address) else { return false };
         let (length, prefixes) = (u64::from(entry.length), u64::from(entry.prefixes));
@@ -226,7 +230,7 @@ impl Planner {
             let known = self.image.byte(address + at);
             known.relied == 0 || known.value == if at == prefixes { 0xe9 } else { entry.prefix }
         });
-        // What is long enough may go without a pad.
+        // A jump with room for all its bytes may need no pad.
         head_fits
             && (prefixes + JUMP as u64 <= length
                 || self
@@ -235,7 +239,8 @@ impl Planner {
     }
 }
 
-/// Whether an entry's jump can be another one: it has one, of its own bytes alone, and nobody's second jump is in what it leaves over.
+/// Whether an entry's jump can be replaced: it is alone (no second jump, no group) and hosts no
+/// other's second jump.
 pub(super) fn is_movable(entry: &Entry) -> bool {
     let alone = |placement: &Placement| placement.joint.is_none() && placement.group.is_none();
     entry.placement().is_some_and(alone) && entry.guest.is_none()

@@ -1,4 +1,4 @@
-//! Moving an instruction for the sake of another one's jump.
+//! Moves an instruction for the sake of another one's jump.
 
 use std::ops::RangeInclusive;
 
@@ -12,17 +12,17 @@ use super::pattern;
 use super::planner::{LONGEST, Planner, State};
 use super::{Code, Purpose, Space, Tactic};
 
-/// How far two bytes of jump lead, and a little less.
+/// The range of a short jump, slightly reduced.
 const SHORT: u64 = 127;
-/// Of how many instructions some are moved.
+/// How many following instructions [`Planner::evict_some`] considers.
 const AMONG: usize = 5;
-/// How far above an instruction another one is moved for its sake.
+/// How far above a site [`Planner::evict_successors`] moves instructions.
 const FAR: u64 = 2 * LONGEST as u64;
-/// The fewest bytes of an instruction that leave one over.
+/// The least length of an instruction that has spare bytes behind its jump.
 const HOST_LENGTH: usize = JUMP + 1;
 
 impl Planner {
-    /// Moves the next instructions, as many as `counts` says, beginning with the fewest.
+    /// Moves the following instructions, as few as possible within `counts`.
     pub(super) fn evict_successors(
         &mut self,
         code: &Code<'_>,
@@ -34,7 +34,7 @@ impl Planner {
         while open.len() <= *counts.end() {
             let Some(next) = self.end_of(at).filter(|next| *next < address + FAR) else { break };
             if self.entries.contains_key(&next) {
-                // It is moved already, and has been tried.
+                // Already moved; `rearrange` has tried it.
                 at = next;
                 continue;
             }
@@ -60,14 +60,15 @@ impl Planner {
         false
     }
 
-    /// Notes the tactic that has given a site its jump.
+    /// Sets the tactic that gave a site its jump.
     fn made_by(&mut self, address: u64, tactic: Tactic) {
         if let Some(State::Jump(placement)) = self.entries.get_mut(&address).map(|entry| &mut entry.state) {
             placement.tactic = tactic;
         }
     }
 
-    /// Moves some of the next instructions, but not all of them: the bytes of one that stays may suit better than those of any jump.
+    /// Moves some of the following instructions, but not all: the bytes of one that stays may fit
+    /// better than any jump.
     pub(super) fn evict_some(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
         let mut all = Vec::new();
         let mut at = address;
@@ -85,13 +86,13 @@ impl Planner {
             all.push(next);
             at = next;
         }
-        // Those that are moved already may be moved otherwise.
+        // Instructions already moved may get other jumps.
         let placed: Vec<u64> = self.entries.range(address + 1..at + 1).map(|(other, _)| *other).collect();
         let placed: Vec<u64> =
             placed.into_iter().filter(|other| self.entries.get(other).is_some_and(is_movable)).collect();
         all.retain(|next| !self.entries.contains_key(next));
         for chosen in 0u32..1 << all.len() {
-            // All from the first one on, without a gap, have been tried.
+            // The first ones without a gap have been tried.
             if (chosen + 1).is_power_of_two() && placed.is_empty() {
                 continue;
             }
@@ -118,12 +119,13 @@ impl Planner {
         false
     }
 
-    /// Finds an instruction nearby whose jump leaves bytes over, or moves one.
+    /// Finds an instruction nearby with spare bytes behind its jump, or moves one to get them.
     pub(super) fn evict_neighbour(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
         let Some(length) = self.entries.get(&address).map(|entry| usize::from(entry.length)) else {
             return false;
         };
-        // The first byte becomes `eb`; the second says where to, and with one byte of instruction it is what follows.
+        // The first byte becomes `eb`; the second is the distance, and for a one-byte instruction
+        // it is the byte that follows.
         let first = self.image.byte(address);
         if first.change != Change::None || first.relied > 0 && first.value != 0xeb {
             return false;
@@ -139,7 +141,7 @@ impl Planner {
         if self.in_padding(code, space, address, given) {
             return true;
         }
-        // Those that are moved already cost nothing more.
+        // Hosts already moved cost nothing more.
         let moved: Vec<u64> = self.entries.range(low..=high).map(|(host, _)| *host).collect();
         for host in moved {
             if self.join(code, space, address, host) {
@@ -164,8 +166,8 @@ impl Planner {
         false
     }
 
-    /// The same for an instruction of one byte, with the next one moved: the first byte of that one's jump, a prefix of many, says how far
-    /// the two bytes lead.
+    /// The same for an instruction of one byte, with the next one moved too: the first byte of the
+    /// next one's jump, any of several prefixes, is the distance of the short jump.
     pub(super) fn evict_neighbour_and_successor(
         &mut self,
         code: &Code<'_>,
@@ -181,7 +183,7 @@ impl Planner {
             return false;
         }
         for first in PREFIXES {
-            // Whatever jump the next one gets begins with it.
+            // Forces the next instruction's jump to begin with this byte.
             self.image.rely(second, first);
             let found = self.evict_neighbour(code, space, address);
             let placed = found && self.place(code, space, second, Pages::Fresh);
@@ -197,7 +199,8 @@ impl Planner {
         false
     }
 
-    /// Whether an instruction from `start` to `end` may leave bytes over from which a second jump leads somewhere.
+    /// Whether the instruction from `start` to `end` may leave spare bytes for a second jump that
+    /// leads to usable memory.
     fn may_host(&self, code: &Code<'_>, space: &Space<'_>, start: u64, end: u64) -> bool {
         (start + JUMP as u64..end.min(start + LONGEST as u64)).any(|at| {
             let pattern = self.pattern(code, at + 1, end);
@@ -205,7 +208,7 @@ impl Planner {
         })
     }
 
-    /// Puts the second jump of an open entry in what is left over of `host`.
+    /// Puts the second jump of an open entry in the spare bytes of `host`.
     fn join(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64, host: u64) -> bool {
         let Some(entry) = self.entries.get(&host) else { return false };
         let Some(placement) = entry.placement().filter(|placement| placement.joint.is_none()) else {
@@ -216,14 +219,14 @@ impl Planner {
         if entry.guest.is_some() || host == address {
             return false;
         }
-        // What is relied on may be the host's own, which has just been moved.
+        // If the host has just been moved, its own bytes may be relied on.
         let Some(length) = self.entries.get(&address).map(|entry| usize::from(entry.length)) else {
             return false;
         };
         let Some(given) = self.short_distance(code, address, length) else { return false };
         let end = address + length.max(2) as u64;
         for at in host + taken..host_end {
-            // The second jump cannot rely on the first one's bytes.
+            // The second jump cannot rely on the bytes of the first.
             if at < end && at + JUMP as u64 > address {
                 continue;
             }
@@ -261,14 +264,15 @@ impl Planner {
         false
     }
 
-    /// The distance of a short jump at `address`, if it is given. None at all if it can neither be chosen nor relied on.
+    /// The distance of a short jump at `address`: `Some(None)` if it can be chosen, `None` if the
+    /// byte is unusable.
     fn short_distance(&self, code: &Code<'_>, address: u64, length: usize) -> Option<Option<i8>> {
         let second = address + 1;
         let pattern = self.pattern(code, second, address + length as u64)?;
         Some(pattern.bytes[0].map(u8::cast_signed))
     }
 
-    /// Makes an entry for an instruction that leaves bytes over when it is moved.
+    /// Makes an entry for an instruction that has spare bytes when moved.
     fn open_host(&mut self, code: &Code<'_>, address: u64) -> bool {
         if !self.open_neighbour(code, address) {
             return false;
@@ -280,7 +284,7 @@ impl Planner {
         long
     }
 
-    /// Makes an entry for an instruction that is no site, if it can be moved.
+    /// Makes an entry for an instruction that is not a site, if it can be moved.
     fn open_neighbour(&mut self, code: &Code<'_>, address: u64) -> bool {
         let Some(bytes) = code.rest(address) else { return false };
         let Ok(displaced) = displace_in(Mode::Bits64, bytes, address) else { return false };

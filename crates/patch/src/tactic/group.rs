@@ -1,11 +1,14 @@
-//! Several instructions under one jump, where it is proven that control comes to the first of them alone.
+//! Moves several instructions under one jump, where control is proven to reach only the first
+//! directly.
 //!
-//! Those behind the first run in its trampoline and nowhere else: their own bytes are the jump's. So none of them may be one at which the
-//! program must be shown. What faults is shown where it stands, and gone back to: at these addresses there is the middle of a jump. Nor
-//! can a thread stay in one of them, or leave an address in it behind. Followers are instructions that cannot fault in any state of the processor and
-//! of memory ([`Displaced::may_fault`](crate::Displaced::may_fault)): no operand in memory, so no `push`, `pop` or return either (a stack can end
-//! at any of them), no division. No call, whose return address would be one of these, and nothing that
-//! [`Displaced::can_follow`](crate::Displaced::can_follow) refuses. Nor `endbr64`: it stands where something jumps to.
+//! The followers run only in its trampoline: the jump overwrites their bytes. So the program must
+//! never be seen at one of them: a fault is reported at its instruction's address and the thread
+//! returns there, into the middle of a jump. Nor may a thread block in one, or store an address in
+//! it. Followers are therefore instructions that cannot fault in any state of processor and memory
+//! ([`Displaced::may_fault`](crate::Displaced::may_fault)): no memory operand, so no `push`, `pop`
+//! or return (the stack can end there), no division. No call, whose return address would be a
+//! follower's, nothing that [`Displaced::can_follow`](crate::Displaced::can_follow) refuses, and no
+//! `endbr64`, which is a jump target.
 
 use crate::{Mode, displace_in};
 
@@ -15,22 +18,23 @@ use super::pads::Pages;
 use super::planner::{LONGEST, Planner, State};
 use super::{Code, Flow, Purpose, Space, Tactic};
 
-/// `endbr64`: indirect jumps lead to it.
+/// `endbr64`, the target of indirect jumps.
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
-/// Instructions that are moved together, first to last.
+/// Instructions that are moved together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Group {
     /// The length of the first.
     pub(super) single: u8,
-    /// The bytes that the jump has for itself: those of all of them, or what is padding behind the first.
+    /// The bytes that the jump owns: those of all instructions, or of the first and the padding
+    /// behind it.
     pub(super) length: u8,
-    /// All that are behind it, with their lengths.
+    /// Addresses and lengths of the instructions behind the first.
     pub(super) followers: Vec<(u64, usize)>,
 }
 
 impl Planner {
-    /// Gives an open entry a jump over as many of the following instructions as it takes.
+    /// Gives an open entry a jump over as many following instructions as needed.
     pub(super) fn group(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
         let Some(flow) = &code.flow else { return false };
         let Some(entry) = self.entries.get(&address) else { return false };
@@ -57,7 +61,7 @@ impl Planner {
         let Some(bytes) = code.slice(address, group.length.into()) else { return false };
         let Some(entry) = self.entries.get_mut(&address) else { return false };
         entry.length = group.length;
-        // What the jump changes, and a little more.
+        // At least the bytes that the jump changes.
         entry.original.iter_mut().zip(bytes).for_each(|(original, byte)| *original = *byte);
         let placed = self.place(code, space, address, pages);
         let Some(entry) = self.entries.get_mut(&address) else { return false };
@@ -71,8 +75,8 @@ impl Planner {
         placed
     }
 
-    /// The instructions behind one of `single` bytes that make it long enough, if nothing lands on any of them: no jump, and no
-    /// return from a call either, for only the last may be one.
+    /// The instructions behind one of `single` bytes that a five-byte jump overwrites, if none is a
+    /// jump target or a return address (only the last may be a call).
     fn followers(
         &self,
         code: &Code<'_>,
@@ -87,7 +91,7 @@ impl Planner {
         }
         let mut followers = Vec::new();
         let mut last = displace_in(Mode::Bits64, code.rest(address)?, address).ok()?;
-        // The program's handler of a fault may go on behind the instruction that has raised it.
+        // The program's own fault handler may continue behind the faulting instruction.
         if last.may_fault() && !is_push(last.original()) || !code.is_instruction(address) {
             return None;
         }
@@ -120,7 +124,7 @@ impl Planner {
         Some(followers)
     }
 
-    /// Bytes are the program's again: whoever relies on them being others is to have a new jump.
+    /// Restores bytes to the program's: reopens the entries that rely on other values.
     fn redo_reliers(&mut self, address: u64, original: &[u8]) {
         for (at, value) in (address..).zip(original) {
             let byte = self.image.byte(at);
@@ -133,7 +137,8 @@ impl Planner {
         }
     }
 
-    /// Takes apart the group that a new site is in the middle of: its first instruction is to have a jump of its own.
+    /// Dissolves the group that has a new site among its followers: its first instruction gets a
+    /// jump of its own.
     pub(super) fn ungroup(&mut self, address: u64) {
         let Some((&first, entry)) = self.entries.range(..address).next_back() else { return };
         let grouped = entry.placement().and_then(|placement| placement.group.as_ref());
@@ -146,7 +151,8 @@ impl Planner {
         }
     }
 
-    /// Takes the jump of an entry away, which is open then. Whoever relies on it, or is in what it leaves over, is to have a new one.
+    /// Removes the jump of an entry and opens it. Reopens the entries that rely on it or use its
+    /// spare bytes.
     pub(super) fn dismiss(&mut self, address: u64) {
         let Some(entry) = self.entries.get(&address) else { return };
         let (guest, length, original) = (entry.guest, usize::from(entry.length), entry.original);
@@ -168,9 +174,10 @@ impl Planner {
     }
 }
 
-/// Whether a call is so close before an instruction that its callee, which is anybody's, may go on a little behind it.
+/// Whether a call is so close before an instruction that its unknown callee may return to just
+/// behind it.
 fn is_behind_call(code: &Code<'_>, start: u64, address: u64) -> bool {
-    /// Bytes that are passed over.
+    /// How many bytes past its call a callee may return.
     const NEAR: u64 = 16;
     let low = address.saturating_sub(NEAR + LONGEST as u64).max(start);
     let from = code.instructions.partition_point(|at| *at < low);
@@ -182,8 +189,8 @@ fn is_behind_call(code: &Code<'_>, start: u64, address: u64) -> bool {
     })
 }
 
-/// Whether an instruction pushes a register or a number: it faults at the end of the stack alone, and who goes on behind it has not pushed what
-/// will be popped.
+/// Whether an instruction pushes a register or an immediate: it faults only at the end of the
+/// stack, and a fault handler that skips it would break the following pop.
 fn is_push(bytes: &[u8]) -> bool {
     matches!(bytes, [0x50..=0x57] | [0x41, 0x50..=0x57] | [0x68, ..] | [0x6a, _])
 }
@@ -195,12 +202,13 @@ mod tests {
 
     const ADDRESS: u64 = 0x40_0000;
 
-    /// Plans `push %rbx` in front of this, where nothing can be mapped but trampolines: how long the followers are.
+    /// Plans `push %rbx` followed by `behind`, with memory for trampolines only; returns the
+    /// followers' lengths.
     fn followers(behind: &[u8], targets: &[u64]) -> Option<Vec<usize>> {
         followers_of(&[0x53], behind, targets, true)
     }
 
-    /// Plans an instruction in front of others, all of which are proven or none.
+    /// The same for any first instruction; `proven`: whether instruction boundaries are known.
     fn followers_of(first: &[u8], behind: &[u8], targets: &[u64], proven: bool) -> Option<Vec<usize>> {
         let bytes = [first, behind, &[0x90; 16]].concat();
         let mut instructions = Vec::new();
@@ -263,7 +271,7 @@ mod tests {
         ];
         for (text, instruction) in refused {
             assert_eq!(followers(&[instruction, &nops].concat(), &[]), None, "{text}");
-            // Nor behind another one.
+            // Nor after another follower.
             assert_eq!(followers(&[&[0x31, 0xc0], instruction, &nops].concat(), &[]), None, "{text}");
         }
     }

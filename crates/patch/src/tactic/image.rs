@@ -1,29 +1,29 @@
-//! What the planner knows of the program's bytes: which are changed, and which a jump relies on.
+//! The planner's image of the program's bytes: which are changed, and which a jump relies on.
 //!
-//! The image is the memory as it is when all plans have been applied. A byte that is neither changed nor relied on is not in
-//! it: it is what the program has.
+//! It describes memory after all plans have been applied. A byte that is not in it is unchanged and
+//! not relied on.
 
 use std::collections::HashMap;
 
-/// The bytes of a part of the image.
+/// The number of bytes in a part of the image.
 const PART: u64 = 1024;
 
-/// Who has changed a byte.
+/// How a byte is changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Nobody.
+    /// Not changed.
     #[default]
     None,
-    /// A jump or a breakpoint: it is the value in the image.
+    /// By a jump or a breakpoint: the image has its value.
     Known,
-    /// A jump to a trampoline whose address the planner does not know.
+    /// By a jump to a trampoline whose address the planner does not know.
     Unknown,
 }
 
-/// What is known of one byte.
+/// The state of one byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Byte {
-    /// Whether, and to what, it is changed.
+    /// How it is changed.
     pub(super) change: Change,
     /// How many jumps rely on its value.
     pub(super) relied: u8,
@@ -32,20 +32,20 @@ pub(super) struct Byte {
 }
 
 impl Byte {
-    /// Whether it is the program's, and nobody cares for its value.
+    /// Whether it is unchanged and not relied on.
     pub(super) fn is_free(self) -> bool {
         self.change == Change::None && self.relied == 0
     }
 }
 
-/// The bytes about which something is known.
+/// The changed and relied-on bytes, in parts of [`PART`] bytes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Image {
     parts: HashMap<u64, Box<[Byte; PART as usize]>>,
 }
 
 impl Image {
-    /// What is known of the byte at `address`.
+    /// The state of the byte at `address`.
     pub(super) fn byte(&self, address: u64) -> Byte {
         match self.parts.get(&(address / PART)) {
             Some(part) => part[(address % PART) as usize],
@@ -53,31 +53,31 @@ impl Image {
         }
     }
 
-    /// The byte at `address`, to be changed.
+    /// The mutable state of the byte at `address`.
     pub(super) fn byte_mut(&mut self, address: u64) -> &mut Byte {
         let part =
             self.parts.entry(address / PART).or_insert_with(|| Box::new([Byte::default(); PART as usize]));
         &mut part[(address % PART) as usize]
     }
 
-    /// All parts about which something is known: the address of each.
+    /// All parts, with their addresses.
     pub(super) fn each_part(&self) -> impl Iterator<Item = (u64, &Box<[Byte; PART as usize]>)> {
         self.parts.iter().map(|(number, part)| (number * PART, part))
     }
 
-    /// Adds what is known of a part.
+    /// Adds a part.
     pub(super) fn insert_part(&mut self, start: u64, part: Box<[Byte; PART as usize]>) {
         self.parts.insert(start / PART, part);
     }
 
-    /// Notes that a byte is changed to `value`.
+    /// Notes that a byte changes to `value`.
     pub(super) fn change(&mut self, address: u64, value: u8) {
         let byte = self.byte_mut(address);
         debug_assert!(byte.change == Change::None && (byte.relied == 0 || byte.value == value));
         (byte.change, byte.value) = (Change::Known, value);
     }
 
-    /// Notes that a byte is what it was.
+    /// Notes that a byte is the program's again.
     pub(super) fn change_back(&mut self, address: u64) {
         self.byte_mut(address).change = Change::None;
     }
@@ -90,7 +90,7 @@ impl Image {
         byte.value = value;
     }
 
-    /// Notes that one jump less relies on the byte.
+    /// Notes that one jump fewer relies on the byte.
     pub(super) fn release(&mut self, address: u64) {
         let byte = self.byte_mut(address);
         debug_assert!(byte.relied > 0);

@@ -1,4 +1,5 @@
-//! The jump of one instruction: what it can be with everything around it as it is, and what it changes.
+//! The jump of one instruction: finds one that fits its surroundings, applies it to the image and
+//! removes it.
 
 use super::group::Group;
 use super::image::Change;
@@ -7,50 +8,50 @@ use super::pattern::{self, Pattern};
 use super::planner::{Entry, LONGEST, Planner, State};
 use super::{Code, Space, Tactic};
 
-/// Prefixes that say nothing on `jmp rel32`: those of segments, of the address size, and REX. Not that of the operand size: Intel's
-/// processors ignore it, AMD's cut the target to 16 bits.
+/// Prefixes without effect on `jmp rel32`: segments, address size, REX. Not the operand size:
+/// Intel's processors ignore it, AMD's truncate the target to 16 bits.
 pub(super) const PREFIXES: [u8; 23] = [
     0x2e, 0x3e, 0x26, 0x36, 0x64, 0x65, 0x67, 0x40, 0x41, 0x42, 0x43, 0x44, 0x45, 0x46, 0x47, 0x48, 0x49,
     0x4a, 0x4b, 0x4c, 0x4d, 0x4e, 0x4f,
 ];
-/// How many of them may be repeated: all but REX, which must be the last.
+/// How many of them may be repeated: all but REX, which must come last.
 pub(super) const REPEATED: usize = 7;
-/// How many prefixes a jump can have, for 15 bytes.
+/// The most prefixes of a jump within 15 bytes.
 const MOST_PREFIXES: usize = LONGEST - JUMP;
-/// The bytes of `jmp rel32`.
+/// The length of `jmp rel32`.
 pub(super) const JUMP: usize = 5;
 /// How far above its own address a jump relies on bytes, at most.
 const REACH: u64 = (LONGEST + JUMP) as u64;
 
-/// Where the jump of an instruction is, and how it looks.
+/// A jump that an instruction has been given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Placement {
     pub(super) tactic: Tactic,
     pub(super) prefixes: u8,
-    /// The jump, of which the instruction has as many as it is long; the others are those that follow. Without a pad the last four
-    /// are zero, and unknown.
+    /// The jump. The instruction owns as many bytes as it is long; the rest are the bytes that
+    /// follow. Without a pad the last four are zero, and unknown here.
     pub(super) bytes: [u8; LONGEST],
     pub(super) pad: Option<u64>,
     pub(super) joint: Option<Joint>,
     pub(super) group: Option<Group>,
 }
 
-/// A second jump, to which two bytes at the instruction lead.
+/// A second jump, reached by a short jump at the instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Joint {
-    /// Where it is.
+    /// The address of the second jump.
     pub(super) address: u64,
-    /// The instruction whose bytes are left over; none if they are padding.
+    /// The instruction in whose spare bytes it is; `None` if it is in padding.
     pub(super) host: Option<u64>,
-    /// Its end, or that of the padding, from where on the second jump relies on bytes.
+    /// The end of the host or padding; from there on the second jump relies on bytes.
     pub(super) host_end: u64,
     pub(super) bytes: [u8; JUMP],
-    /// What the program has there.
+    /// The program's bytes there.
     pub(super) original: [u8; JUMP],
 }
 
 impl Placement {
-    /// The bytes of the jump, those that follow the instruction included.
+    /// The length of the jump, including bytes beyond the instruction.
     pub(super) fn length(&self) -> usize {
         if self.joint.is_some() { 2 } else { usize::from(self.prefixes) + JUMP }
     }
@@ -61,12 +62,12 @@ impl Placement {
 pub(super) enum Cell {
     Given(u8),
     Choice,
-    /// It will be given, but not by the planner; or there is none.
+    /// It will be set, but not by the planner; or there is no such byte.
     Unusable,
 }
 
 impl Planner {
-    /// Gives an open entry a jump, everything around it as it is.
+    /// Gives an open entry a jump, with everything around it left as it is.
     pub(super) fn place(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64, pages: Pages) -> bool {
         let Some(entry) = self.entries.get(&address) else { return false };
         let (length, first) = (usize::from(entry.length), usize::from(entry.prefixes));
@@ -87,7 +88,7 @@ impl Planner {
         false
     }
 
-    /// A jump with so many prefixes.
+    /// Finds a jump with this number of prefixes.
     fn candidate(
         &mut self,
         code: &Code<'_>,
@@ -134,7 +135,8 @@ impl Planner {
         Some(Placement { tactic, prefixes: prefixes as u8, bytes, pad: Some(pad), joint: None, group: None })
     }
 
-    /// What the four bytes at `field` can be, those before `end` being the jump's own.
+    /// What the four bytes at `field` can be; those before `end` belong to the jump's own
+    /// instruction.
     pub(super) fn pattern(&self, code: &Code<'_>, field: u64, end: u64) -> Option<Pattern> {
         let mut bytes = [None; 4];
         for (at, byte) in (field..).zip(&mut bytes) {
@@ -152,7 +154,7 @@ impl Planner {
         Some(Pattern { end: field + 4, bytes })
     }
 
-    /// What a byte is that belongs to another instruction.
+    /// What a byte of another instruction can be.
     fn cell(&self, code: &Code<'_>, at: u64) -> Cell {
         let known = self.image.byte(at);
         match known.change {
@@ -177,14 +179,14 @@ impl Planner {
                 return Cell::Choice;
             }
         }
-        // What has to stay may be written by others yet.
+        // Kept bytes may still be written by others.
         if code.keeps(at, at + 1) {
             return Cell::Unusable;
         }
         code.byte(at).map_or(Cell::Unusable, Cell::Given)
     }
 
-    /// Puts a jump in the image.
+    /// Applies a jump to the image.
     pub(super) fn commit(&mut self, address: u64, placement: Placement) {
         self.touch(address);
         let Some(entry) = self.entries.get_mut(&address) else { return };
@@ -225,7 +227,7 @@ impl Planner {
         }
     }
 
-    /// Takes a jump out of the image.
+    /// Removes a jump from the image.
     pub(super) fn unplace(&mut self, address: u64) {
         self.touch(address);
         let Some(entry) = self.entries.get_mut(&address) else { return };
@@ -264,7 +266,7 @@ impl Planner {
         }
     }
 
-    /// Whose jumps rely on any of the bytes from `start` to `end`.
+    /// The entries whose jumps rely on a byte from `start` to `end`.
     pub(super) fn reliers(&self, start: u64, end: u64) -> Vec<u64> {
         let mut found = Vec::new();
         if (start..end).all(|at| self.image.byte(at).relied == 0) {
@@ -290,13 +292,13 @@ impl Planner {
     }
 }
 
-/// Whether all trampolines can be reached from a jump that ends at `end`.
+/// Whether a jump that ends at `end` can reach all trampolines.
 pub(super) fn reaches(end: u64, space: &Space<'_>) -> bool {
     pattern::distance(end, space.trampolines.start).is_some()
         && pattern::distance(end, space.trampolines.end).is_some()
 }
 
-/// Where a landing pad can be, first and last address: where all trampolines can be reached from.
+/// The first and last possible address of a landing pad: it must reach all trampolines.
 pub(super) fn pads_allowed(space: &Space<'_>) -> (u64, u64) {
     let lowest = space.trampolines.end.saturating_sub((1 << 31) - 1 + super::PAD_LENGTH as u64);
     let highest = space.trampolines.start.saturating_add((1 << 31) - super::PAD_LENGTH as u64);

@@ -1,6 +1,6 @@
-//! Numbers by which one of many possibilities is chosen.
+//! Pseudo-random numbers.
 
-/// Numbers that look random and are the same in every run (xorshift64*, Vigna 2016).
+/// A pseudo-random generator, the same sequence in every run (xorshift64*, Vigna 2016).
 #[derive(Clone, Debug)]
 pub(super) struct Luck(u64);
 

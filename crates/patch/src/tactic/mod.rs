@@ -1,8 +1,10 @@
-//! Tactics: which bytes make a jump of an instruction that may be shorter than a jump, without touching another one.
+//! Tactics: how to fit the five bytes of a jump over a shorter instruction without changing its
+//! neighbours.
 //!
-//! `jmp rel32` has five bytes, most instructions have fewer. The tactics, in the order in which they are preferred
-//! (Chamith, Svensson, Dalessandro, Newton, "Instruction Punning", PLDI 2017; Duck, Gao, Roychoudhury, "Binary
-//! Rewriting without Control Flow Recovery", PLDI 2020):
+//! A [`Planner`] takes sites, code and free memory, and returns a [`Plan`]: bytes to write, pages
+//! to map and sites to trap. `jmp rel32` has five bytes, most instructions have fewer. The tactics,
+//! most preferred first (Chamith, Svensson, Dalessandro, Newton, "Instruction Punning", PLDI 2017;
+//! Duck, Gao, Roychoudhury, "Binary Rewriting without Control Flow Recovery", PLDI 2020):
 //!
 //! ```text
 //!   plain       the instruction has five bytes or more
@@ -34,21 +36,24 @@
 //!               53 | 48 89 fb | 31 c0          e9 | rr rr rr | rr c0
 //! ```
 //!
-//! # What holds
+//! # Invariants
 //!
-//! - No byte of an instruction is changed but of a probed one, of a neighbour that is itself moved (at its address is a
-//!   jump to its copy, so that whoever jumps to it executes it), and of padding to which control is proven not to come.
-//! - Where instructions overlap (`lock` prefixes that are jumped over), none of them is moved: neither the one into whose middle code jumps,
-//!   nor the one that begins there, whose bytes are the other's, too.
-//! - A byte that a jump is punned on is *relied* on. It is not changed by any later plan, unless that plan gives a new jump to whoever
-//!   relies on it. The same holds for what is trapped: a breakpoint is a byte, too.
-//! - One plan is applied as one: its writes are of one image of the memory, no part of which is right alone.
+//! - The bytes of an instruction change only if it is a site, or a neighbour that is itself moved
+//!   (at its address is a jump to its copy, so code that jumps to it executes it). Padding changes
+//!   only if control is proven not to reach it.
+//! - Where instructions overlap (code jumps past a `lock` prefix), none is moved: neither the one
+//!   whose middle is entered, nor the one that begins there and shares its bytes.
+//! - A byte that a jump is punned on is *relied* on. A later plan changes it only if it also gives
+//!   new jumps to the instructions that rely on it. This includes the byte of a breakpoint.
+//! - A plan is applied as a whole: its writes are consistent only together.
 //!
 //! # Landing pads
 //!
-//! They are where the puns want them, anywhere within 2 GiB; each new page of them may be a mapping of its own, of which a process
-//! has a limited number. Pads share pages wherever they can. Pages are joined to runs across small gaps, and across larger
-//! ones where there are many runs (`wide`). The runs are counted; when there are no more, sites are refused for that reason.
+//! Punned jumps determine where pads are, anywhere within 2 GiB. Each new page of pads may be a
+//! mapping of its own, and a process has a limited number of them. So pads share pages where they
+//! can, and pages are mapped together across small gaps, and across larger ones if there are many
+//! mappings (`wide`). Mappings are counted; if the limit is reached, sites are trapped for that
+//! reason.
 
 mod arrange;
 mod evict;
@@ -69,91 +74,96 @@ use std::ops::Range;
 pub use planner::Planner;
 pub use remove::Removal;
 
-/// An instruction that is to be probed, by jump where that is possible.
+/// An instruction to probe, by a jump if possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// Of the instruction.
+    /// The address of the instruction.
     pub address: u64,
-    /// Of the instruction, in bytes: 1 to 15.
+    /// The length of the instruction, 1 to 15 bytes.
     pub length: usize,
-    /// False where the site is to be trapped whatever is possible, even if it is a jump already; what follows from a breakpoint at it is
-    /// planned all the same.
+    /// False to trap the site even if a jump is possible or present. The effect of the breakpoint
+    /// on other jumps is planned all the same.
     pub jump: bool,
 }
 
-/// The code that sites are in: one mapping, as the program has it, without any probe's bytes.
+/// The code that contains the sites: one mapping, with the program's own bytes, without any
+/// probe's.
 #[derive(Clone, Copy, Debug)]
 pub struct Code<'a> {
-    /// Where it begins.
+    /// The address of the first byte.
     pub address: u64,
-    /// Its bytes, of 64-bit code.
+    /// The bytes, 64-bit code.
     pub bytes: &'a [u8],
-    /// Addresses at which instructions are proven to begin, ascending. What is not among them is never moved for another's sake: that a
-    /// site falls through to it proves nothing, since a site may be what somebody takes for an instruction. Data must not be among them.
+    /// Addresses at which instructions are proven to begin, ascending. No other instruction is
+    /// moved for another's jump: that a site falls through to an address proves nothing, since the
+    /// site itself may be wrong. Addresses of data must not be in it.
     pub instructions: &'a [u64],
-    /// Addresses inside of instructions to which code jumps ([`crate::entered_anywhere`] finds them), ascending. These instructions are not moved.
+    /// Addresses inside instructions to which code jumps, ascending, as [`crate::entered_anywhere`]
+    /// finds them. These instructions are not moved.
     pub entered: &'a [u64],
-    /// Padding between functions to which control does not come, ascending and disjoint: it may be overwritten.
+    /// Padding between functions that control does not reach, ascending and disjoint: may be
+    /// overwritten.
     pub padding: &'a [Range<u64>],
-    /// Addresses that must not be changed, moved, nor relied on, ascending and disjoint: restartable sequences, and what the dynamic linker
-    /// writes.
+    /// Addresses not to change, move or rely on, ascending and disjoint: restartable sequences, and
+    /// what the dynamic linker writes.
     pub kept: &'a [Range<u64>],
     /// What is proven of the control flow. Without it nothing is grouped.
     pub flow: Option<Flow<'a>>,
 }
 
-/// A proof of where control comes to. It is the caller's word.
+/// Proven facts about control flow; the caller guarantees them.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow<'a> {
-    /// Functions of which all ways to get to an instruction are known, ascending and disjoint: where each of their indirect jumps leads,
-    /// and that they catch no exceptions.
+    /// Functions whose entry points are all known, ascending and disjoint: the targets of their
+    /// indirect jumps are known, and they catch no exceptions.
     pub functions: &'a [Range<u64>],
-    /// All addresses in them to which control may come otherwise than by falling through or returning from a call, ascending: targets of
-    /// direct jumps and calls from anywhere, entries, targets of jump tables, and what any number in the module's code and data is the
-    /// address of.
+    /// All addresses in them that control can reach other than by falling through or returning from
+    /// a call, ascending: targets of direct jumps and calls from anywhere, entries, jump table
+    /// targets, and every address that occurs as a number in the module's code or data.
     pub targets: &'a [u64],
 }
 
 /// The address space around the code.
 #[derive(Clone, Debug)]
 pub struct Space<'a> {
-    /// Where pages can be mapped: ascending, disjoint. What grows (the stack, the heap), what the system reserves and the planner's own
-    /// pages are not among them.
+    /// Where pages can be mapped, ascending and disjoint. Excludes room for the stack and heap to
+    /// grow, memory the system reserves, and the planner's own pages.
     pub free: &'a [Range<u64>],
-    /// Where the trampolines of these sites, and the copies of evicted neighbours, will be: somewhere in it. All of it should be within 2 GiB
-    /// of the code. What of it is taken for them is not in `free`.
+    /// The range for the trampolines of these sites and the copies of evicted neighbours. It should
+    /// be within 2 GiB of the code. Its parts already taken are not in `free`.
     pub trampolines: Range<u64>,
 }
 
-/// What a planner may use up.
+/// The planner's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Mappings for landing pads. From half of them on, tactics that need no new one are preferred.
+    /// The most mappings for landing pads. From half of them on, tactics that need no new mapping
+    /// are preferred.
     pub mappings: usize,
-    /// Whether threads have shadow stacks, with which calls and returns cannot be moved.
+    /// Whether threads have shadow stacks; then calls and returns cannot be moved.
     pub shadow_stacks: bool,
-    /// Whether the process may have only so many addresses (RLIMIT_AS): none are mapped that are not needed.
+    /// Whether the address space is limited (RLIMIT_AS): no unneeded pages are mapped.
     pub few_addresses: bool,
 }
 
-/// How a site's jump was made.
+/// How a site's jump is made to fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Tactic {
-    /// All five bytes are the instruction's own.
+    /// The instruction has room for all five bytes.
     Plain,
-    /// Some are the following bytes.
+    /// The last bytes of the jump are the bytes that follow, unchanged.
     Punned,
-    /// Punned, behind so many prefixes.
+    /// Punned, behind this number of prefixes.
     Padded(u8),
-    /// Punned on the jump of an instruction that was moved for it.
+    /// Punned on the jump of a following instruction that is moved for it.
     SuccessorEvicted,
-    /// By a short jump to the bytes left over by another instruction's jump.
+    /// A short jump to spare bytes behind another instruction's jump.
     NeighbourEvicted,
-    /// Together with the instructions that follow.
+    /// A jump over the instruction and those that follow, moved together.
     Grouped,
-    /// Over the padding that follows.
+    /// A jump that extends over the padding behind the instruction.
     OverPadding,
-    /// By a short jump to padding nearby, in which there is room for a whole one.
+    /// A short jump to a whole jump in padding nearby.
     InPadding,
 }
 
@@ -162,14 +172,14 @@ pub enum Tactic {
 pub enum Purpose {
     /// It is a site.
     Site,
-    /// A site's jump needs its bytes. Its trampoline is its copy and a jump back.
+    /// A site's jump needs its bytes. Its trampoline is only its copy and a jump back.
     Neighbour,
 }
 
 /// Bytes to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// Of the first byte.
+    /// The address of the first byte.
     pub address: u64,
     /// The bytes.
     pub bytes: Vec<u8>,
@@ -178,30 +188,31 @@ pub struct Write {
 /// One moved instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Jump {
-    /// Of the instruction.
+    /// The address of the instruction.
     pub address: u64,
-    /// Of the instruction, in bytes.
+    /// The length of the instruction in bytes.
     pub length: usize,
     /// Why it is moved.
     pub purpose: Purpose,
-    /// How its jump was made.
+    /// How its jump is made to fit.
     pub tactic: Tactic,
-    /// The landing pad to which the jump leads; without one it leads to the trampoline.
+    /// The landing pad to which the jump leads; `None` if it leads directly to the trampoline.
     pub pad: Option<u64>,
-    /// The instructions behind it that are moved with it, addresses and lengths: of [`Tactic::Grouped`] alone. They run in its trampoline, one
-    /// after the other; a thread that is at one of them when the jump is written must be moved there.
+    /// For [`Tactic::Grouped`]: the following instructions that move with it, as addresses and
+    /// lengths. They run in its trampoline in order; a thread that is at one of them when the jump
+    /// is written must be moved there.
     pub followers: Vec<(u64, usize)>,
-    /// The bytes of the program that change, in the order of their addresses. Without a pad the last four of them are the distance to
-    /// the trampoline, and zero here.
+    /// The changed bytes of the program, in address order. Without a pad the last four are the
+    /// distance to the trampoline, zero here.
     code: Vec<Write>,
 }
 
-/// The bytes of a landing pad.
+/// The length of a landing pad in bytes.
 pub const PAD_LENGTH: usize = 5;
 
 impl Jump {
-    /// The same jump where all of it - the program's code, the landing pad, the trampoline - is `by` bytes farther: in another process that
-    /// has the module at another address. Its bytes are the same.
+    /// The same jump with code, landing pad and trampoline `by` bytes higher, as in another process
+    /// that has the module at another address. Its bytes are the same.
     #[must_use]
     pub fn moved(&self, by: u64) -> Jump {
         let moved = |address: u64| address.wrapping_add(by);
@@ -218,7 +229,8 @@ impl Jump {
         }
     }
 
-    /// The bytes of the program, if the trampoline is at `trampoline`; none if that is out of reach.
+    /// The bytes to write in the program for a trampoline at `trampoline`; `None` if that is out of
+    /// reach.
     pub fn code(&self, trampoline: u64) -> Option<Vec<Write>> {
         let mut code = self.code.clone();
         if self.pad.is_none() {
@@ -230,8 +242,8 @@ impl Jump {
         Some(code)
     }
 
-    /// The bytes of the landing pad, if there is one and the trampoline is at `trampoline`: `e9 rel32`. None if that is out
-    /// of reach, which it is not from anywhere in [`Space::trampolines`].
+    /// The bytes of the landing pad (`e9 rel32`) for a trampoline at `trampoline`; `None` without a
+    /// pad, or out of reach, which never happens within [`Space::trampolines`].
     pub fn pad(&self, trampoline: u64) -> Option<Write> {
         let address = self.pad?;
         let distance = pattern::distance(address + PAD_LENGTH as u64, trampoline)?;
@@ -241,50 +253,54 @@ impl Jump {
     }
 }
 
-/// Why a site has no jump. It is to be trapped.
+/// Why a site is trapped and has no jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
 pub enum Reason {
-    /// It was not to have one.
+    /// The caller asked for a trap.
     #[error("it is trapped as asked")]
     Asked,
     /// Code jumps into the middle of the instruction.
     #[error("code jumps into the middle of the instruction")]
     Entered,
-    /// The instruction is a part of another one, which begins before it.
+    /// The instruction is part of another one that begins before it.
     #[error("its bytes are another instruction's, too")]
     Shared,
-    /// Its bytes must not be changed.
+    /// Its bytes are in [`Code::kept`].
     #[error("its bytes must stay as they are")]
     Kept,
-    /// The instruction is not in the code that was given, or a part of it is another one that is moved already.
+    /// The instruction is not in the given code, or overlaps another moved instruction.
     #[error("its bytes are not in the mapping, or belong to another probed instruction")]
     Outside,
-    /// A jump's bytes would have to be those of an instruction that cannot be moved, or lead to where nothing can be mapped.
+    /// A jump would need the bytes of instructions that cannot be moved, or lead to memory that
+    /// cannot be mapped.
     #[error(
         "no jump fits: its bytes would be those of instructions that cannot be moved, or lead to memory in use"
     )]
     NoJump,
-    /// There would be one, but no more mappings may be used.
+    /// A jump would need one more mapping than is allowed.
     #[error("its landing pad would need one more mapping than the process is allowed")]
     Mappings,
 }
 
-/// What is to be done, all of it or nothing.
+/// The changes to make, all or none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// Pages to be mapped for landing pads, readable and executable: ascending, disjoint, each one mapping. All of them are
-    /// in [`Space::free`].
+    /// Pages to map for landing pads, readable and executable: ascending, disjoint, each one
+    /// mapping, all in [`Space::free`].
     pub map: Vec<Range<u64>>,
-    /// Instructions that are moved now, and those moved before whose jump or purpose is another one now: ascending. Among the latter may
-    /// be sites of earlier plans: their old bytes are overwritten, their old pads are no longer used.
+    /// Newly moved instructions, and those moved before whose jump or purpose changes, ascending.
+    /// They may include sites of earlier plans: overwrite their old bytes; their old pads are
+    /// unused now.
     pub jumps: Vec<Jump>,
-    /// Sites to be trapped (0xcc at their address), and why: ascending. Sites of earlier plans may be among them, too.
+    /// Sites to trap (0xcc at their address), and why, ascending. May include sites of earlier
+    /// plans.
     pub traps: Vec<(u64, Reason)>,
-    /// What earlier plans changed and is to be as the program has it: neighbours that need not be moved any more. The rest of what is
-    /// in `jumps` and `traps` is written over it.
+    /// Bytes that earlier plans changed and that become the program's again (of neighbours that
+    /// need not be moved any more). Write `jumps` and `traps` after them.
     pub restore: Vec<Write>,
-    /// Sites that can neither have a jump nor be trapped: their bytes must not be changed, or are no instruction's.
+    /// Sites that can neither jump nor be trapped: their bytes must not change, or are not an
+    /// instruction.
     pub refused: Vec<(u64, Reason)>,
-    /// Landing pads of earlier plans that are no longer used. The next plan may use their bytes.
+    /// Landing pads of earlier plans that are unused now. The next plan may reuse their bytes.
     pub pads: Vec<u64>,
 }

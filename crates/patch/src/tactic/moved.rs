@@ -1,7 +1,8 @@
-//! What a planner knows of one process, for another one that has the same code at another address.
+//! Copies a planner's state to another process that has the same code at another address.
 //!
-//! All that a plan writes leads from one address to another by their distance, which stays the same when code, landing pads and trampolines
-//! move together. So a plan holds for each process that maps the same file, as long as what it needs is free there.
+//! Everything a plan writes encodes distances, which stay the same when code, landing pads and
+//! trampolines move together. So a plan holds for every process that maps the same file, if the
+//! memory it needs is free there.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +11,15 @@ use super::jump::Placement;
 use super::pads::Pads;
 use super::planner::{Entry, Planner, State};
 
-/// What addresses are moved by is a multiple of this: a module begins at a page.
+/// Modules move by multiples of this.
 const PAGE: u64 = 4096;
 
 impl Planner {
-    /// The planner of a process in which all code that this one knows is `by` bytes farther, a whole number of pages, and what it has planned
-    /// is done. It is complete after a plan, and not in the midst of one.
+    /// The planner of a process where all code is `by` bytes higher and everything planned here has
+    /// been applied. Call it only between plans.
     ///
     /// # Panics
-    /// `by` is no whole number of pages.
+    /// If `by` is not a multiple of the page size.
     #[must_use]
     pub fn moved(&self, by: u64) -> Planner {
         assert!(by.is_multiple_of(PAGE), "a module moves by whole pages");
@@ -32,7 +33,8 @@ impl Planner {
         }
     }
 
-    /// The program's byte at an address where there is a breakpoint on which nothing else is built: to take that out is to put the byte back.
+    /// The program's byte at an address with a breakpoint that no jump relies on: putting this byte
+    /// back removes the breakpoint.
     pub fn lone_trap(&self, address: u64) -> Option<u8> {
         let is_trap = |entry: &&Entry| matches!(entry.state, State::Trap(_)) && entry.guest.is_none();
         let entry = self.entries.get(&address).filter(is_trap)?;
@@ -69,7 +71,7 @@ impl Placement {
 }
 
 impl Image {
-    /// The image of memory that is `by` bytes farther: whole pages, so that its parts stay parts.
+    /// The same image, `by` bytes higher; whole pages, so parts stay aligned.
     fn moved(&self, by: u64) -> Image {
         self.each_part().fold(Image::default(), |mut image, (start, part)| {
             image.insert_part(start.wrapping_add(by), part.clone());
@@ -79,7 +81,7 @@ impl Image {
 }
 
 impl Pads {
-    /// The pads of a process in which they are `by` bytes farther. What is free is said when the next plan begins.
+    /// The same pads, `by` bytes higher. The next plan says what is free.
     fn moved(&self, by: u64) -> Pads {
         self.by_pages(by / PAGE)
     }
@@ -93,13 +95,13 @@ mod tests {
     const START: u64 = 0x7000_0000_0000;
     const BY: u64 = 0x5_7000;
 
-    /// Code of many short instructions, with one of six bytes among them now and then.
+    /// Code of many short instructions and some longer ones.
     fn code() -> Vec<u8> {
         let one = [0x53, 0x8d, 0x04, 0x7f, 0x5b, 0x01, 0xf0, 0x48, 0x81, 0xec, 0, 1, 0, 0, 0x90, 0xc3];
         one.repeat(64)
     }
 
-    /// The sites of some of these instructions: those whose number in their sixteen bytes is among `which`.
+    /// Sites at the instructions with these numbers in each block of sixteen bytes.
     fn sites(start: u64, which: &[usize]) -> Vec<Site> {
         const LENGTHS: [(u64, usize); 7] = [(0, 1), (1, 3), (4, 1), (5, 2), (7, 7), (14, 1), (15, 1)];
         let of = |block: u64| {
@@ -111,7 +113,7 @@ mod tests {
         (0..64).flat_map(of).collect()
     }
 
-    /// Plans sites of the code at an address, with what is free around it.
+    /// Plans sites of the code at an address, with free memory around it.
     fn plan(planner: &mut Planner, start: u64, which: &[usize]) -> super::super::Plan {
         let bytes = code();
         const LENGTHS: [u64; 7] = [0, 1, 4, 5, 7, 14, 15];
@@ -141,7 +143,7 @@ mod tests {
         assert!(!moved.is_empty() && moved == other.jumps, "a plan moves with its code");
         let mut carried = here.moved(BY);
         assert_eq!(carried.mappings(), there.mappings());
-        // The next plan, and what is taken out, are those of the process that had planned all itself.
+        // Later plans and removals equal those of a process that planned everything itself.
         let next = plan(&mut carried, START + BY, &[1, 3, 4]);
         assert_eq!(next, plan(&mut there, START + BY, &[1, 3, 4]));
         let out: Vec<u64> = sites(START + BY, &[0, 1, 2]).iter().map(|site| site.address).collect();

@@ -1,4 +1,4 @@
-//! Jumps over, and in, the padding between functions.
+//! Puts jumps over and in the padding between functions.
 
 use super::group::Group;
 use super::image::Change;
@@ -8,11 +8,11 @@ use super::pattern::{self, Pattern};
 use super::planner::{LONGEST, Planner};
 use super::{Code, Space, Tactic};
 
-/// How far two bytes of jump lead.
+/// The range of a short jump.
 const SHORT: u64 = 127;
 
 impl Planner {
-    /// Gives an open entry a jump over the padding behind it.
+    /// Gives an open entry a jump that extends over the padding behind it.
     pub(super) fn over_padding(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
         let Some(entry) = self.entries.get(&address) else { return false };
         let single = entry.length;
@@ -24,7 +24,8 @@ impl Planner {
         self.place_over(code, space, address, group, Pages::Fresh, Tactic::OverPadding)
     }
 
-    /// Puts the second jump of an open entry in padding nearby. `given` is the distance of its first one, if it cannot be chosen.
+    /// Puts the second jump of an open entry in padding nearby. `given`: the distance of the short
+    /// jump, if it cannot be chosen.
     pub(super) fn in_padding(
         &mut self,
         code: &Code<'_>,
@@ -35,8 +36,9 @@ impl Planner {
         let (low, high) = (address.saturating_sub(SHORT), address + SHORT + 2);
         let from = code.padding.partition_point(|padding| padding.end <= low);
         for padding in code.padding[from..].iter().take_while(|padding| padding.start < high) {
-            // From the end: what is over padding is at its beginning. Not its first byte: behind a breakpoint of one byte before it, a thread
-            // could not be told from one that is about to execute this jump.
+            // From the end, since jumps over padding use its beginning. Not the first byte: after a
+            // one-byte breakpoint before it, a thread there could not be told from one about to
+            // execute this jump.
             let places = (padding.start + 1..(padding.end + 1).saturating_sub(JUMP as u64)).rev();
             for at in places {
                 let Ok(distance) = i8::try_from(at as i128 - (address as i128 + 2)) else { continue };
@@ -80,7 +82,7 @@ impl Planner {
         reaches(end, space).then_some((pad, pattern::distance(end, pad)?))
     }
 
-    /// The entries whose second jumps are in padding and have any of the bytes.
+    /// The entries whose second jumps are in padding and overlap the addresses.
     pub(super) fn joints_in_padding(&self, start: u64, end: u64) -> Vec<u64> {
         let changed = |at: &u64| self.image.byte(*at).change != Change::None && !self.overlaps(*at, at + 1);
         if !(start..end).any(|at| changed(&at)) {
@@ -94,7 +96,7 @@ impl Planner {
             .collect()
     }
 
-    /// Whether no instruction that is moved or trapped is in any of the bytes, and no jump in padding.
+    /// Whether no byte belongs to a moved or trapped instruction or to a jump in padding.
     pub(super) fn is_untouched(&self, start: u64, end: u64) -> bool {
         !self.overlaps(start, end) && (start..end).all(|at| self.image.byte(at).change == Change::None)
     }

@@ -1,4 +1,4 @@
-//! Where landing pads are: five bytes each, packed into pages, the pages joined to runs, the runs counted.
+//! Finds addresses for landing pads: packs them into pages and counts the mappings that these need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -9,18 +9,18 @@ use super::{Limits, PAD_LENGTH, wide};
 
 /// The bytes of a page.
 const PAGE: u64 = 4096;
-/// Two pages with at most so many free ones between them are mapped together with these: a mapping saved, and no memory used, for
-/// a page that nobody touches has none.
+/// Two pages with at most this many free ones between them are mapped together: it saves a mapping,
+/// and untouched pages use no memory.
 const GAP: u64 = 16;
-/// How many of many possibilities are looked at.
+/// How many of several possibilities to try.
 const TRIES: usize = 48;
 
-/// Whether pages that are not used yet may be.
+/// Whether to use new pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pages {
-    /// Only those that have pads already.
+    /// Only pages that have pads already.
     Used,
-    /// Others, too.
+    /// New pages, too.
     Fresh,
 }
 
@@ -28,9 +28,9 @@ pub(super) enum Pages {
 #[derive(Clone, Debug)]
 struct Page {
     taken: [u64; 64],
-    /// Of its bytes.
+    /// The number of taken bytes.
     count: u16,
-    /// Whether it is of the plan that is being made: nothing of it is mapped yet.
+    /// Whether the current plan adds it: not mapped yet.
     fresh: bool,
 }
 
@@ -39,7 +39,7 @@ impl Page {
         self.taken[(offset / 64) as usize] >> (offset % 64) & 1 == 0
     }
 
-    /// The first offset from `from` to `to` at which all bytes of a pad are free, and in the page.
+    /// The first offset from `from` to `to` where a whole pad fits in the page.
     fn room(&self, from: u64, to: u64) -> Option<u64> {
         let to = to.min(PAGE - PAD_LENGTH as u64);
         let mut at = from;
@@ -57,26 +57,26 @@ impl Page {
     }
 }
 
-/// All landing pads of one process. Pages are known by their numbers: address / 4096.
+/// All landing pads of one process. A page's number is its address / 4096.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pads {
-    /// Apart, since many are inserted among others.
+    /// Boxed, since entries are inserted in the middle.
     pages: BTreeMap<u64, Box<Page>>,
-    /// Those that have room for a pad, as far as is known.
+    /// Pages that may have room for a pad.
     open: BTreeSet<u64>,
-    /// What can be a page: free memory, and what is mapped already. Ascending and disjoint.
+    /// Possible pages: free memory, and pages already mapped. Ascending and disjoint.
     room: Vec<Range<u64>>,
-    /// Runs of pages that are mapped, by their first.
+    /// Mapped runs of pages: first page to end.
     mapped: BTreeMap<u64, u64>,
-    /// How many mappings these are, at most.
+    /// An upper bound of the number of mappings.
     mappings: usize,
-    /// How many mappings more the plan that is being made needs.
+    /// How many more mappings the current plan needs.
     more: isize,
-    /// How many there may be.
+    /// The most mappings allowed.
     limit: usize,
-    /// Whether no addresses are mapped to make them fewer.
+    /// Whether to map no unneeded pages to save mappings.
     few_addresses: bool,
-    /// Whether the limit has been in the way.
+    /// Whether the limit prevented a pad.
     pub(super) short: bool,
 }
 
@@ -85,7 +85,7 @@ impl Pads {
         Pads { limit: limits.mappings, few_addresses: limits.few_addresses, ..Pads::default() }
     }
 
-    /// How many mappings, and addresses, there may be from now on.
+    /// Sets the limits from now on.
     pub(super) fn allow(&mut self, limits: &Limits) {
         (self.limit, self.few_addresses) = (limits.mappings, limits.few_addresses);
     }
@@ -103,7 +103,7 @@ impl Pads {
         }
     }
 
-    /// Takes the pages of others, which are mapped apart from these.
+    /// Takes over the pages of another, mapped separately.
     pub(super) fn adopt(&mut self, other: Pads) {
         self.pages.extend(other.pages);
         self.open.extend(other.open);
@@ -111,7 +111,7 @@ impl Pads {
         self.mappings += other.mappings;
     }
 
-    /// The same pads so many pages farther, between two plans.
+    /// The same pads, this many pages higher; only between two plans.
     pub(super) fn by_pages(&self, by: u64) -> Pads {
         let moved = |number: &u64| number.wrapping_add(by) & (u64::MAX / PAGE);
         Pads {
@@ -124,12 +124,12 @@ impl Pads {
         }
     }
 
-    /// How many mappings are used, and will be.
+    /// The mappings in use, including those of the current plan.
     pub(super) fn mappings(&self) -> usize {
         self.mappings.saturating_add_signed(self.more.max(0))
     }
 
-    /// A plan begins, and this memory is free.
+    /// Begins a plan with this free memory.
     pub(super) fn begin(&mut self, free: &[Range<u64>]) {
         let pages = free.iter().map(|range| range.start.div_ceil(PAGE)..range.end / PAGE);
         let mut room: Vec<Range<u64>> = pages.filter(|range| !range.is_empty()).collect();
@@ -145,7 +145,7 @@ impl Pads {
         (self.more, self.short) = (0, false);
     }
 
-    /// The plan is made: what is to be mapped for it, as addresses.
+    /// Ends a plan: the address ranges to map for it.
     pub(super) fn finish(&mut self) -> Vec<Range<u64>> {
         let fresh: Vec<u64> =
             self.pages.iter().filter(|(_, page)| page.fresh).map(|(number, _)| *number).collect();
@@ -198,7 +198,7 @@ impl Pads {
         pieces
     }
 
-    /// Mapped runs without a pad: they are forgotten here.
+    /// Removes the mapped runs without a pad, and returns them.
     pub(super) fn drain_unused(&mut self) -> Vec<Range<u64>> {
         let empty: Vec<u64> =
             self.pages.iter().filter(|(_, page)| page.count == 0).map(|(number, _)| *number).collect();
@@ -240,7 +240,7 @@ impl Pads {
         }
     }
 
-    /// Gives them back; a page of this plan that has no other pad is not needed then.
+    /// Returns the bytes of a pad; drops a page of the current plan that becomes empty.
     pub(super) fn give_back(&mut self, address: u64) {
         for (number, bytes) in pages_of(address) {
             let Some(page) = self.pages.get_mut(&number) else { continue };
@@ -258,7 +258,7 @@ impl Pads {
         }
     }
 
-    /// An address for a pad to which the jump can lead, from the first to the last of `allowed`.
+    /// An address for a pad that matches the pattern, from the first to the last of `allowed`.
     pub(super) fn find(
         &mut self,
         pattern: &Pattern,
@@ -293,21 +293,22 @@ impl Pads {
         }
     }
 
-    /// Whether the jump may lead to where pages can be, as far as that is seen at a glance.
+    /// Whether the jump may lead to a usable page, by a quick check.
     pub(super) fn is_plausible(&self, pattern: &Pattern, allowed: (u64, u64)) -> bool {
         !pattern.is_one_run()
             || pattern.run().and_then(|run| cut(run, allowed)).is_some_and(|run| self.is_somewhere(run))
     }
 
-    /// Whether any page of a run can be used, or is.
+    /// Whether any page of a run is usable or used.
     fn is_somewhere(&self, (first, last): (u64, u64)) -> bool {
         let at = self.room.partition_point(|range| range.end <= first / PAGE);
         self.room.get(at).is_some_and(|range| range.start <= last / PAGE)
     }
 
-    /// A pad among the used pages for a pattern of many runs.
+    /// A pad in used pages, for a pattern of many runs.
     fn used_of(&self, pattern: &Pattern, allowed: (u64, u64), luck: &mut Luck) -> Option<u64> {
-        // Runs of 64 KiB and more are likely to have a page, if there are pages at all; of smaller ones, pages are asked.
+        // A run of 64 KiB or more probably has a used page: try some at random. For smaller ones
+        // search the pages.
         if pattern.low() >= 2 {
             let found = (0..TRIES).find_map(|_| {
                 let run = pattern.choose(luck.next() as u32).run().and_then(|run| cut(run, allowed));
@@ -324,14 +325,14 @@ impl Pads {
         above.chain(below).take(TRIES).find_map(|number| self.matching_in(*number, pattern, reach))
     }
 
-    /// A pad for the pattern in one page.
+    /// A pad in one page that matches the pattern.
     fn matching_in(&self, number: u64, pattern: &Pattern, reach: (u64, u64)) -> Option<u64> {
         let (first, last) = cut((number * PAGE, number * PAGE + PAGE - PAD_LENGTH as u64), reach)?;
-        // In steps of 256 distances, of which the upper three bytes are the same.
+        // In steps of 256 distances, which share their upper three bytes.
         let mut at = first;
         while at <= last {
             let field = (i128::from(at) - i128::from(pattern.end)) as i32;
-            // Where the second byte is given, all other steps are passed over.
+            // If the second byte is given, skip the steps that differ in it.
             let away = pattern.bytes[1].map_or(0, |second| second.wrapping_sub(field.to_le_bytes()[1]));
             if away > 0 {
                 at += 256 * u64::from(away) - u64::from(field.to_le_bytes()[0]);
@@ -371,7 +372,7 @@ impl Pads {
         Some(start + offset)
     }
 
-    /// A pad in a page of a run that is not used yet, and the mappings that the page costs.
+    /// A pad in a new page of a run, and the number of mappings that the page costs.
     fn fresh_in(&self, (first, last): (u64, u64)) -> Option<(u64, isize)> {
         if first == last {
             let costs = |number| if self.pages.contains_key(&number) { 0 } else { self.cost(number) };
@@ -388,7 +389,7 @@ impl Pads {
         fits.then(|| (address, self.cost(number)))
     }
 
-    /// A page from `lowest` to `highest` that costs no mapping.
+    /// A new page from `lowest` to `highest` that costs no mapping.
     fn beside_used(&self, lowest: u64, highest: u64) -> Option<u64> {
         let used = self.pages.range(lowest.saturating_sub(GAP)..=highest + GAP);
         used.take(TRIES).find_map(|(other, _)| {
@@ -399,8 +400,8 @@ impl Pads {
         })
     }
 
-    /// The free page closest to the middle of the pages from `lowest` to `highest`: the windows of jumps close to each other overlap
-    /// there.
+    /// The free page closest to the middle of `lowest` to `highest`, where the ranges of nearby
+    /// jumps overlap.
     fn middle(&self, lowest: u64, highest: u64) -> Option<u64> {
         let middle = lowest + (highest - lowest) / 2;
         let above = self.room.partition_point(|range| range.end <= middle);
@@ -442,7 +443,7 @@ impl Pads {
         self.mapped.range(..=number).next_back().is_some_and(|(_, end)| number < *end)
     }
 
-    /// How many mappings more there are with this page, which is not used yet, than without it: 1, 0, or -1 where it joins two runs.
+    /// How many mappings a new page adds: 1, 0, or -1 if it joins two runs.
     fn cost(&self, number: u64) -> isize {
         let (before, after) = (self.before(number), self.after(number));
         let joins = |low: Option<u64>, high: Option<u64>| match (low, high) {
@@ -452,7 +453,7 @@ impl Pads {
         1 - joins(before, Some(number)) - joins(Some(number), after) + joins(before, after)
     }
 
-    /// Whether two pages, in ascending order, are mapped together with what is between them.
+    /// Whether two pages, in ascending order, are mapped together with those between them.
     fn joined(&self, low: u64, high: u64) -> bool {
         let at = self.room.partition_point(|range| range.end <= low);
         high - low <= GAP && self.room.get(at).is_some_and(|range| range.start <= low && high < range.end)
@@ -466,7 +467,7 @@ impl Pads {
         self.pages.range(number + 1..).next().map(|(other, _)| *other)
     }
 
-    /// Whether so many mappings more are allowed.
+    /// Whether this many more mappings are allowed.
     fn affords(&mut self, cost: isize) -> bool {
         let affords = cost <= 0 || self.mappings() + cost.unsigned_abs() <= self.limit;
         self.short |= !affords;
@@ -474,7 +475,7 @@ impl Pads {
     }
 }
 
-/// The bytes of a pad, page by page: one, or two.
+/// The bytes of a pad by page: one page, or two.
 fn pages_of(address: u64) -> impl Iterator<Item = (u64, Range<u64>)> {
     let (number, offset) = (address / PAGE, address % PAGE);
     let end = offset + PAD_LENGTH as u64;
@@ -482,7 +483,7 @@ fn pages_of(address: u64) -> impl Iterator<Item = (u64, Range<u64>)> {
     pages.into_iter().filter(|(_, bytes)| !bytes.is_empty())
 }
 
-/// What two runs of addresses, first and last, have in common.
+/// The intersection of two runs of addresses, given as first and last.
 fn cut(run: (u64, u64), other: (u64, u64)) -> Option<(u64, u64)> {
     let (first, last) = (run.0.max(other.0), run.1.min(other.1));
     (first <= last).then_some((first, last))

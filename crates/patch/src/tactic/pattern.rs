@@ -1,31 +1,31 @@
-//! What is known of the four bytes of a jump's distance, and with it of where the jump leads.
+//! The known and free bytes of a jump's distance, and so where it can lead.
 
-/// The distance from `end` (of a jump) to `target`, if it fits in 32 bits.
+/// The distance from `end` of a jump to `target`, if it fits in 32 bits.
 pub(super) fn distance(end: u64, target: u64) -> Option<i32> {
     i32::try_from(i128::from(target) - i128::from(end)).ok()
 }
 
-/// The distance of a jump that ends at `end`: bytes that are given, and bytes that can be chosen.
+/// The distance of a jump: which bytes are given, and which are free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
     /// The address after the jump.
     pub(super) end: u64,
-    /// The bytes of the distance, lowest first; none is one to be chosen.
+    /// The bytes of the distance, lowest first; `None` is free.
     pub(super) bytes: [Option<u8>; 4],
 }
 
 impl Pattern {
-    /// How many of the lowest bytes can be chosen: the jump leads to runs of 256 to the power of it addresses.
+    /// The number of free lowest bytes: targets come in runs of 256 to the power of it.
     pub(super) fn low(&self) -> u32 {
         self.bytes.iter().take_while(|byte| byte.is_none()).count() as u32
     }
 
-    /// Whether there is one such run: no byte above a given one can be chosen.
+    /// Whether there is one such run: no byte above a given one is free.
     pub(super) fn is_one_run(&self) -> bool {
         self.bytes[self.low() as usize..].iter().all(Option::is_some)
     }
 
-    /// The pattern with the bytes above the lowest run taken from `choice`, where they can be chosen.
+    /// The pattern with the free bytes above the lowest run taken from `choice`.
     pub(super) fn choose(&self, choice: u32) -> Pattern {
         let mut chosen = *self;
         for (byte, choice) in chosen.bytes.iter_mut().zip(choice.to_le_bytes()).skip(self.low() as usize) {
@@ -34,7 +34,8 @@ impl Pattern {
         chosen
     }
 
-    /// The run of addresses, first and last, of a pattern that has one; cut to addresses that there are. None if that leaves nothing.
+    /// The run of a pattern that has one, as first and last address, cut to the address space.
+    /// `None` if nothing is left.
     pub(super) fn run(&self) -> Option<(u64, u64)> {
         let low = self.low();
         if low == 4 {
@@ -71,7 +72,7 @@ mod tests {
         assert_eq!(pattern([Some(0), Some(1), Some(0), Some(0)]).run(), Some((0x40_0100, 0x40_0100)));
         assert_eq!(pattern([None, Some(1), Some(0), Some(0)]).run(), Some((0x40_0100, 0x40_01ff)));
         assert_eq!(pattern([None, None, None, Some(0x7f)]).run(), Some((0x7f40_0000, 0x803f_ffff)));
-        // Below zero there is nothing, and a run that begins there is cut.
+        // Nothing is below zero; a run that begins there is cut.
         assert_eq!(pattern([None, Some(0xff), Some(0), Some(0x80)]).run(), None);
         assert_eq!(pattern([None, None, None, Some(0xff)]).run(), Some((0, 0x3f_ffff)));
         assert_eq!(pattern([None; 4]).run(), Some((0, 0x803f_ffff)));

@@ -1,4 +1,4 @@
-//! The planner: what is moved, what is still to be, and a plan from beginning to end.
+//! The planner: keeps track of the moved instructions of one process and makes plans.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,15 +11,16 @@ use super::luck::Luck;
 use super::pads::Pads;
 use super::{Code, Jump, Limits, Plan, Purpose, Reason, Site, Space, Write};
 
-/// The longest instruction.
+/// The most bytes of an instruction.
 pub(super) const LONGEST: usize = 15;
-/// How often a plan gives an instruction a new jump before it gives up on it.
+/// How many new jumps a plan gives an instruction before it traps it.
 const PATIENCE: u8 = 4;
 
-/// What is done to the instructions of one process: it lives as long as any is moved.
+/// The moved instructions of one process.
 ///
-/// Plans build on each other: each is to be applied before the next is made. One that cannot be applied (memory is no longer free that
-/// was) leaves the planner of no use: a clone from before it is, with what is free now.
+/// Plans build on each other: apply each before making the next. If a plan cannot be applied
+/// (memory is no longer free), discard the planner and use a clone from before that plan, with the
+/// current free memory.
 #[derive(Clone, Debug)]
 pub struct Planner {
     pub(super) image: Image,
@@ -27,38 +28,39 @@ pub struct Planner {
     pub(super) entries: BTreeMap<u64, Entry>,
     pub(super) luck: Luck,
     pub(super) limits: Limits,
-    /// What the plan that is being made has touched, as it was before.
+    /// Entries that the current plan has touched, as they were before it.
     pub(super) before: BTreeMap<u64, Option<Entry>>,
-    /// Pads of earlier plans that are not used any more; the one that is being made must not use them for another jump.
+    /// Unused pads of earlier plans; the current plan must not use them for other jumps.
     pub(super) held: BTreeSet<u64>,
-    /// What is to be given a jump.
+    /// Addresses of entries still to be given a jump.
     pub(super) open: BTreeSet<u64>,
-    /// Whether only used pages are to be tried.
+    /// Whether to try only pages already in use.
     pub(super) frugal: bool,
-    /// How many jumps may still be tried for the plan that is being made: there are sites for which nothing helps, and there may
-    /// be many of them.
+    /// The remaining number of tries for the current plan: there may be many sites for which
+    /// nothing helps.
     pub(super) effort: usize,
 }
 
-/// An instruction that is moved, or trapped, or is about to be.
+/// An instruction that is moved, trapped, or about to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) length: u8,
     pub(super) purpose: Purpose,
     pub(super) state: State,
     pub(super) original: [u8; LONGEST],
-    /// Whose second jump is in the bytes that this one's jump leaves over.
+    /// The entry whose second jump is in the spare bytes behind this one's jump.
     pub(super) guest: Option<u64>,
-    /// Of an instruction that is about to be moved: how many prefixes its jump will have, and which.
+    /// For an instruction about to be moved: the number of prefixes of its jump, and the prefix
+    /// byte.
     pub(super) prefixes: u8,
     pub(super) prefix: u8,
-    /// Whether it was taken out of a group, and is to be in none.
+    /// Whether it was taken out of a group and must not be grouped again.
     pub(super) alone: bool,
-    /// How often this plan has given it a jump.
+    /// How many jumps the current plan has given it.
     pub(super) rounds: u8,
 }
 
-/// What has become of an instruction.
+/// The state of an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Nothing yet.
@@ -93,41 +95,42 @@ impl Planner {
         }
     }
 
-    /// What may be used up from now on.
+    /// Sets the limits from now on.
     pub fn allow(&mut self, limits: Limits) {
         self.limits = limits;
         self.pads.allow(&limits);
     }
 
-    /// The planner of a process from which all code is gone in which anything was moved: what was mapped for landing pads has room for others.
+    /// The planner of a process after all code with moved instructions was unmapped. Its pages for
+    /// landing pads remain usable.
     #[must_use]
     pub fn emptied(&self) -> Planner {
         Planner { pads: self.pads.emptied(), ..Planner::new(self.limits) }
     }
 
-    /// Takes over what another planner of the same process has mapped for landing pads, and uses no more.
+    /// Takes over the landing pad pages of another planner of the same process.
     pub fn adopt(&mut self, emptied: Planner) {
         self.pads.adopt(emptied.pads);
     }
 
-    /// Whether an instruction at an address is moved or trapped.
+    /// Whether the instruction at an address is moved or trapped.
     pub fn has(&self, address: u64) -> bool {
         self.entries.contains_key(&address)
     }
 
-    /// How many mappings the landing pads of all plans are, at most.
+    /// An upper bound of the mappings for the landing pads of all plans.
     pub fn mappings(&self) -> usize {
         self.pads.mappings()
     }
 
-    /// Plans jumps for `sites`, whose order does not matter. Each of them is in one of the plan's lists, those that were
-    /// planned before as well.
+    /// Plans jumps for `sites`, in any order. Each site ends up in one of the plan's lists, even if
+    /// it was planned before.
     pub fn plan(&mut self, code: &Code<'_>, space: &Space<'_>, sites: &[Site]) -> Plan {
         let mut plan = Plan::default();
         self.pads.begin(space.free);
         self.before.clear();
         self.held.clear();
-        // The same sites, taken out and planned again, find the pages that they had: nothing more is mapped each time.
+        // Start from the same seed: sites that are removed and planned again find their old pages.
         self.luck = Luck::new();
         self.effort = EFFORT + EFFORT_FOR_EACH * sites.len();
         let mut sorted = sites.to_vec();
@@ -153,10 +156,10 @@ impl Planner {
         plan
     }
 
-    /// Gives all that is open a jump, or gives it up.
+    /// Gives every open entry a jump or gives it up.
     fn settle_open(&mut self, code: &Code<'_>, space: &Space<'_>) {
-        // From low addresses to high ones: a jump chooses the bytes that it shares with the one above it, which is made to suit. What has
-        // to be done again is below.
+        // From low addresses to high: a jump chooses the bytes that it shares with the jump above
+        // it, which is then fitted to them. Entries to redo are below.
         while let Some(address) = self.open.pop_first() {
             self.pads.short = false;
             let Some(entry) = self.entries.get_mut(&address).filter(|entry| entry.state == State::Open)
@@ -172,11 +175,11 @@ impl Planner {
         }
     }
 
-    /// Looks again at sites that found no jump: those above them have one by now, which may be another one.
+    /// Retries sites that found no jump: the entries above them have jumps by now, which may move.
     fn try_again(&mut self, code: &Code<'_>, space: &Space<'_>, sites: &[Site]) {
         for Site { address, .. } in sites.iter().filter(|site| site.jump) {
             let failed = |entry: &Entry| entry.state == State::Trap(Reason::NoJump);
-            // Who relies on the breakpoint has a jump because of it.
+            // A jump that relies on the breakpoint's byte needs it.
             if !self.entries.get(address).is_some_and(failed) || self.image.byte(*address).relied > 0 {
                 continue;
             }
@@ -192,7 +195,8 @@ impl Planner {
         }
     }
 
-    /// Makes an entry for a site: none if it is to have a jump, the reason if it is to be trapped.
+    /// Makes an entry for a site. `Ok(None)`: give it a jump; `Ok(Some)`: trap it; `Err`: refuse
+    /// it.
     fn admit(&mut self, code: &Code<'_>, space: &Space<'_>, site: Site) -> Result<Option<Reason>, Reason> {
         let end = site.address.checked_add(site.length as u64).ok_or(Reason::Outside)?;
         if self.entries.contains_key(&site.address) {
@@ -205,7 +209,8 @@ impl Planner {
             self.touch(site.address);
             let entry = self.entries.get_mut(&site.address).ok_or(Reason::Outside)?;
             entry.purpose = Purpose::Site;
-            // It is planned already; a trap stays one, and a jump from where a new trampoline can be reached, wherever that is.
+            // Already planned: a trap stays, and so does a jump from which new trampolines can be
+            // reached.
             return Ok(match entry.state {
                 State::Trap(reason) => Some(reason),
                 State::Jump(_) | State::Open if site.jump => None,
@@ -232,7 +237,7 @@ impl Planner {
         Ok(code.reaches_into(site.address).then_some(Reason::Shared))
     }
 
-    /// Whether an entry begins within the addresses, or reaches into them.
+    /// Whether any entry overlaps the addresses.
     pub(super) fn overlaps(&self, start: u64, end: u64) -> bool {
         self.entries
             .range(..end)
@@ -240,7 +245,7 @@ impl Planner {
             .is_some_and(|(address, entry)| address + u64::from(entry.length) > start)
     }
 
-    /// Makes an entry for an instruction that is about to be moved.
+    /// Makes an entry for an instruction about to be moved.
     pub(super) fn open_entry(
         &mut self,
         address: u64,
@@ -263,15 +268,15 @@ impl Planner {
         self.entries.insert(address, entry);
     }
 
-    /// Notes how an entry was before this plan.
+    /// Saves an entry as it was before this plan, on the first call for it.
     pub(super) fn touch(&mut self, address: u64) {
         if !self.before.contains_key(&address) {
             self.before.insert(address, self.entries.get(&address).cloned());
         }
     }
 
-    /// There is no jump for an open entry: a site is trapped, a neighbour stays where it is. Whoever relies on it being otherwise
-    /// is done again.
+    /// No jump was found for an open entry: traps a site, leaves a neighbour in place. Reopens the
+    /// entries that rely on its bytes being different.
     pub(super) fn give_up(&mut self, address: u64, reason: Reason) {
         let Some(entry) = self.entries.get(&address).filter(|entry| entry.state == State::Open) else {
             return;
@@ -305,7 +310,7 @@ impl Planner {
         }
     }
 
-    /// Writes down what is different from before, and what was asked for.
+    /// Fills the plan with all differences from before, and with the sites asked for.
     fn conclude(&mut self, asked: &[Site], plan: &mut Plan) {
         for (address, before) in std::mem::take(&mut self.before) {
             let old = before.as_ref().and_then(|before| Some((before, before.placement()?)));
@@ -346,13 +351,13 @@ impl Planner {
 }
 
 impl Code<'_> {
-    /// The bytes at `address`, if all of them are there.
+    /// The bytes at `address`, if all are in the code.
     pub(super) fn slice(&self, address: u64, length: usize) -> Option<&[u8]> {
         let start = usize::try_from(address.checked_sub(self.address)?).ok()?;
         self.bytes.get(start..start.checked_add(length)?)
     }
 
-    /// The bytes from `address` on, as many as an instruction can have.
+    /// Up to 15 bytes from `address` on.
     pub(super) fn rest(&self, address: u64) -> Option<&[u8]> {
         let start = usize::try_from(address.checked_sub(self.address)?).ok()?;
         let rest = self.bytes.get(start..)?;
@@ -363,37 +368,37 @@ impl Code<'_> {
         self.slice(address, 1).map(|bytes| bytes[0])
     }
 
-    /// Whether any of the addresses must not be changed.
+    /// Whether any of the addresses is in [`Code::kept`].
     pub(super) fn keeps(&self, start: u64, end: u64) -> bool {
         let at = self.kept.partition_point(|range| range.end <= start);
         self.kept.get(at).is_some_and(|range| range.start < end)
     }
 
-    /// Whether code jumps between `start` and `end`.
+    /// Whether code jumps to an address between `start` and `end`, exclusive.
     pub(super) fn is_entered(&self, start: u64, end: u64) -> bool {
         let at = self.entered.partition_point(|address| *address <= start);
         self.entered.get(at).is_some_and(|address| *address < end)
     }
 
-    /// Whether an instruction is known to begin at `start` and none before `end`.
+    /// Whether an instruction is known to begin at `start`.
     pub(super) fn is_instruction(&self, start: u64) -> bool {
         self.instructions.binary_search(&start).is_ok()
     }
 
-    /// Whether the instruction at `start` may be the end of another one, as one is that code jumps to past a `lock` prefix: its bytes are
-    /// not its own.
+    /// Whether the instruction at `start` may be the end of another one, as where code jumps past a
+    /// `lock` prefix.
     pub(super) fn is_inside(&self, start: u64) -> bool {
         self.entered.binary_search(&start).is_ok() || self.reaches_into(start)
     }
 
-    /// Whether an instruction that is known to begin before `start` ends behind it.
+    /// Whether an instruction known to begin before `start` ends after it.
     pub(super) fn reaches_into(&self, start: u64) -> bool {
         let to = self.instructions.partition_point(|at| *at < start);
         let mut near = self.instructions[..to].iter().rev().take_while(|at| start - **at < LONGEST as u64);
         near.any(|&at| self.rest(at).and_then(length).is_some_and(|length| at + length as u64 > start))
     }
 
-    /// Whether an instruction is known to begin between `start` and `end`.
+    /// Whether an instruction is known to begin between `start` and `end`, exclusive.
     pub(super) fn is_divided(&self, start: u64, end: u64) -> bool {
         let at = self.instructions.partition_point(|address| *address <= start);
         self.instructions.get(at).is_some_and(|address| *address < end)
@@ -401,7 +406,7 @@ impl Code<'_> {
 }
 
 impl Placement {
-    /// Whether all trampolines can be reached by this jump.
+    /// Whether this jump can reach all possible trampolines.
     fn reaches(&self, address: u64, space: &Space<'_>) -> bool {
         let (lowest, highest) = pads_allowed(space);
         match self.pad {
@@ -413,7 +418,7 @@ impl Placement {
         }
     }
 
-    /// What this jump changes in the program.
+    /// The bytes that this jump changes in the program.
     pub(super) fn writes(&self, address: u64, length: u8) -> Vec<Write> {
         let own = self.length().min(length.into());
         let mut writes = vec![Write { address, bytes: self.bytes[..own].to_vec() }];

@@ -1,4 +1,4 @@
-//! Taking jumps out again.
+//! Removes jumps and traps.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -7,22 +7,23 @@ use super::jump::Placement;
 use super::planner::{Entry, Planner, State};
 use super::{Purpose, Write};
 
-/// What is to be done to take sites out.
+/// The changes to make when sites are removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Removal {
-    /// The program's own bytes, to be put back.
+    /// The program's bytes to put back.
     pub restore: Vec<Write>,
-    /// Sites whose jump has to stay, because the jump of another site relies on its bytes: from now on they are neighbours, and their
-    /// trampoline is to be the copy alone.
+    /// Sites whose jump stays, because another site's jump relies on its bytes: they become
+    /// neighbours, and their trampoline becomes the copy alone.
     pub kept: Vec<u64>,
-    /// Sites whose breakpoint has to stay for the same reason.
+    /// Sites whose breakpoint stays for the same reason.
     pub trapped: Vec<u64>,
-    /// Landing pads that are no longer used. The next plan may use their bytes.
+    /// Landing pads that are unused now. The next plan may reuse their bytes.
     pub pads: Vec<u64>,
 }
 
 impl Planner {
-    /// Takes sites out, and the neighbours that were moved for them alone. Addresses that are no sites are passed over.
+    /// Removes sites, and neighbours that were moved only for them. Skips addresses that are not
+    /// sites.
     pub fn remove(&mut self, sites: &[u64]) -> Removal {
         self.before.clear();
         let mut removal = Removal::default();
@@ -49,12 +50,14 @@ impl Planner {
         removal
     }
 
-    /// Runs of pages that have no landing pad any more. The planner forgets them: they are to be unmapped, once no thread is there.
+    /// Drops the runs of pages without a landing pad and returns them. The caller unmaps them once
+    /// no thread is in them.
     pub fn drain_unused(&mut self) -> Vec<Range<u64>> {
         self.pads.drain_unused()
     }
 
-    /// Of the neighbours `idle`, and those that are moved for their sake, the ones that no site needs, be it by way of others.
+    /// Of the neighbours `idle`, and those moved for their sake, the ones that no site needs
+    /// directly or indirectly.
     fn unneeded(&self, idle: Vec<u64>) -> Vec<u64> {
         let is_neighbour = |address: &u64| {
             self.entries.get(address).is_some_and(|entry| entry.purpose == Purpose::Neighbour)
@@ -80,7 +83,7 @@ impl Planner {
         candidates.into_iter().collect()
     }
 
-    /// Whose jumps rely on what the one at `address` changes, or are in what it leaves over.
+    /// The entries whose jumps rely on the bytes changed at `address`, or use its spare bytes.
     fn needed_by(&self, address: u64) -> Vec<u64> {
         let Some(entry) = self.entries.get(&address) else { return Vec::new() };
         let changed = match &entry.state {
@@ -98,13 +101,13 @@ impl Planner {
         others
     }
 
-    /// The entries whose bytes the jump at `address` relies on, or that host it.
+    /// The entries whose bytes the jump at `address` relies on, or whose spare bytes it uses.
     fn relied_on(&self, address: u64) -> Vec<u64> {
         let Some(entry) = self.entries.get(&address) else { return Vec::new() };
         entry.placement().map_or(Vec::new(), |placement| self.under(placement, address, entry.length))
     }
 
-    /// The entries whose bytes a jump relies on.
+    /// The same for a given jump.
     fn under(&self, placement: &Placement, address: u64, length: u8) -> Vec<u64> {
         let end = address + u64::from(length);
         let mut found: Vec<u64> = Vec::new();
@@ -147,7 +150,7 @@ impl Planner {
         self.before.remove(&address);
     }
 
-    /// At the end of a plan: neighbours that nobody needs after all stay where they are.
+    /// At the end of a plan: removes the jumps of neighbours that no site needs after all.
     pub(super) fn settle_neighbours(&mut self) {
         let mut idle: Vec<u64> = self.before.keys().copied().collect();
         for (address, before) in &self.before {
@@ -167,7 +170,7 @@ impl Planner {
 }
 
 impl Placement {
-    /// The program's bytes where this jump is.
+    /// The program's bytes at this jump.
     pub(super) fn undone(&self, address: u64, entry: &Entry) -> Vec<Write> {
         let own = self.length().min(entry.length.into());
         let mut writes = vec![Write { address, bytes: entry.original[..own].to_vec() }];

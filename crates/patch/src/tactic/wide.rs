@@ -1,15 +1,15 @@
-//! Fewer mappings for a plan that needs many. Each mapping costs the process a system call at every exec; addresses cost
-//! nothing.
+//! Reduces the mappings of a plan that needs many. Each mapping costs the process a system call at
+//! every exec; address space is free.
 
 use std::ops::Range;
 
-/// The most free pages between two mappings that are mapped with them. A page that nobody touches takes no memory.
+/// The most free pages between two runs that are mapped with them. Untouched pages use no memory.
 const GAP: u64 = 256;
-/// More mappings than these are joined.
+/// Join runs if there are more than this.
 const MANY: usize = 128;
 
-/// Joins runs of pages (ascending) that are close to each other, if there are many. `room` is what is free or mapped for
-/// pads already (ascending and disjoint): nothing else lies in a joined run.
+/// Joins nearby runs of pages (ascending) if there are many. `room`: pages that are free or already
+/// mapped for pads, ascending and disjoint; joined runs stay inside it.
 pub(super) fn join_if_many(runs: &mut Vec<Range<u64>>, room: &[Range<u64>]) {
     if runs.len() <= MANY {
         return;
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn what_is_close_is_joined_if_nothing_else_is_between() {
-        // Every hundredth page; two stretches of pages are taken, and the last page is far behind the others.
+        // Every hundredth page. Two ranges are taken, and the last page is far above the others.
         let runs = || (0..200).map(|number| 1000 + 100 * number..1001 + 100 * number);
         let late = 30_000..30_001;
         let room = [0..2001, 2050..15_000, 15_050..40_000];

@@ -1,5 +1,5 @@
-//! One instruction run three ways, from the same state: at its own address, in slots above and below, and emulated. A slot goes
-//! on in three ways: to the next instruction, elsewhere, and behind itself.
+//! Runs one instruction from the same state at its own address, in slots above and below, and
+//! emulated. A slot continues in three ways: at the next instruction, elsewhere, and behind itself.
 
 use dprobes_patch::{Displaced, Onward, displace_in};
 
@@ -13,8 +13,8 @@ pub struct Ways {
     pub faulted: bool,
 }
 
-/// Runs `bytes` at the site, and in every way that it can be displaced, and compares all there is to compare. Pads are put where
-/// the instruction ends and at `targets`. None if it is refused.
+/// Runs `bytes` at the site and displaced in every possible way, and compares everything. Pads are
+/// put behind the instruction and at `targets`. `None` if it is refused.
 pub fn compare(arena: &mut Arena, bytes: &[u8], targets: &[u64], start: &Start) -> Option<(End, Ways)> {
     let displaced = displace_in(arena.mode, bytes, SITE).ok()?;
     let next = SITE + displaced.length() as u64;
@@ -29,7 +29,7 @@ pub fn compare(arena: &mut Arena, bytes: &[u8], targets: &[u64], start: &Start) 
     normalise(&mut expected, SITE);
     let mut ways = Ways { faulted: expected.fault.is_some(), ..Ways::default() };
 
-    // From here on the site is as it is while a probe is armed: whoever runs there is trapped.
+    // From here on the site has a breakpoint, as while a probe is armed.
     arena.write(SITE, &[0xcc]);
     for slot in [SLOT_ABOVE, SLOT_BELOW] {
         for onward in [Onward::Next, Onward::To(ELSEWHERE), Onward::Behind] {
@@ -62,7 +62,7 @@ pub fn compare(arena: &mut Arena, bytes: &[u8], targets: &[u64], start: &Start) 
     Some((expected, ways))
 }
 
-/// What is said of the instruction without running it is what it did.
+/// The static predictions match what the instruction did.
 fn assert_predicted(displaced: &Displaced, start: &Start, end: &End) {
     if end.fault.is_some() {
         return;
@@ -73,7 +73,7 @@ fn assert_predicted(displaced: &Displaced, start: &Start, end: &End) {
         let width = u64::MAX >> (64 - displaced.mode().bits());
         assert_eq!(moved & width, delta.cast_unsigned() & width, "{displaced:?}");
     }
-    // A transfer may lead to the next instruction as well; what is none leads nowhere else.
+    // A transfer may also lead to the next instruction; a non-transfer leads nowhere else.
     if !displaced.transfers_control() {
         assert_eq!(end.registers.rip, next, "{displaced:?}");
     }
@@ -82,7 +82,7 @@ fn assert_predicted(displaced: &Displaced, start: &Start, end: &End) {
     }
 }
 
-/// Runs the instruction in its slot, with what surrounds a stop in it.
+/// Runs the instruction in its slot, and handles stops in it.
 fn run_slot(arena: &mut Arena, displaced: &Displaced, address: u64, onward: Onward, start: &Start) -> End {
     let slot = displaced.slot_to(address, onward).expect("it is in reach");
     arena.write(address, &[0xcc; 96]);
@@ -122,14 +122,15 @@ fn run_slot(arena: &mut Arena, displaced: &Displaced, address: u64, onward: Onwa
     end
 }
 
-/// Some faults give the address of the instruction; the slot's, there.
+/// Some faults report the instruction's address, which is the slot's there.
 fn normalise(end: &mut End, stopped: u64) {
     if let Some(fault) = end.fault.as_mut().filter(|fault| fault.address == stopped) {
         fault.address = end.registers.rip;
     }
 }
 
-/// The one thing in which a slot may differ: that of a call through a register or memory writes two words below the return address.
+/// Ignores the one allowed difference of a slot: a call through a register or memory writes two
+/// words below the return address.
 fn forgive_below_stack(displaced: &Displaced, start: &Start, end: &mut End, expected: &End) {
     let indirect =
         displaced.is_emulated() && displaced.needs_plain_stack() && displaced.original().contains(&0xff);

@@ -1,9 +1,9 @@
-//! One encoding of every instruction that the assembler knows in code of either mode, in several shapes.
+//! One encoding of every instruction that the assembler knows in either mode, in several shapes.
 
 use dprobes_patch::Mode;
 use iced_x86::{Code, Encoder, Instruction, OpCodeOperandKind, OpKind, Register};
 
-/// What stands for the operand that may be a register or memory.
+/// The form of the operand that may be a register or memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// A register.
@@ -22,7 +22,7 @@ pub enum Shape {
     Absolute,
     /// `fs:[rbx]`; in 32-bit code `gs:[ebx]`.
     Fs,
-    /// `[bx+si]`, of 32-bit code alone.
+    /// `[bx+si]`, only in 32-bit code.
     Narrow,
 }
 
@@ -40,16 +40,16 @@ impl Shape {
     ];
 }
 
-/// The addresses that an encoding leads to.
+/// The addresses used by an encoding.
 #[derive(Clone, Copy, Debug)]
 pub struct Addresses {
-    /// The code.
+    /// The mode of the code.
     pub mode: Mode,
-    /// Of the instruction.
+    /// The address of the instruction.
     pub site: u64,
-    /// Of the data that `Rip`, `Eip` and `Absolute` name.
+    /// The address of the data for `Rip`, `Eip` and `Absolute`.
     pub data: u64,
-    /// Of the target of a branch.
+    /// The address of a branch's target.
     pub target: u64,
 }
 
@@ -61,7 +61,7 @@ pub struct Encoding {
     pub bytes: Vec<u8>,
 }
 
-/// Every instruction of one kind of code in every shape it has, without duplicates.
+/// Every instruction of a mode in every possible shape, without duplicates.
 pub fn all(addresses: Addresses) -> Vec<Encoding> {
     let mut encodings: Vec<Encoding> = Vec::new();
     for code in Code::values() {
@@ -86,7 +86,7 @@ pub fn all(addresses: Addresses) -> Vec<Encoding> {
     encodings
 }
 
-/// The instruction plain, and with the prefixes and decorations it may have.
+/// The instruction without and with the prefixes and decorations that it allows.
 fn variants(code: Code, shape: Shape, addresses: Addresses) -> Vec<Vec<u8>> {
     let op_code = code.op_code();
     let Some(plain) = build(code, shape, addresses) else { return Vec::new() };
@@ -98,7 +98,7 @@ fn variants(code: Code, shape: Shape, addresses: Addresses) -> Vec<Vec<u8>> {
             instructions.push(changed);
         }
     };
-    // Only what changes memory can be locked, and only registers have their masked elements zeroed.
+    // Only writes to memory can be locked, and only registers allow zero-masking.
     let writes_memory = shape != Shape::Register;
     let to_register = plain.op0_kind() == OpKind::Register;
     vary(op_code.can_use_lock_prefix() && writes_memory, |instruction| instruction.set_has_lock_prefix(true));
@@ -127,7 +127,7 @@ pub fn encode(mode: Mode, instruction: &Instruction, site: u64) -> Option<Vec<u8
     Some(encoder.take_buffer())
 }
 
-/// The instruction with an operand of `shape`, the same one where it has no such operand.
+/// The instruction with an operand of `shape`; unchanged if it has no such operand.
 pub fn build(code: Code, shape: Shape, addresses: Addresses) -> Option<Instruction> {
     let op_code = code.op_code();
     let mut instruction = Instruction::default();
@@ -156,7 +156,8 @@ fn set_operand(
     if !wide && matches!(shape, Shape::Rip | Shape::Eip) {
         return None;
     }
-    // Operands 0, 1, 2, ... are registers 2, 3, 5, ...: none is rsp, and none is register 1, which is the index of a gather.
+    // Operands 0, 1, 2, ... are registers 2, 3, 5, ...: none is rsp, and none is register 1, which
+    // is the index of a gather.
     let number = [2, 3, 5, 6, 7][operand as usize];
     let register = |first: Register| first + number;
     let memory_or = |instruction: &mut Instruction, first: Register| {
@@ -343,7 +344,7 @@ fn set_memory_32(instruction: &mut Instruction, shape: Shape, addresses: Address
             instruction.set_memory_index(Register::ESI);
             instruction.set_memory_index_scale(2);
             instruction.set_memory_displ_size(4);
-            // What points into the data three times over is cut to 32 bits.
+            // A pointer repeated three times is truncated to 32 bits.
             instruction
                 .set_memory_displacement64(u64::from((addresses.data as u32).wrapping_mul(2).wrapping_neg()));
         }

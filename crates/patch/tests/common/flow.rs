@@ -1,12 +1,12 @@
-//! Where code jumps to, of which all instructions are known.
+//! Jump targets in code whose instructions are all known.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, OpKind};
 
 /// Bytes of the longest instruction.
 const LONGEST: usize = 15;
 
-/// The addresses, ascending, to which the 64-bit code at `address` jumps or calls directly, and which are in it. `instructions` are those
-/// that it consists of.
+/// The addresses, ascending, to which the 64-bit code at `address` jumps or calls directly and
+/// which are inside it. `instructions` are all its instructions.
 pub fn targets(bytes: &[u8], address: u64, instructions: &[u64]) -> Vec<u64> {
     let end = address.saturating_add(bytes.len() as u64);
     let mut found = Vec::new();
@@ -24,9 +24,9 @@ pub fn targets(bytes: &[u8], address: u64, instructions: &[u64]) -> Vec<u64> {
     found
 }
 
-/// Whether the 64-bit code at `address`, one whole function, has no indirect jump but those through a word at a fixed address (to
-/// another module's function): all ways from one of its instructions to another are in its instructions then. False where any
-/// of it is no instruction.
+/// Whether the function at `address` has no indirect jumps except those through a word at a fixed
+/// address (to another module's function), so that its instructions show all paths between them.
+/// False if any part of it is not an instruction.
 pub fn is_closed(bytes: &[u8], address: u64) -> bool {
     let mut decoder = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
     while decoder.can_decode() {

@@ -1,14 +1,14 @@
-//! Machine code by hand, and many runs of it.
+//! Hand-written machine code, and repeated runs of it.
 
 use super::compare::{Ways, compare};
 use super::native::{Arena, BACKWARD, End, FAR, FORWARD, SITE, Start};
 use super::random::{Random, start};
 use dprobes_patch::Mode;
 
-/// Where branches of the tests lead.
+/// The targets of branches in tests.
 pub const TARGETS: [u64; 3] = [FORWARD, BACKWARD, FAR];
 
-/// The opcode, then the 32 bits of displacement that lead from the end of the instruction to `target`.
+/// The opcode, then a 32-bit displacement from the end of the instruction to `target`.
 pub fn near(opcode: &[u8], target: u64) -> Vec<u8> {
     let end = SITE + opcode.len() as u64 + 4;
     [opcode, &(target.wrapping_sub(end) as u32).to_le_bytes()].concat()
@@ -20,12 +20,12 @@ pub fn short(opcode: &[u8], target: u64) -> Vec<u8> {
     [opcode, &[target.wrapping_sub(end) as u8]].concat()
 }
 
-/// A random state, changed by `change`, `rounds` times over.
+/// Runs with a random state, modified by `change`, `rounds` times.
 pub fn rounds(bytes: &[u8], rounds: u64, change: impl Fn(&mut Start, &mut Random)) -> Vec<(End, Ways)> {
     rounds_in(Mode::Bits64, bytes, rounds, change)
 }
 
-/// [`rounds`] of code of either mode.
+/// [`rounds`] for code of either mode.
 pub fn rounds_in(
     mode: Mode,
     bytes: &[u8],
@@ -43,7 +43,7 @@ pub fn rounds_in(
     ends
 }
 
-/// Every round completed, in both slots, and was emulated or not, as said.
+/// Checks that every round completed in both slots, and was emulated or not, as given.
 pub fn all_complete(ends: &[(End, Ways)], emulated: bool) {
     for (end, ways) in ends {
         assert!(!ways.faulted, "{:x?} {:x?}", end.fault, end.registers);

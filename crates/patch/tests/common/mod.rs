@@ -1,4 +1,4 @@
-//! What several of the tests stand on. Each uses a part of it.
+//! Shared code of the tests. Each test uses part of it.
 #![allow(dead_code, unreachable_pub)]
 
 pub mod compare;

@@ -1,9 +1,10 @@
-//! Running code on this processor, from given registers and memory, and seeing what it leaves.
+//! Runs code on this processor with given registers and memory, and returns the resulting state.
 //!
-//! 32-bit code is entered and left by far jumps, in the same process; what it can reach is below 4 GiB anyway.
+//! 32-bit code is entered and left by far jumps, in the same process; it can only reach addresses
+//! below 4 GiB.
 //!
-//! The code, its slots and its data are at fixed addresses below 2 GiB, so that every kind of address (relative to rip, to eip,
-//! absolute, 32 bits wide) can name them:
+//! The code, its slots and its data are at fixed addresses below 2 GiB, so that every kind of
+//! address (relative to rip or eip, absolute, 32 bits wide) can name them:
 //!
 //! ```text
 //!   0x0800_0000  a slot below the site, and the way back from 32-bit code
@@ -24,19 +25,19 @@ pub const CODE: u64 = 0x2000_0000;
 pub const SITE: u64 = CODE + 0x1000;
 pub const DATA: u64 = 0x2100_0000;
 pub const DATA_LENGTH: usize = 0x4000;
-/// Where 32-bit code goes to become 64-bit code again.
+/// Where 32-bit code switches back to 64-bit code.
 const EXIT: u64 = SLOT_BELOW + 0x800;
 const REACHED: u64 = 0x2102_0000;
 pub const SLOT_ABOVE: u64 = 0x6000_0000;
-/// Where rsp starts.
+/// The initial rsp.
 pub const STACK: u64 = DATA + 0x3000;
-/// Where operands are.
+/// The address of operands.
 pub const OPERAND: u64 = DATA + 0x1000;
 /// Targets of branches: forward and backward within 8 bits, and farther.
 pub const FORWARD: u64 = SITE + 0x60;
 pub const BACKWARD: u64 = SITE - 0x60;
 pub const FAR: u64 = CODE + 0x2800;
-/// Where a slot goes on that does not go on to the next instruction.
+/// Where a slot continues that does not continue at the next instruction.
 pub const ELSEWHERE: u64 = CODE + 0x3800;
 /// An address that is never mapped here.
 pub const NOWHERE: u64 = 0x2200_0000;
@@ -54,7 +55,8 @@ const EXTENDED: usize = 2688;
 /// Those components' bits; the rest (protection keys, tiles) is left alone.
 const COMPONENTS: u64 = 0xe7;
 
-/// What the assembly below loads before the code and stores after it. Offsets are used there.
+/// The state that the assembly below loads before the code and stores after it, using these
+/// offsets.
 #[repr(C, align(64))]
 struct Frame {
     gpr: [u64; 16],       // 0
@@ -78,7 +80,7 @@ static mut FRAME: Frame = Frame {
     host: [0; 4096],
 };
 
-/// What the handler of a fault saw.
+/// The state at a fault, noted by the handler.
 static mut FAULT: Option<Fault> = None;
 
 global_asm!(
@@ -172,7 +174,7 @@ pub struct Start {
     pub data: Vec<u8>,
 }
 
-/// A signal that the code got in place of reaching a pad.
+/// A signal that the code raised instead of reaching a pad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub signal: i32,
@@ -186,7 +188,7 @@ pub struct Fault {
 /// The state after an instruction: on a pad, or at a fault.
 #[derive(Clone, PartialEq, Eq)]
 pub struct End {
-    /// rip is the pad's address, or the faulting instruction's.
+    /// rip is the address of the pad or of the faulting instruction.
     pub registers: Registers,
     pub fault: Option<Fault>,
     pub extended: Vec<u8>,
@@ -214,9 +216,9 @@ impl End {
     }
 }
 
-/// The mapped arena. There is one, and who has it runs alone.
+/// The mapped arena. There is one; its owner runs alone.
 pub struct Arena {
-    /// The code that it runs.
+    /// The mode of the code that it runs.
     pub mode: Mode,
     _guard: MutexGuard<'static, ()>,
     pub fs_base: u64,
@@ -240,8 +242,8 @@ impl Arena {
             load_segments(gs_base as u32);
             return Arena { _guard: guard, mode, fs_base, gs_base };
         }
-        // SAFETY: the first call writes 8 bytes to the variable it is given; the second sets a register that nothing in a 64-bit
-        // program on Linux uses.
+        // SAFETY: the first call writes 8 bytes to the variable it is given; the second sets a
+        // register that nothing in a 64-bit program on Linux uses.
         unsafe {
             assert_eq!(libc::syscall(libc::SYS_arch_prctl, 0x1003, &raw mut fs_base), 0, "ARCH_GET_FS");
             assert_eq!(libc::syscall(libc::SYS_arch_prctl, 0x1001, gs_base), 0, "ARCH_SET_GS");
@@ -252,18 +254,20 @@ impl Arena {
     /// Writes bytes to the arena.
     pub fn write(&mut self, address: u64, bytes: &[u8]) {
         assert!(is_inside(address, bytes.len()), "{address:#x}");
-        // SAFETY: the range is within the arena's mappings, which are writable and which only the owner of `self` uses.
+        // SAFETY: the range is within the arena's mappings, which are writable and which only the
+        // owner of `self` uses.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), address as *mut u8, bytes.len()) }
     }
 
     /// Reads bytes from the arena.
     pub fn read(&self, address: u64, length: usize) -> Vec<u8> {
         assert!(is_inside(address, length), "{address:#x}");
-        // SAFETY: the range is within the arena's mappings, which are readable and which only the owner of `self` uses.
+        // SAFETY: the range is within the arena's mappings, which are readable and which only the
+        // owner of `self` uses.
         unsafe { std::slice::from_raw_parts(address as *const u8, length).to_vec() }
     }
 
-    /// A pad at `address`: what lands there is noted, and the run ends.
+    /// Writes a pad at `address`: notes that it was reached, and ends the run.
     ///
     /// ```text
     ///   c7 05 rel32 imm32      mov dword [rip+reached], number
@@ -300,9 +304,10 @@ impl Arena {
     pub fn run(&mut self, start: &Start) -> End {
         self.write(DATA, &start.data);
         self.write(REACHED, &[0; 4]);
-        // SAFETY: the lock is held, so nothing else uses the frame. `patch_test_enter` saves and restores what the calling convention
-        // asks for, and the x87 and vector registers; the code between runs on the arena's memory and comes back through a pad or,
-        // by the signal handler, through `patch_test_recover`.
+        // SAFETY: the lock is held, so nothing else uses the frame. `patch_test_enter` saves and
+        // restores what the calling convention requires, and the x87 and vector registers; the code
+        // between runs on the arena's memory and returns through a pad or, by the signal handler,
+        // through `patch_test_recover`.
         let (gpr, rflags, extended, fault) = unsafe {
             let frame = addr_of_mut!(FRAME);
             (*frame).gpr = start.registers.gpr;
@@ -325,7 +330,7 @@ impl Arena {
         let rip = if fault.is_some() { fault_address() } else { u32::from_le_bytes(rip).into() };
         let mut gpr = gpr;
         if self.mode == Mode::Bits32 {
-            // The upper halves, and the registers of 64-bit code, are nobody's.
+            // The upper halves, and the registers of 64-bit code, do not matter.
             for (value, before) in gpr.iter_mut().zip(&start.registers.gpr).skip(8) {
                 *value = *before;
             }
@@ -334,7 +339,7 @@ impl Arena {
         let registers = Registers {
             gpr,
             rip,
-            // The resume flag is the processor's own note that a fault was taken.
+            // The resume flag is set by the processor when it takes a fault.
             rflags: rflags & !(1 << 16),
             fs_base: start.registers.fs_base,
             gs_base: start.registers.gs_base,
@@ -344,7 +349,8 @@ impl Arena {
 }
 
 impl Arena {
-    /// Executes one instruction at `start`'s rip, under the trap flag; rip is where it led, the trap flag as it was.
+    /// Executes one instruction at `start`'s rip with the trap flag set; afterwards rip is where it
+    /// led, and the trap flag is as before.
     pub fn step(&mut self, start: &Start) -> End {
         let mut traced = start.clone();
         traced.registers.rflags |= TRAP_FLAG;
@@ -384,32 +390,36 @@ impl Memory for DataMemory<'_> {
     }
 }
 
-/// An image of the x87 and vector registers, to be filled in: all of them present, no exception enabled.
+/// A template for x87 and vector registers: all present, no exceptions enabled.
 pub fn extended_image() -> Vec<u8> {
     let mut image = vec![0; EXTENDED];
     image[0..2].copy_from_slice(&0x037f_u16.to_le_bytes());
     image[24..28].copy_from_slice(&0x1f80_u32.to_le_bytes());
-    // SAFETY: the instruction only reads a register, and every processor with `xsave` and a system that uses it has it.
+    // SAFETY: the instruction only reads a register, and every processor with `xsave` and a system
+    // that uses it has it.
     let available = unsafe { std::arch::x86_64::_xgetbv(0) };
     image[512..520].copy_from_slice(&(COMPONENTS & available).to_le_bytes());
     image
 }
 
-/// The address of the last x87 instruction differs between site and slot, by nature; and a part of the image is the system's.
+/// Clears the address of the last x87 instruction, which differs between site and slot, and the
+/// part of the image used by the system.
 fn forget_unstable(extended: &mut [u8]) {
     extended[8..16].fill(0);
     extended[416..576].fill(0);
 }
 
-/// 32-bit code needs data segments, which 64-bit code does without; gs begins at `gs_base`.
+/// Loads data segments, which only 32-bit code needs; gs begins at `gs_base`.
 fn load_segments(gs_base: u32) {
-    /// The first of the descriptors that a thread may set (the kernel's GDT_ENTRY_TLS_MIN on x86-64).
+    /// The first of the descriptors that a thread may set (the kernel's GDT_ENTRY_TLS_MIN on
+    /// x86-64).
     const DESCRIPTOR: u32 = 12;
     // 32 bits, writable, counted in pages, usable.
     let descriptor: [u32; 4] = [DESCRIPTOR, gs_base, 0xf_ffff, 0x51];
     let mut result = 243_u64;
-    // SAFETY: set_thread_area, a system call of 32-bit code alone, reads 16 bytes of the arena, which the caller has to itself; ds,
-    // es and gs are used by no 64-bit code on Linux. The kernel clears r8 to r11 on this way in.
+    // SAFETY: set_thread_area, a 32-bit system call, reads 16 bytes of the arena, which the caller
+    // owns; 64-bit code on Linux does not use ds, es and gs. The kernel clears r8 to r11 on this
+    // path.
     unsafe {
         std::ptr::copy_nonoverlapping(descriptor.as_ptr(), DATA as *mut u32, descriptor.len());
         std::arch::asm!("xchg rbx, {at}", "int 0x80", "xchg rbx, {at}", at = inout(reg) DATA => _,
@@ -437,7 +447,7 @@ fn map_pages() {
 
 const SIGNALS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
 
-/// The thread that runs needs a stack of its own for signals: rsp can be anything when one comes.
+/// Gives the running thread a signal stack, since rsp can be anything when a signal comes.
 fn prepare_signals() {
     const LENGTH: usize = 1 << 18;
     let stack = libc::stack_t {
@@ -445,7 +455,8 @@ fn prepare_signals() {
         ss_flags: 0,
         ss_size: LENGTH,
     };
-    // SAFETY: the stack is leaked memory of that length; the handler has the signature that SA_SIGINFO asks for.
+    // SAFETY: the stack is leaked memory of that length; the handler has the signature that
+    // SA_SIGINFO asks for.
     unsafe {
         assert_eq!(libc::sigaltstack(&raw const stack, std::ptr::null_mut()), 0);
         for signal in SIGNALS {
@@ -459,7 +470,8 @@ fn prepare_signals() {
 
 const TRAP_FLAG: u64 = 0x100;
 
-/// What a debug exception means. The trap flag is set before the registers are loaded, so the first ones come on the way in.
+/// The meaning of a debug exception. The trap flag is set before the registers are loaded, so the
+/// first ones come on the way in.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stepping {
     No,
@@ -469,7 +481,7 @@ enum Stepping {
 
 static mut STEPPING: Stepping = Stepping::No;
 
-/// Where the code under test begins.
+/// The start of the code under test.
 static mut FIRST: u64 = 0;
 
 static mut FAULT_ADDRESS: u64 = 0;
@@ -479,7 +491,7 @@ fn fault_address() -> u64 {
     unsafe { FAULT_ADDRESS }
 }
 
-/// Notes the fault, and ends the run.
+/// Notes the fault and ends the run.
 extern "C" fn on_fault(signal: i32, information: *mut libc::siginfo_t, context: *mut libc::c_void) {
     const ORDER: [i32; 16] = [
         libc::REG_RAX,
@@ -499,8 +511,9 @@ extern "C" fn on_fault(signal: i32, information: *mut libc::siginfo_t, context: 
         libc::REG_R14,
         libc::REG_R15,
     ];
-    // SAFETY: the kernel gives a valid siginfo and ucontext for the duration of the call. A fault of the test program itself, outside
-    // of the arena, is not ours: the default action is put back, and the fault happens again.
+    // SAFETY: the kernel passes a valid siginfo and ucontext for the duration of the call. For a
+    // fault outside the arena, of the test program itself, the default action is restored, and the
+    // fault happens again.
     unsafe {
         let context = &mut *context.cast::<libc::ucontext_t>();
         let registers = &mut context.uc_mcontext.gregs;
@@ -530,7 +543,7 @@ extern "C" fn on_fault(signal: i32, information: *mut libc::siginfo_t, context: 
         });
         registers[libc::REG_RIP as usize] = patch_test_recover as *const () as i64;
         registers[libc::REG_EFL as usize] = 0x202;
-        // The code segment is in the low 16 bits: back to 64-bit code.
+        // The low 16 bits are the code segment: switch back to 64-bit code.
         registers[libc::REG_CSGSFS as usize] = registers[libc::REG_CSGSFS as usize] & !0xffff | 0x33;
     }
 }

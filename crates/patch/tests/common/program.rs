@@ -1,4 +1,4 @@
-//! Real programs as worlds.
+//! Real programs as test worlds.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,15 +10,15 @@ use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 
 use super::world::{Layout, World};
 
-/// The addresses of the instructions that 64-bit code at `address` is, read in a straight line until the end, or until something is no
-/// instruction.
+/// The addresses of the instructions of 64-bit code at `address`, decoded linearly to the end, or
+/// to the first invalid one.
 pub fn instructions(bytes: &[u8], address: u64) -> Vec<u64> {
     let decoder = &mut Decoder::with_ip(64, bytes, address, DecoderOptions::NONE);
     decoder.into_iter().take_while(|it| !it.is_invalid()).map(|it| it.ip()).collect()
 }
 
-/// The code of a program, as if it were loaded in `layout`: its instructions, and the entries of its functions. None, and what is tried with
-/// it is skipped, where there is no such file.
+/// A program's code as if loaded in `layout`: its instructions, and its function entries. `None` if
+/// the file does not exist; then tests with it are skipped.
 pub fn load(path: &str, layout: impl Fn(usize) -> Layout) -> Option<(World, Vec<u64>)> {
     let Ok(file) = fs::read(path) else {
         testing::skipped("real programs", path);
@@ -52,7 +52,7 @@ pub fn load(path: &str, layout: impl Fn(usize) -> Layout) -> Option<(World, Vec<
     Some((World::new(layout, bytes, starts, 30_000), entries))
 }
 
-/// How many neighbours were moved, and how many sites have which tactic, or none for which reason.
+/// The number of moved neighbours, and the number of sites by tactic or by reason.
 pub fn tally(plan: &Plan) -> (usize, BTreeMap<String, usize>) {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let mut neighbours = 0;
@@ -68,7 +68,7 @@ pub fn tally(plan: &Plan) -> (usize, BTreeMap<String, usize>) {
     (neighbours, counts)
 }
 
-/// Of the instructions, those that can be displaced at all.
+/// The instructions that can be displaced.
 pub fn displaceable(world: &World, addresses: &[u64]) -> Vec<Site> {
     let can = |address: &&u64| {
         let rest = &world.original[(**address - world.address) as usize..];

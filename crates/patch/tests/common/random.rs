@@ -1,10 +1,10 @@
-//! Random states, from a seed, so that a failure can be had again.
+//! Random states from a seed, so that failures can be reproduced.
 
 use dprobes_patch::{Mode, Registers};
 
 use super::native::{Arena, DATA, DATA_LENGTH, OPERAND, STACK, Start, extended_image};
 
-/// A generator of numbers (xorshift64*, Vigna 2016): any will do that repeats itself.
+/// A number generator (xorshift64*, Vigna 2016); it only has to be reproducible.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -24,7 +24,7 @@ impl Random {
         self.next() % limit
     }
 
-    /// A number as programs have them: small, negative, at an edge, or anything.
+    /// A typical number: small, negative, at a limit, or anything.
     pub fn number(&mut self) -> u64 {
         match self.below(5) {
             0 => self.below(16),
@@ -38,7 +38,7 @@ impl Random {
 /// The arithmetic flags and the direction flag.
 pub const FLAGS: u64 = 0x8d5 | 0x400;
 
-/// A random state in which pointers are where encodings use them, and point into the data.
+/// A random state in which pointers used by encodings point into the data.
 pub fn start(arena: &Arena, random: &mut Random) -> Start {
     let mut gpr = [0; 16];
     for register in &mut gpr {
@@ -69,7 +69,7 @@ pub fn start(arena: &Arena, random: &mut Random) -> Start {
         register[..8].copy_from_slice(&(random.next() | 1 << 63).to_le_bytes());
         register[8..10].copy_from_slice(&(0x3ff0_u16 + number as u16).to_le_bytes());
     }
-    // The index of gathers, register 1: small in each of its elements, of 32 or 64 bits.
+    // The index of gathers, register 1: small in each 32- or 64-bit element.
     for range in [176..192, 592..608, 1184..1216] {
         for chunk in extended[range].chunks_exact_mut(8) {
             chunk.copy_from_slice(&random.below(0x400).to_le_bytes());

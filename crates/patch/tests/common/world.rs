@@ -1,4 +1,4 @@
-//! A program as bytes, to which plans are applied, and which is asked where each of its instructions leads.
+//! A program as bytes: applies plans, and checks where each of its instructions leads.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -8,7 +8,7 @@ use super::flow::targets;
 use dprobes_patch::tactic::{Code, Flow, Jump, Limits, Plan, Planner, Purpose, Removal, Site, Space, Write};
 use iced_x86::{Code as Opcode, Decoder, DecoderOptions, InstructionInfoFactory, Mnemonic};
 
-/// What a site is expected to be.
+/// The expected state of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     Jump,
@@ -22,15 +22,15 @@ pub struct World {
     pub instructions: Vec<u64>,
     pub entered: Vec<u64>,
     pub kept: Vec<Range<u64>>,
-    /// What is said to be padding.
+    /// The claimed padding.
     pub padding: Vec<Range<u64>>,
-    /// Functions and targets, if anything is proven of them.
+    /// Functions and targets, if control flow is proven.
     pub flow: Option<(Vec<Range<u64>>, Vec<u64>)>,
     pub free: Vec<Range<u64>>,
     pub trampolines: Range<u64>,
-    /// Where the trampolines are of what is moved.
+    /// The trampolines of moved instructions.
     homes: HashMap<u64, u64>,
-    /// The code as it is now.
+    /// The current code.
     bytes: Vec<u8>,
     /// The bytes of landing pads, as written.
     pads: HashMap<u64, u8>,
@@ -39,7 +39,7 @@ pub struct World {
     pub sites: BTreeMap<u64, Expected>,
 }
 
-/// The code of a program, and what is around it.
+/// The code of a program, and its surroundings.
 pub struct Layout {
     pub address: u64,
     pub free: Vec<Range<u64>>,
@@ -47,13 +47,13 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// A library between others, as the system lays them out: one below the other, each with a gap or two, with gigabytes below the
-    /// last and above the first.
+    /// A library between others, as the system lays them out: one below the other, with small gaps,
+    /// and gigabytes free below the last and above the first.
     pub fn library(length: usize) -> Layout {
         Layout::library_at(0x7f3a_5c2f_6000, length)
     }
 
-    /// The same without random addresses: almost nothing is above.
+    /// The same without address randomization: almost nothing is free above.
     pub fn highest(length: usize) -> Layout {
         Layout::library_at(0x7fff_f7df_6000, length)
     }
@@ -76,7 +76,8 @@ impl Layout {
         .without_trampolines()
     }
 
-    /// A program that is not position-independent: there is nothing below it, and not far above is its heap, to be left room to grow.
+    /// A program that is not position-independent: nothing is free below it, and not far above is
+    /// its heap, which needs room to grow.
     pub fn fixed(length: usize) -> Layout {
         let end = 0x40_1000 + (length as u64).next_multiple_of(4096) + 0x40_0000;
         Layout {
@@ -145,7 +146,7 @@ impl World {
     /// Plans, and applies the plan.
     pub fn plan(&mut self, sites: &[Site]) -> Plan {
         let (plan, _) = self.plan_only(sites);
-        // Who is asked for gets a new trampoline.
+        // Sites asked for get new trampolines.
         for site in sites {
             self.homes.remove(&site.address);
         }
@@ -153,7 +154,7 @@ impl World {
         plan
     }
 
-    /// There is more room for trampolines, in front, and the next ones are there. False if landing pads are in the way.
+    /// Adds room for trampolines in front, and uses it next. False if landing pads are in the way.
     pub fn grow(&mut self, by: u64) -> bool {
         let start = self.trampolines.start.saturating_sub(by);
         let hole = start..self.trampolines.start;
@@ -170,7 +171,7 @@ impl World {
         true
     }
 
-    /// Plans, and does not apply the plan; how long it took.
+    /// Makes a plan without applying it; returns its duration.
     pub fn plan_only(&mut self, sites: &[Site]) -> (Plan, Duration) {
         let code = Code {
             address: self.address,
@@ -187,7 +188,7 @@ impl World {
         (plan, start.elapsed())
     }
 
-    /// The trampoline of an instruction: a place of its own.
+    /// The trampoline of an instruction, at an address of its own.
     fn trampoline(&self, address: u64) -> u64 {
         let next = self.trampolines.start + (address - self.address);
         self.homes.get(&address).copied().unwrap_or(next)
@@ -229,7 +230,7 @@ impl World {
                         self.mapped.iter().any(|range| range.contains(&at)),
                         "pad at {at:#x} is not mapped"
                     );
-                    // Trampolines differ, so that two pads in one place do.
+                    // Trampolines differ, so two pads at one address differ too.
                     let other = self.pads.insert(at, byte);
                     assert!(other.is_none_or(|other| other == byte), "two pads at {at:#x}");
                 }
@@ -263,7 +264,7 @@ impl World {
         removal
     }
 
-    /// All pages of pads are unmapped.
+    /// Unmaps all pages of pads.
     pub fn forget_pages(&mut self) {
         self.free.append(&mut self.mapped);
         self.free.sort_by_key(|range| range.start);
@@ -288,7 +289,7 @@ impl World {
         self.bytes[start..start + write.bytes.len()].copy_from_slice(&write.bytes);
     }
 
-    /// Follows jumps from `address` until something is none: where it is.
+    /// Follows jumps from `address` to the first other instruction; returns its address.
     fn follow(&self, mut address: u64) -> u64 {
         for _ in 0..4 {
             let pad: Vec<u8> = (address..address + 5).map_while(|at| self.pads.get(&at).copied()).collect();
@@ -306,8 +307,8 @@ impl World {
         panic!("jumps without end from {address:#x}");
     }
 
-    /// Every instruction leads where it must: a site to its trampoline or a trap, a moved neighbour to its copy, and all others are what
-    /// they were.
+    /// Checks that every instruction leads where it must: a site to its trampoline or a trap, a
+    /// moved neighbour to its copy, and that all others are unchanged.
     pub fn check(&self) {
         for jump in self.jumps.values() {
             let code = jump.code(self.trampoline(jump.address)).expect("the trampoline is in reach");
@@ -363,7 +364,7 @@ impl World {
         }
     }
 
-    /// Nothing lands on an instruction that is moved with the one at `first`.
+    /// Checks that nothing jumps to an instruction that is moved with the one at `first`.
     fn check_grouped(&self, first: u64, address: u64) {
         let (functions, targets) = self.flow.as_ref().expect("nothing is grouped without proof");
         assert!(functions.iter().any(|function| function.contains(&first) && function.contains(&address)));
@@ -380,7 +381,7 @@ impl World {
         assert_eq!(memory, 0, "{follower} at {address:#x} can fault");
     }
 
-    /// Nothing is changed.
+    /// Checks that nothing is changed.
     pub fn check_pristine(&self) {
         assert!(self.bytes == self.original, "bytes differ");
         assert!(self.pads.is_empty(), "{} bytes of pads are left", self.pads.len());

@@ -1,32 +1,33 @@
 //! A small assembler over the instruction table, enough for the case files.
 //!
-//! A line is `label:`, an instruction as the table names it (commas do not matter), or both; or `bytes ITEM...`, raw
-//! code. Lines between `repeat N` and `end` are written N times, with `{i}` and `{j}` as the number of the round,
-//! from 0 on, and the next. A jump's operand is a label, or `+N` or `-N` from the byte after the operand.
+//! A line is `label:`, an instruction by its name in the table (commas do not matter), or both; or
+//! `bytes ITEM...`, raw code. Lines between `repeat N` and `end` are repeated N times, with `{i}`
+//! replaced by the iteration's number from 0 on and `{j}` by the next. A jump's operand is a label,
+//! or `+N` or `-N` from the byte after the operand.
 
 use super::text::{self, Labels};
 use vm::{Op, Operand, Register, Row, TABLE, Word};
 
-/// Bytecode, and what it was made of.
+/// Bytecode and its source information.
 #[derive(Debug, Default)]
 pub struct Assembled {
     /// The bytecode.
     pub code: Vec<u8>,
-    /// Where each label is.
+    /// The offset of each label.
     pub labels: Labels,
-    /// Its instructions, in the order of the text, without those of raw bytes.
+    /// Its instructions in the order of the text, without raw bytes.
     pub ops: Vec<Op>,
 }
 
 /// Assembles `lines` for a word.
 pub fn assemble(lines: &[String], word: Word) -> Assembled {
     let lines = unroll(lines);
-    // Sizes do not depend on where labels are: the first pass finds the labels, the second uses them.
+    // Sizes do not depend on labels: the first pass finds the labels, the second uses them.
     let first = pass(&lines, word, None);
     pass(&lines, word, Some(&first.labels))
 }
 
-/// Writes out the repeated lines.
+/// Expands repeated lines.
 fn unroll(lines: &[String]) -> Vec<String> {
     let mut unrolled = Vec::new();
     let mut rest = lines.iter();
@@ -79,7 +80,7 @@ fn pass(lines: &[String], word: Word, known: Option<&Labels>) -> Assembled {
     assembled
 }
 
-/// The row that a line's words name, the longest name first, and its operand.
+/// The table row that a line names (the longest match), and its operand.
 fn find(tokens: &[String]) -> (&'static Row, Option<&str>) {
     let matches = |row: &&Row| {
         let name: Vec<_> = row.name.split([' ', ',']).filter(|part| !part.is_empty()).collect();
@@ -91,7 +92,7 @@ fn find(tokens: &[String]) -> (&'static Row, Option<&str>) {
     (row, (row.operand != Operand::None).then(|| tokens[tokens.len() - 1].as_str()))
 }
 
-/// A register's index, by name, or a number for one that there is not.
+/// A register's index from its name, or a number for an invalid register.
 fn register(name: &str) -> u64 {
     match Register::from_name(name) {
         Some(register) => register as u64,
@@ -99,7 +100,7 @@ fn register(name: &str) -> u64 {
     }
 }
 
-/// How far a jump goes from the byte after its operand.
+/// The distance of a jump from the byte after its operand.
 fn distance(name: &str, after: usize, word: Word, known: Option<&Labels>) -> u64 {
     if name.starts_with(['+', '-']) {
         return text::number(name, word, &Labels::new());

@@ -1,4 +1,5 @@
-//! One case: a program, the machine it runs on, and what must come of it. The format: `tests/conformance/README.md`.
+//! A conformance case: a program, its machine, and the expected outcome. Format:
+//! `tests/conformance/README.md`.
 
 use super::assembler::{Assembled, assemble};
 use super::execution::Execution;
@@ -9,23 +10,24 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use vm::{DEFAULT_MASK, Point, Program, Register, Word};
 
-/// A case as it stands in its file.
+/// A case as written in its file.
 #[derive(Debug, Default)]
 pub struct Case {
-    /// Its file and line, and its name.
+    /// Its file, line and name.
     pub name: String,
-    /// Its file without the suffix, and its name: what a test of it is called.
+    /// The name of its test: file without suffix, and name.
     pub title: String,
-    /// The words it holds for.
+    /// The word sizes that it applies to.
     pub words: Vec<Word>,
-    /// The rules of the manual that it is there to show, besides its instructions: `stack wraps`, `JMP_MAX taken`.
+    /// The rules of the manual that it demonstrates, besides its instructions: `stack wraps`,
+    /// `JMP_MAX taken`.
     pub shows: Vec<String>,
     pub(crate) setup: Vec<Vec<String>>,
     program: Vec<String>,
     pub(crate) expected: Vec<Vec<String>>,
 }
 
-/// What a run starts with.
+/// The start of a run.
 #[derive(Debug)]
 pub(crate) struct Before {
     pub(crate) word: Word,
@@ -40,7 +42,7 @@ pub(crate) struct Before {
     autostacktrace: bool,
     heap: usize,
     module: Vec<u8>,
-    /// Its offset, the program's number, the major and the minor code.
+    /// The probepoint's offset, the program's number, the major and the minor code.
     point: [u64; 4],
     entry: Option<String>,
 }
@@ -104,11 +106,11 @@ impl Case {
         assemble(&self.program, word)
     }
 
-    /// Runs the case one way and says where the outcome is not the expected one.
+    /// Runs the case with one execution and checks the outcome.
     ///
     /// # Errors
     ///
-    /// The case's name, what was expected and what came.
+    /// The case's name, the expected and the actual outcome.
     pub fn check(&self, word: Word, way: &mut dyn Execution) -> Result<(), String> {
         let assembled = self.assemble(word);
         let before = self.before(word, &assembled.labels);
@@ -124,7 +126,8 @@ impl Case {
         ))
     }
 
-    /// The name of the exception that must end the run, if one must: one that the interpreter raises, no handler takes.
+    /// The name of the exception that must end the run, if any: raised by the interpreter and not
+    /// handled.
     pub fn ends_with(&self) -> Option<&str> {
         let end = self.expected.iter().find(|line| line[0] == "end")?;
         end.get(1)
@@ -132,7 +135,7 @@ impl Case {
             .filter(|name| name.starts_with(|first: char| first.is_ascii_uppercase()))
     }
 
-    /// What a run of the case starts with.
+    /// The start of a run of the case.
     fn before(&self, word: Word, labels: &Labels) -> Before {
         let mut before = Before {
             word,
@@ -208,7 +211,7 @@ impl Case {
 }
 
 impl Before {
-    /// Runs the program one way.
+    /// Runs the program with one execution.
     fn run(&self, assembled: &Assembled, way: &mut dyn Execution) -> After {
         let variables = |values: &[u64]| values.iter().copied().map(AtomicU64::new).collect::<Vec<_>>();
         let values = |variables: &[AtomicU64]| {

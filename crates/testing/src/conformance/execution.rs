@@ -1,34 +1,34 @@
-//! What runs a case's program.
+//! Executions: ways to run a case's program.
 
 use super::TestMachine;
 use vm::{Outcome, Program, State, run};
 
-/// A way of running programs. Every one must come to the same result, bit for bit.
+/// A way to run programs. All must produce the same results, bit for bit.
 pub trait Execution {
-    /// Runs the handler that begins at `entry` in the program's code for one hit, on `machine`: what the program
-    /// pops into registers, stores and writes to ports must be in `machine` afterwards, what it does to variables in
+    /// Runs the handler at `entry` in the program's code for one hit on `machine`. Popped
+    /// registers, stores and port writes must be in `machine` afterwards, changes of variables in
     /// those of `program`.
     ///
-    /// `machine` also checks how it is used (see [`TestMachine`]). A way that does not go through [`vm::Machine`]
-    /// takes its registers and memory from the fields and puts back what changed.
+    /// `machine` also checks its use (see [`TestMachine`]). An execution that does not use
+    /// [`vm::Machine`] takes registers and memory from the fields and writes changes back.
     fn run(&mut self, program: &Program<'_>, entry: usize, machine: &mut TestMachine) -> Ran;
 }
 
-/// What a run leaves besides the variables and the machine.
+/// The results of a run, besides variables and machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ran {
-    /// How it ended, and the codes that it set.
+    /// How it ended, and the codes it set.
     pub outcome: Outcome,
-    /// The elements pushed and not popped, top first: as many as [`State::depth`] says.
+    /// The elements pushed and not popped, top first; [`State::depth`] of them.
     pub stack: Vec<u64>,
     /// The log; empty if it ended with [`vm::End::Abort`].
     pub log: Vec<u8>,
-    /// The stack traces, in the layout of [`State::trace`]; likewise.
+    /// The stack traces, in the layout of [`State::trace`]; empty likewise.
     pub trace: Vec<u8>,
 }
 
 impl Ran {
-    /// What a run left in `state`.
+    /// The results of a run in `state`.
     pub fn of(outcome: Outcome, state: &State) -> Ran {
         Ran {
             outcome,
@@ -39,15 +39,15 @@ impl Ran {
     }
 }
 
-/// The interpreter, with a state that passes from one run to the next.
+/// The interpreter, with a state that is reused by later runs.
 #[derive(Debug, Default)]
 pub struct Interpreter {
-    /// That state.
+    /// The state.
     pub state: Box<State>,
 }
 
 impl Interpreter {
-    /// An interpreter with a state that no run has used yet.
+    /// An interpreter with an unused state.
     pub fn new() -> Interpreter {
         Interpreter::default()
     }

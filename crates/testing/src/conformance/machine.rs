@@ -1,4 +1,4 @@
-//! A machine made of a few regions of memory and a register file, which checks that the interpreter keeps to
+//! A machine with a few regions of memory and a register file. It checks that the interpreter keeps
 //! the contract of [`Machine`].
 
 use std::collections::BTreeMap;
@@ -9,28 +9,28 @@ use vm::{Fault, LOG_LIMIT, Machine, Register, RegisterSet, Shape, Word};
 pub struct Region {
     /// The address of its first byte.
     pub start: u64,
-    /// What it holds.
+    /// Its contents.
     pub bytes: Vec<u8>,
-    /// Whether it can be written.
+    /// Whether it is writable.
     pub writable: bool,
 }
 
-/// Registers, memory and system values. Whatever is not set is 0, not there or refused.
+/// Registers, memory and system values. Unset values are 0, absent or refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TestMachine {
-    /// The word of the program it is made for.
+    /// The word size of its program.
     pub word: Word,
-    /// The registers of the register file that are not 0, by their index: all 64 bits.
+    /// The nonzero registers of the register file by index, all 64 bits.
     pub registers: BTreeMap<u16, u64>,
-    /// All the memory there is. The regions do not overlap.
+    /// All memory, in regions that do not overlap.
     pub memory: Vec<Region>,
     /// The process id.
     pub pid: u64,
     /// The number of the processor.
     pub processor: u64,
-    /// The address of the task structure, where it is not refused.
+    /// The address of the task structure, unless refused.
     pub task: Option<u64>,
-    /// Registers that are not in the register file.
+    /// Registers outside the register file.
     pub wide: BTreeMap<u16, u128>,
     /// eax, ebx, ecx and edx of each leaf.
     pub cpuid: BTreeMap<u32, [u32; 4]>,
@@ -38,14 +38,14 @@ pub struct TestMachine {
     pub model_specific: BTreeMap<u32, u64>,
     /// The base of each selector's segment.
     pub segments: BTreeMap<u16, u64>,
-    /// What each port holds.
+    /// The value of each port.
     pub ports: BTreeMap<u16, u32>,
-    /// Calls of kernel modules, where they can be called.
+    /// The number of calls of kernel modules, if they can be called.
     pub calls: Option<u64>,
 }
 
 impl TestMachine {
-    /// The byte at an address, if it can be read (and written).
+    /// The byte at an address, if it is readable (writable if `write`).
     fn byte(&mut self, address: u64, write: bool) -> Option<&mut u8> {
         self.memory.iter_mut().find_map(|region| {
             let offset = usize::try_from(address.checked_sub(region.start)?).ok()?;
@@ -54,7 +54,7 @@ impl TestMachine {
         })
     }
 
-    /// The contract: a range is not empty and ends within the address space.
+    /// Checks the contract: a range is not empty and ends within the address space.
     fn check(&self, address: u64, length: usize) {
         let last = self.word.truncate(u64::MAX);
         assert!(length > 0, "an empty access at {address:#x}");
@@ -82,7 +82,7 @@ impl Machine for TestMachine {
         assert!(into.len() <= LOG_LIMIT);
         for (offset, place) in into.iter_mut().enumerate() {
             let address = address + offset as u64;
-            // What was read before a fault is not to be used.
+            // Bytes read before a fault must not be used.
             *place = *self.byte(address, false).ok_or(Fault { address })?;
         }
         Ok(())
@@ -138,7 +138,7 @@ impl Machine for TestMachine {
 
     fn read_port(&mut self, port: u16, size: usize) -> Option<u32> {
         assert!([1, 2, 4].contains(&size));
-        // More than was asked for: the rest is not to be used.
+        // May return more bits than requested: the rest must not be used.
         self.ports.get(&port).copied()
     }
 

@@ -1,9 +1,10 @@
-//! The conformance cases, and what runs them.
+//! The conformance cases of the language, and how to run them.
 //!
-//! `tests/conformance/*.case` of the repository say what every instruction does, as data derived by hand from the
-//! language manual; its README has the format. This module reads them ([`all`]), makes the program and the machine of
-//! each, and compares what comes of it ([`Case::check`]). What runs the program is an [`Execution`]: the
-//! interpreter is one ([`Interpreter`]), a compiler's output another. All are held to the same files.
+//! `tests/conformance/*.case` specify what every instruction does, as data derived by hand from the
+//! language manual; the README there describes the format. This module reads them ([`all`]), makes
+//! the program and machine of each, and compares the outcome ([`Case::check`]). An [`Execution`]
+//! runs the program: the interpreter is one ([`Interpreter`]), compiled code another. All must pass
+//! the same files.
 //!
 //! ```text
 //!     *.case --read--> Case --assemble--> Program + TestMachine --Execution::run--> Ran
@@ -11,7 +12,7 @@
 //!                        +------------------- expected -------------> equal? <-------+
 //! ```
 //!
-//! A new way of running programs is tested in a few lines, in a test program without a harness of its own:
+//! A new execution is tested in a few lines, in a test program without a harness:
 //!
 //! ```no_run
 //! # use testing::conformance::{self, Interpreter};
@@ -24,7 +25,7 @@
 //! }
 //! ```
 //!
-//! Everything here panics on a mistake in a case file: the files are the repository's own.
+//! Everything here panics on a mistake in a case file, since the files belong to the repository.
 
 mod assembler;
 mod case;

@@ -1,4 +1,4 @@
-//! What came of a case, and what must.
+//! The actual and the expected outcome of a case.
 
 use super::Case;
 use super::case::{Before, index};
@@ -7,7 +7,7 @@ use super::machine::TestMachine;
 use super::text::{self, Labels};
 use vm::{End, Exception, STACK_WORDS, Word};
 
-/// All that a run can change.
+/// Everything that a run can change.
 #[derive(Debug, PartialEq)]
 pub(crate) struct After {
     end: String,
@@ -23,7 +23,7 @@ pub(crate) struct After {
 }
 
 impl After {
-    /// What a run left.
+    /// The outcome of a run.
     pub(crate) fn new(ran: Ran, locals: Vec<u64>, globals: Vec<u64>, machine: TestMachine) -> After {
         let end = match ran.outcome.end {
             End::Exception(Exception { code, parm1, parm2 }) => {
@@ -47,7 +47,7 @@ impl After {
 }
 
 impl Case {
-    /// What must come of the case: nothing changed but what its EXPECT part says.
+    /// The expected outcome of the case: nothing changes except as its EXPECT part says.
     pub(crate) fn expected(&self, before: Before, labels: &Labels, after: &After) -> After {
         let Before { word, mask, locals, globals, machine, .. } = before;
         let mut expected = After {
@@ -61,9 +61,10 @@ impl Case {
             globals,
             machine,
         };
-        // What the interpreter raised and no handler took lies on the stack, above what the case says.
+        // An unhandled exception's information is on the stack, above the elements that the case
+        // lists.
         let mut raised = Vec::new();
-        // Whether that went round the stack.
+        // Whether it wrapped around the stack.
         let mut wrapped = false;
         for line in &self.expected {
             let number = |index: usize| text::number(&line[index], word, labels);
@@ -120,7 +121,7 @@ impl Case {
     }
 }
 
-/// The end that a line says, in the words of [`After::new`].
+/// The end named in a line, in the form of [`After::new`].
 fn ending(tokens: &[String], word: Word, labels: &Labels) -> String {
     let number = |index: usize| tokens.get(index).map_or(0, |text| text::number(text, word, labels));
     match tokens[0].as_str() {
@@ -128,13 +129,15 @@ fn ending(tokens: &[String], word: Word, labels: &Labels) -> String {
         "exit" => "Exit".into(),
         "abort" => "Abort".into(),
         "remove" => "Remove".into(),
-        // By its code: one that `rx` raised again, whose information was on the stack already, or one masked.
+        // By its code: an exception raised again by `rx`, whose information was on the stack
+        // already, or a masked one.
         "again" => format!("exception {:#x} {:#x} {:#x}", number(1), number(2), number(3)),
         name => format!("exception {:#x} {:#x} {:#x}", code(name), number(1), number(2)),
     }
 }
 
-/// The codes of the manual's exceptions table, written out again: the crate's own constants are what is tested.
+/// The codes of the manual's exceptions table, repeated here because the crate's own constants are
+/// under test.
 fn code(name: &str) -> u64 {
     match name {
         "INVALID_ADDR" => 0x0001,

@@ -1,8 +1,8 @@
-//! The general registers as machine code numbers them.
+//! The general registers by their numbers in machine code.
 
 use vm::Register;
 
-/// Their 64-bit names, in the order of their numbers.
+/// Their 64-bit names by number.
 pub const GENERAL: [Register; 16] = [
     Register::Rax,
     Register::Rcx,
@@ -34,7 +34,7 @@ const LOW: [Register; 8] = [
     Register::Edi,
 ];
 
-/// The number of the general register that a name means, whole or by its low half.
+/// The number of the general register that a name denotes, whole or by its low half.
 pub fn number(register: Register) -> Option<usize> {
     [&GENERAL[..], &LOW].into_iter().find_map(|names| names.iter().position(|name| *name == register))
 }

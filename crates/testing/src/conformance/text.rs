@@ -1,18 +1,19 @@
-//! Numbers and bytes as the case files write them.
+//! Numbers and bytes in the format of the case files.
 
 use std::collections::BTreeMap;
 use vm::Word;
 
-/// What a name in a number stands for.
+/// The values of names in numbers.
 pub type Labels = BTreeMap<String, u64>;
 
-/// A number: terms joined by `+` and `-`, cut to the word. A term is a decimal or `0x` number, `bits` (the word's
-/// bits), `bytes` (its bytes), `3bytes` (three times that), `min` (the smallest signed word) or `@label` (its offset in the code).
+/// A number: terms joined by `+` and `-`, truncated to the word. A term is a decimal or `0x`
+/// number, `bits` (the word's bits), `bytes` (its bytes), `3bytes` (three times that), `min` (the
+/// least signed word) or `@label` (its offset in the code).
 pub(crate) fn number(text: &str, word: Word, labels: &Labels) -> u64 {
     word.truncate(sum(text, word, labels))
 }
 
-/// The sum of a number's terms, cut to 64 bits.
+/// The sum of a number's terms, truncated to 64 bits.
 fn sum(text: &str, word: Word, labels: &Labels) -> u64 {
     let mut sum = 0_u64;
     let mut rest = text;
@@ -41,14 +42,15 @@ fn sum(text: &str, word: Word, labels: &Labels) -> u64 {
     sum
 }
 
-/// Numbers, each with an optional `COUNT*` before it.
+/// Numbers, each with an optional prefix `COUNT*`.
 pub(crate) fn numbers(tokens: &[String], word: Word, labels: &Labels) -> Vec<u64> {
     let parts = tokens.iter().map(|token| repeated(token, word, labels));
     parts.flat_map(|(count, token)| vec![number(token, word, labels); count]).collect()
 }
 
-/// Bytes: `"text"` (with `\0`, `\n`, `\\`, `\"`), `b:` `h:` `d:` `q:` `w:` numbers of 1, 2, 4, 8 and the word's bytes
-/// (little-endian), or two hexadecimal digits; each with an optional `COUNT*` before it.
+/// Bytes: `"text"` (with `\0`, `\n`, `\\`, `\"`), numbers of 1, 2, 4, 8 or the word's bytes with
+/// prefix `b:` `h:` `d:` `q:` `w:` (little-endian), or two hexadecimal digits; each with an
+/// optional prefix `COUNT*`.
 pub(crate) fn bytes(tokens: &[String], word: Word, labels: &Labels) -> Vec<u8> {
     let mut bytes = Vec::new();
     for token in tokens {
@@ -68,7 +70,7 @@ pub(crate) fn bytes(tokens: &[String], word: Word, labels: &Labels) -> Vec<u8> {
     bytes
 }
 
-/// A token's count and what it repeats.
+/// A token's count and the item that it repeats.
 fn repeated<'a>(token: &'a str, word: Word, labels: &Labels) -> (usize, &'a str) {
     match token.split_once('*') {
         Some((count, item)) if !count.contains('"') => {
@@ -98,7 +100,7 @@ fn quoted(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// The words of a line; a quoted text is one, with what stands directly before it. `//` starts a comment.
+/// The words of a line; quoted text is part of one word. `//` starts a comment.
 pub(crate) fn tokens(line: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut token = String::new();
