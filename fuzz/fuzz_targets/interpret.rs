@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libfuzzer_sys::fuzz_target;
-use vm::{Fault, LOG_LIMIT, Machine, Outcome, Point, Program, Register, RegisterSet, State, Word, run};
+use vm::{Fault, LOG_LIMIT, Machine, Outcome, ProbepointInfo, Program, Register, RegisterSet, State, Word, run};
 
 /// Where memory is; the upper half can be written.
 const MEMORY: std::ops::Range<u64> = 0x1000..0x3000;
@@ -121,7 +121,7 @@ fn once(state: &mut State, settings: &[u8; 16], code: &[u8]) -> Left {
         excpt_log: usize::from(trace) << 4,
         autostacktrace: flags & 2 != 0,
         heap: usize::from(heap) << 6,
-        point: Point { module: b"module", offset: 1, id: 2, major: 3, minor: 4 },
+        point: ProbepointInfo { module: b"module", offset: 1, id: 2, major: 3, minor: 4 },
     };
     let memory = MEMORY.map(|at| rest[at as usize % rest.len()]).collect();
     let registers = u64::from_le_bytes([0, 0, rest[0], rest[1], rest[2], rest[3], rest[4], rest[5]]);

@@ -393,7 +393,7 @@ fn a_run_that_cannot_be_ended_is_dropped_and_counted() {
     // There is no code at this address: the agent faults without a fault table entry, and is sent
     // to `dprobes_give_up`.
     info.code = 0x1000;
-    let nothing = std::ptr::from_ref(&common::identity().nothing) as u64;
+    let nothing = std::ptr::from_ref(&common::identity().dummy_state) as u64;
     for times in 1..=3 {
         let left = bench.run(&info);
         assert_eq!(left.result, nothing);

@@ -164,7 +164,13 @@ impl Start {
             excpt_log: self.traces.0,
             autostacktrace: self.traces.1,
             heap: 64,
-            point: vm::Point { module: b"module", offset: 7, major: 5, minor: 6, ..vm::Point::default() },
+            point: vm::ProbepointInfo {
+                module: b"module",
+                offset: 7,
+                major: 5,
+                minor: 6,
+                ..vm::ProbepointInfo::default()
+            },
             ..Program::default()
         };
 

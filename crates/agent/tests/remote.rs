@@ -12,7 +12,7 @@ use image::Machine;
 use layout::thread_id;
 use layout::{CONTEXT_SIZE, Context, HEADER, HandlerInfo, PAGE, RESUME, RING_SIZE, Resume, UNSET, state};
 use process::{
-    Caller, Event, Memory, OwnSegment, Stop, Stopped, Surroundings, find_syscall, heap_start, look_at,
+    Caller, Event, Memory, OwnSegment, StartOptions, Stop, Stopped, find_syscall, heap_start, look_at,
     low_gaps, low_places, maps, shared_memory,
 };
 use testing::conformance::assemble;
@@ -46,7 +46,7 @@ const SHARED: u64 = CONTROLS + PAGE;
 #[test]
 fn a_handler_runs_in_a_process_that_has_not_begun() {
     let command = ["/bin/sleep", "0.05"].map(OsString::from);
-    let running = process::start(&command, &Surroundings::default()).expect("it starts");
+    let running = process::start(&command, &StartOptions::default()).expect("it starts");
     let pid = running.tid();
     let (thread, stop) = stopped(pid);
     assert!(matches!(stop, Stop::Exec { .. }), "{stop:?}");
@@ -149,7 +149,7 @@ fn a_handler_runs_in_a_process_that_has_not_begun() {
     assert!(repaired > 0);
     let after = thread.registers().expect("it lives");
     assert_eq!(after.rsp(), stack + 8);
-    assert_eq!(after.rax(), identity + std::mem::offset_of!(layout::Identity, nothing) as u64);
+    assert_eq!(after.rax(), identity + std::mem::offset_of!(layout::Identity, dummy_state) as u64);
 
     // The record, read from here; the program has noticed nothing.
     let mut record = vec![0; HEADER + 8 + 11 + 11 + 11];

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use common::{Bench, identity};
 use dprobes_agent::image::{Entry, image};
-use layout::{ABANDONED, HEADER, HandlerInfo, MARK, MORE, More, RING_SIZE, UNSET, state};
+use layout::{ABANDONED, ExtraHeader, HEADER, HandlerInfo, LOST_MARK, MORE, RING_SIZE, UNSET, state};
 use testing::conformance::assemble;
 use vm::{Call, Element, Program, Word};
 
 fn describe(bench: &Bench, text: &str, logmax: usize) -> HandlerInfo {
     let code = assemble(&text.lines().map(str::to_owned).collect::<Vec<_>>(), Word::W8).code;
-    let point = vm::Point { major: 11, minor: 12, ..vm::Point::default() };
+    let point = vm::ProbepointInfo { major: 11, minor: 12, ..vm::ProbepointInfo::default() };
     bench.describe(&Program { code: &code, logmax, point, ..Program::default() }, 0)
 }
 
@@ -29,7 +29,7 @@ fn a_record_says_all_of_its_hit() {
     let record = bench.record(0);
     assert_eq!((record.log, record.trace), (&5u64.to_le_bytes()[..], &[][..]));
     assert_eq!((record.state, record.has_log), (state::TENTATIVE, true));
-    assert_eq!(record.more, Some(More { major: 3, minor: 12, traces: 0 }));
+    assert_eq!(record.more, Some(ExtraHeader { major: 3, minor: 12, traces: 0 }));
     assert_eq!((record.header.time, record.header.number), (99, 7));
     assert_eq!((record.header.tid, record.header.rsp), (4343, 0x88));
     // SAFETY: a system call without arguments.
@@ -42,7 +42,7 @@ fn a_record_says_all_of_its_hit() {
 #[test]
 fn what_makes_no_record_makes_none() {
     let mut bench = Bench::new();
-    let nothing = std::ptr::from_ref(&identity().nothing) as u64;
+    let nothing = std::ptr::from_ref(&identity().dummy_state) as u64;
     let head = |bench: &Bench| bench.context().head.load(Ordering::Relaxed);
     let run = |bench: &mut Bench, text: &str, logmax| {
         let info = describe(bench, text, logmax);
@@ -94,7 +94,7 @@ fn a_run_goes_on_where_compiled_code_has_left_off() {
     let record = bench.record(0);
     let words: Vec<u8> = [30u64, 20, 10].iter().flat_map(|word| word.to_le_bytes()).collect();
     assert_eq!(record.log, [&[1, 2, 3], &words[..]].concat());
-    assert_eq!((record.more, record.header.time), (Some(More { major: 11, minor: 9, traces: 0 }), 5));
+    assert_eq!((record.more, record.header.time), (Some(ExtraHeader { major: 11, minor: 9, traces: 0 }), 5));
 }
 
 /// A handler that logs 3,000 bytes and the number in rax.
@@ -121,7 +121,7 @@ fn take_with_losses(bench: &Bench) -> (Vec<u64>, Vec<(usize, u32)>) {
             // SAFETY: likewise.
             let count = unsafe { ((bench.ring + tail % RING_SIZE + 4) as *const u32).read() };
             losses.push((numbers.len(), count));
-            MARK as u64
+            LOST_MARK as u64
         } else {
             let record = bench.record(tail);
             assert_eq!((record.state, record.size), (state::COMMITTED, SIZE));

@@ -1,13 +1,13 @@
 //! Table columns for the fields of templates.
 
-use trace::template::{Field, Kind, Template};
+use trace::template::{Field, FieldType, Template};
 
-use crate::known::Known;
+use crate::facts::TraceFacts;
 use crate::map::Map;
-use crate::sheet::Sheet;
+use crate::template_set::TemplateSet;
 
 /// Most columns. Values without a column go to a column of JSON.
-const MOST: usize = 500;
+const MAX_COLUMNS: usize = 500;
 
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,15 +30,15 @@ pub enum Scalar {
 
 impl Scalar {
     /// The column type of a field of this kind.
-    pub fn of(kind: &Kind) -> Scalar {
+    pub fn of(kind: &FieldType) -> Scalar {
         match kind {
-            Kind::Unsigned(_) => Scalar::Unsigned,
-            Kind::Signed(_) => Scalar::Signed,
-            Kind::Hexadecimal(_) => Scalar::Hexadecimal,
-            Kind::Float(_) => Scalar::Float,
-            Kind::Characters(_) | Kind::Text => Scalar::Text,
-            Kind::Bytes(_) => Scalar::Bytes,
-            Kind::List(_) | Kind::Struct(_) => Scalar::Json,
+            FieldType::Unsigned(_) => Scalar::Unsigned,
+            FieldType::Signed(_) => Scalar::Signed,
+            FieldType::Hexadecimal(_) => Scalar::Hexadecimal,
+            FieldType::Float(_) => Scalar::Float,
+            FieldType::Characters(_) | FieldType::Text => Scalar::Text,
+            FieldType::Bytes(_) => Scalar::Bytes,
+            FieldType::List(_) | FieldType::Struct(_) => Scalar::Json,
         }
     }
 }
@@ -65,12 +65,12 @@ impl Columns {
     /// Plans the columns. Fields with the same name and type share a column; for a different type,
     /// the codes of the template are appended to the name, as often as needed to make it unique.
     /// `taken` are the names of other columns.
-    pub fn new(known: &Known, sheet: &Sheet, taken: &[&str]) -> Columns {
+    pub fn new(known: &TraceFacts, sheet: &TemplateSet, taken: &[&str]) -> Columns {
         let mut columns = Columns::default();
         let mut numbers: Map<String, usize> = Map::default();
         for &(program, major, minor) in known.codes() {
             let Some(template) = sheet.get(program, major, minor) else { continue };
-            if columns.columns.len() + template.fields().len() > MOST {
+            if columns.columns.len() + template.fields().len() > MAX_COLUMNS {
                 break;
             }
             let mut own = Vec::new();
@@ -125,8 +125,8 @@ mod tests {
                 program: None,
             });
         }
-        let sheet = Sheet::new(None, &info);
-        let columns = Columns::new(&Known::new(&info), &sheet, &["pid"]);
+        let sheet = TemplateSet::new(None, &info);
+        let columns = Columns::new(&TraceFacts::new(&info), &sheet, &["pid"]);
         let named: Vec<(&str, Scalar)> =
             columns.columns.iter().map(|column| (column.name.as_str(), column.holds)).collect();
         assert_eq!(

@@ -10,8 +10,8 @@ use trace::template::Value;
 
 use crate::columns::{Columns, Scalar};
 use crate::event::{Event, Form};
-use crate::known::Known;
-use crate::sheet::Sheet;
+use crate::facts::TraceFacts;
+use crate::template_set::TemplateSet;
 use crate::text::{Clock, decimal, hex, hexadecimal};
 use crate::value::{json_fields, json_value};
 
@@ -48,7 +48,7 @@ impl<W: Write> Csv<W> {
     ///
     /// # Errors
     /// Writing fails.
-    pub fn new(out: W, known: &Known, sheet: &Sheet) -> io::Result<Csv<W>> {
+    pub fn new(out: W, known: &TraceFacts, sheet: &TemplateSet) -> io::Result<Csv<W>> {
         let mut taken = COLUMNS.to_vec();
         taken.push("fields");
         let columns = Columns::new(known, sheet, &taken);

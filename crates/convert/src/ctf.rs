@@ -7,7 +7,7 @@ use trace::ctf::Writer;
 use trace::store::{Info, Lookup};
 
 use crate::event::{Event, Form};
-use crate::sheet::Sheet;
+use crate::template_set::TemplateSet;
 
 /// Writes records as a directory in the Common Trace Format.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl Ctf {
     ///
     /// # Errors
     /// It cannot be made, or is not empty.
-    pub fn new(directory: &Path, info: &Info, sheet: &Sheet) -> io::Result<Ctf> {
+    pub fn new(directory: &Path, info: &Info, sheet: &TemplateSet) -> io::Result<Ctf> {
         let mut writer = Writer::create(directory, &info.about)?;
         sheet.common().for_each(|template| writer.template(template.clone()));
         for (program, own) in sheet.of_programs() {

@@ -5,7 +5,7 @@ use std::io;
 use trace::Record;
 use trace::template::Template;
 
-use crate::known::Place;
+use crate::facts::Place;
 
 /// A record, with what is known about it.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use trace::Items;
 
 use crate::event::{Event, Form};
-use crate::known::Place;
+use crate::facts::Place;
 use crate::text::{Clock, decimal, hex, hexadecimal, string};
 use crate::value::json_fields;
 

@@ -6,7 +6,7 @@
 //!                 Known, Sheet: where the probe is, what its bytes mean
 //! ```
 //!
-//! [`pour`] reads a trace once, from start to end. It sorts the records by time, looks up what is
+//! [`convert`] reads a trace once, from start to end. It sorts the records by time, looks up what is
 //! known about each, and passes it to a [`Form`]. This crate opens no files: forms write to
 //! anything that takes bytes.
 //!
@@ -24,30 +24,30 @@
 #![forbid(unsafe_code)]
 
 mod columns;
+mod convert;
 mod csv;
 mod ctf;
 mod event;
+mod facts;
 mod json;
-mod known;
 mod map;
 mod order;
 pub mod perfetto;
-mod pour;
 
 pub mod report;
-mod sheet;
 mod spans;
+mod template_set;
 mod text;
 mod value;
 
 pub use columns::{Column, Columns, Scalar};
+pub use convert::{Failure, Summary, convert};
 pub use csv::Csv;
 pub use ctf::Ctf;
 pub use event::{Event, Form};
+pub use facts::{Place, Side, TraceFacts};
 pub use json::Json;
-pub use known::{Known, Place, Side};
 pub use perfetto::Perfetto;
-pub use pour::{Failure, Poured, pour};
 pub use report::Report;
-pub use sheet::Sheet;
+pub use template_set::TemplateSet;
 pub use value::{json_fields, json_value};

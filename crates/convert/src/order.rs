@@ -21,13 +21,13 @@ use trace::Record;
 use trace::store::Entry;
 
 /// Most bytes of records kept, approximately.
-const MOST: usize = 48 << 20;
+const MAX_KEPT_BYTES: usize = 48 << 20;
 /// Most records of a piece of a run.
 const PIECE: usize = 256;
 /// A piece with so many bytes of names and data is full.
 const PIECE_BYTES: usize = 1 << 15;
 /// Most pieces kept for reuse.
-const MOST_SPARE: usize = 64;
+const MAX_SPARE: usize = 64;
 
 /// A record that is returned.
 #[derive(Debug, Default)]
@@ -183,7 +183,7 @@ impl Order {
         let mut head = self.heads.peek_mut()?;
         let Reverse((time, _, place)) = *head;
         let is_certain = self.greatest - time >= self.window;
-        if !is_certain && !all && self.bytes < MOST {
+        if !is_certain && !all && self.bytes < MAX_KEPT_BYTES {
             return None;
         }
         self.late += u64::from(time < self.given);
@@ -195,7 +195,7 @@ impl Order {
             && let Some(mut piece) = run.pop_front()
         {
             self.bytes -= piece.memory();
-            if self.spare.len() < MOST_SPARE {
+            if self.spare.len() < MAX_SPARE {
                 piece.clear();
                 self.spare.push(piece);
             }
@@ -285,7 +285,7 @@ mod tests {
                 while order.pop(false).is_some() {
                     given += 1;
                 }
-                assert!(order.bytes < MOST + (1 << 18));
+                assert!(order.bytes < MAX_KEPT_BYTES + (1 << 18));
             }
             while order.pop(true).is_some() {
                 given += 1;

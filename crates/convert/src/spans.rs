@@ -17,11 +17,11 @@ use trace::store::Gap;
 use crate::map::Map;
 
 /// Most threads followed at a time.
-const MOST_THREADS: usize = 1 << 16;
+const MAX_THREADS: usize = 1 << 16;
 /// Most functions that a thread is in.
-const MOST_FRAMES: usize = 1 << 12;
+const MAX_FRAMES: usize = 1 << 12;
 /// The same for all threads together.
-const MOST_ALL: usize = 1 << 20;
+const MAX_ALL: usize = 1 << 20;
 
 /// The time ranges in which records may have been lost: disjoint and in ascending order.
 #[derive(Clone, Debug, Default)]
@@ -60,7 +60,7 @@ pub(crate) struct Span {
 
 /// An entry without a known return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Left {
+pub(crate) struct OpenCall {
     /// The process.
     pub(crate) pid: u32,
     /// The thread.
@@ -133,7 +133,7 @@ pub(crate) struct Spans {
     threads: Map<(u32, u32), Stack>,
     frames: usize,
     /// Functions that the last step showed to be left without a return, innermost first.
-    left: Vec<Left>,
+    left: Vec<OpenCall>,
     /// Number of entries without a return so far.
     pub(crate) entries: u64,
     /// Number of returns without an entry so far.
@@ -155,10 +155,10 @@ impl Spans {
     /// A thread enters a function; its stack pointer is 0 if unknown.
     pub(crate) fn enter(&mut self, (pid, tid): (u32, u32), function: u32, time: u64, sp: u64) -> Step {
         self.left.clear();
-        if self.threads.len() >= MOST_THREADS && !self.threads.contains_key(&(pid, tid)) {
+        if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&(pid, tid)) {
             self.threads.retain(|_, stack| !stack.frames.is_empty());
         }
-        if self.threads.len() >= MOST_THREADS && !self.threads.contains_key(&(pid, tid)) {
+        if self.threads.len() >= MAX_THREADS && !self.threads.contains_key(&(pid, tid)) {
             self.beyond += 1;
             return Step::Lone;
         }
@@ -170,7 +170,7 @@ impl Spans {
         }
         self.frames -= self.left.len();
         self.entries += self.left.len() as u64;
-        if stack.frames.len() >= MOST_FRAMES || self.frames >= MOST_ALL {
+        if stack.frames.len() >= MAX_FRAMES || self.frames >= MAX_ALL {
             self.beyond += 1;
             return Step::Lone;
         }
@@ -198,7 +198,7 @@ impl Spans {
             Some(frame) if self.losses.any(frame.start, time) => {
                 self.frames -= 1;
                 self.unsure += 1;
-                self.left.push(Left { pid, tid, function, start: frame.start });
+                self.left.push(OpenCall { pid, tid, function, start: frame.start });
                 Step::Lone
             }
             Some(frame) => {
@@ -210,13 +210,13 @@ impl Spans {
     }
 
     /// The functions that the last step showed to be left without a return, innermost first.
-    pub(crate) fn left(&self) -> &[Left] {
+    pub(crate) fn left(&self) -> &[OpenCall] {
         &self.left
     }
 
     /// Ends the trace; returns the functions that threads are still in, innermost first for each
     /// thread.
-    pub(crate) fn end(&mut self) -> Vec<Left> {
+    pub(crate) fn end(&mut self) -> Vec<OpenCall> {
         let mut left = Vec::new();
         let mut threads: Vec<_> = self.threads.drain().collect();
         threads.sort_unstable_by_key(|(thread, _)| *thread);
@@ -229,9 +229,9 @@ impl Spans {
 }
 
 /// Removes the frames from `from` on and adds them to `left`.
-fn leave((pid, tid): (u32, u32), stack: &mut Stack, from: usize, left: &mut Vec<Left>) {
+fn leave((pid, tid): (u32, u32), stack: &mut Stack, from: usize, left: &mut Vec<OpenCall>) {
     let gone = stack.cut(from);
-    left.extend(gone.map(|Frame { function, start, .. }| Left { pid, tid, function, start }));
+    left.extend(gone.map(|Frame { function, start, .. }| OpenCall { pid, tid, function, start }));
 }
 
 #[cfg(test)]
@@ -270,7 +270,7 @@ mod tests {
         // The record of a return was dropped; the stack pointer shows it.
         spans.enter(A, 0, 30, 1000);
         assert_eq!(spans.enter(A, 0, 40, 1000), Step::Begin);
-        assert_eq!(spans.left(), [Left { pid: 1, tid: 1, function: 0, start: 30 }]);
+        assert_eq!(spans.left(), [OpenCall { pid: 1, tid: 1, function: 0, start: 30 }]);
         assert_eq!(spans.leave(A, 0, 45, 1000), end(40, 5));
         assert_eq!(spans.frames, 0);
     }
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(spans.leave(A, 0, 12, 0), end(11, 1));
         assert_eq!(spans.leave(A, 0, 13, 0), end(10, 3));
         spans.enter(A, 7, 20, 0);
-        assert_eq!(spans.end(), [Left { pid: 1, tid: 1, function: 7, start: 20 }]);
+        assert_eq!(spans.end(), [OpenCall { pid: 1, tid: 1, function: 7, start: 20 }]);
     }
 
     #[test]
@@ -295,7 +295,7 @@ mod tests {
         }
         assert_eq!(spans.leave(A, 4, 6000, 4800), end(4800, 1200));
         assert_eq!(spans.leave(A, 2, 6000, 5000), end(5000, 1000));
-        assert_eq!(spans.left(), [Left { pid: 1, tid: 1, function: 3, start: 4900 }]);
+        assert_eq!(spans.left(), [OpenCall { pid: 1, tid: 1, function: 3, start: 4900 }]);
         assert_eq!(spans.enter(A, 5, 7000, 800), Step::Begin);
         assert_eq!(spans.leave(A, 0, 8000, 1000), end(1000, 7000));
         assert_eq!((spans.left().len(), spans.frames), (2, 0));
@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn depth_is_limited() {
         let mut spans = Spans::default();
-        for depth in 0..MOST_FRAMES as u64 {
+        for depth in 0..MAX_FRAMES as u64 {
             assert_eq!(spans.enter(A, 0, depth, 1_000_000 - depth), Step::Begin);
         }
         assert_eq!(spans.enter(A, 0, 1, 1), Step::Lone);

@@ -1,7 +1,7 @@
 //! The values of a record as JSON.
 
 use trace::Record;
-use trace::template::{Field, Kind, Template, Value};
+use trace::template::{Field, FieldType, Template, Value};
 
 use crate::text::{decimal, float, hex, hexadecimal, string};
 
@@ -28,9 +28,9 @@ fn object<'a>(fields: &[Field], values: impl Iterator<Item = Value<'a>>, out: &m
 }
 
 /// Appends one value as JSON, like [`json_fields`].
-pub fn json_value(value: &Value<'_>, kind: &Kind, out: &mut Vec<u8>) {
+pub fn json_value(value: &Value<'_>, kind: &FieldType, out: &mut Vec<u8>) {
     match value {
-        Value::Unsigned(number) if matches!(kind, Kind::Hexadecimal(_)) => {
+        Value::Unsigned(number) if matches!(kind, FieldType::Hexadecimal(_)) => {
             out.push(b'"');
             hexadecimal(*number, out);
             out.push(b'"');
@@ -47,7 +47,7 @@ pub fn json_value(value: &Value<'_>, kind: &Kind, out: &mut Vec<u8>) {
         Value::List(values) => {
             out.push(b'[');
             let element = match kind {
-                Kind::List(element) => element,
+                FieldType::List(element) => element,
                 other => other,
             };
             for (place, value) in values.iter().enumerate() {
@@ -59,7 +59,7 @@ pub fn json_value(value: &Value<'_>, kind: &Kind, out: &mut Vec<u8>) {
             out.push(b']');
         }
         Value::Struct(values) => match kind {
-            Kind::Struct(fields) => object(fields, values.iter().cloned(), out),
+            FieldType::Struct(fields) => object(fields, values.iter().cloned(), out),
             _ => out.extend_from_slice(b"null"),
         },
         Value::Fault(address) => {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use engine::{Control, Pulse};
+use engine::{Control, HeartbeatHandle};
 use nix::sys::pthread::{Pthread, pthread_kill, pthread_self};
 use nix::sys::signal::{SigSet, Signal};
 
@@ -76,7 +76,7 @@ extern "C" fn remember(signal: i32, info: *mut libc::siginfo_t, _context: *mut l
 
 /// Other signals that would kill the process by default; the tracer handles them like SIGTERM. The
 /// signals that the terminal sends go to the front.
-const OTHERS: [i32; 10] = [
+const OTHER_FATAL_SIGNALS: [i32; 10] = [
     libc::SIGQUIT,
     libc::SIGUSR1,
     libc::SIGUSR2,
@@ -122,8 +122,8 @@ impl Watch {
     ///
     /// # Errors
     /// No second thread can be started: the limit of processes is reached.
-    pub(crate) fn start(limit: Option<Duration>, pulse: Option<Pulse>) -> Result<Watch, Failure> {
-        let ends = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().chain(OTHERS);
+    pub(crate) fn start(limit: Option<Duration>, pulse: Option<HeartbeatHandle>) -> Result<Watch, Failure> {
+        let ends = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().chain(OTHER_FATAL_SIGNALS);
         for signal in ends.chain(libc::SIGRTMIN()..=libc::SIGRTMAX()) {
             handle(signal, remember, true);
         }
@@ -156,7 +156,7 @@ struct Watcher {
     /// This thread joins the watcher before it ends (`Watch::drop`).
     tracer: Pthread,
     limit: Option<Duration>,
-    pulse: Option<Pulse>,
+    pulse: Option<HeartbeatHandle>,
 }
 
 impl Watcher {
@@ -172,7 +172,7 @@ impl Watcher {
                 (false, true) => TICK,
                 (false, false) => SLOW_TICK,
             });
-            self.pulse.iter().for_each(Pulse::beat);
+            self.pulse.iter().for_each(HeartbeatHandle::beat);
             if placed.is_none() && (self.control.placed.load(Ordering::Relaxed) || begun.elapsed() >= ARMING)
             {
                 placed = Some(Instant::now());

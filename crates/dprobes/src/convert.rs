@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use convert::perfetto::Counters;
-use convert::{Csv, Ctf, Form, Json, Known, Perfetto, Sheet, pour};
+use convert::{Csv, Ctf, Form, Json, Perfetto, TemplateSet, TraceFacts};
 use trace::store::{Info, Reader};
 
 use crate::arguments::{Convert, To};
 use crate::messages::{CUT_SHORT, tell};
-use crate::outfile::Unsettled;
+use crate::outfile::PendingFile;
 use crate::{Failure, outfile, templates};
 
 /// Converts a store.
@@ -25,8 +25,8 @@ pub(crate) fn convert(arguments: &Convert) -> Result<ExitCode, Failure> {
     let failed = |error: trace::store::Error| Failure::new(format!("{path}: {error}"));
     let mut reader = Reader::open(&arguments.file).map_err(failed)?;
     let filter = arguments.selection.filter(reader.info())?;
-    let sheet = Sheet::new(templates::of(arguments.templates.as_deref())?, reader.info());
-    let mut known = Known::new(reader.info());
+    let sheet = TemplateSet::new(templates::of(arguments.templates.as_deref())?, reader.info());
+    let mut known = TraceFacts::new(reader.info());
     reader.select(filter).map_err(failed)?;
     let to = target(arguments)?;
     let name = to.as_deref().map_or("standard output".to_owned(), |path| printable::path(path).to_string());
@@ -37,15 +37,15 @@ pub(crate) fn convert(arguments: &Convert) -> Result<ExitCode, Failure> {
         Err(error) => return Err(unwritten(&error)),
     };
     let damaged = |damage: &trace::store::Damage| tell(&format!("warning: {path}: {damage}"));
-    match pour(&mut reader, &mut known, &sheet, &mut *form, damaged) {
-        Ok(poured) => {
-            unsettled.settle().map_err(|error| unwritten(&error))?;
-            poured.remarks.iter().for_each(|remark| tell(&format!("note: {remark}")));
+    match convert::convert(&mut reader, &mut known, &sheet, &mut *form, damaged) {
+        Ok(summary) => {
+            unsettled.commit().map_err(|error| unwritten(&error))?;
+            summary.remarks.iter().for_each(|remark| tell(&format!("note: {remark}")));
             let is_cut = !reader.info().complete;
             if is_cut {
                 tell(&format!("warning: {path}: {}", CUT_SHORT));
             }
-            Ok(if poured.damages > 0 || is_cut { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+            Ok(if summary.damages > 0 || is_cut { ExitCode::FAILURE } else { ExitCode::SUCCESS })
         }
         // A reader that closes the pipe early is no error.
         Err(convert::Failure::Write(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
@@ -76,9 +76,9 @@ fn form(
     arguments: &Convert,
     to: Option<&Path>,
     info: &Info,
-    known: &Known,
-    sheet: &Sheet,
-) -> io::Result<(Box<dyn Form>, Unsettled)> {
+    known: &TraceFacts,
+    sheet: &TemplateSet,
+) -> io::Result<(Box<dyn Form>, PendingFile)> {
     if let (To::Ctf, Some(directory)) = (arguments.to, to) {
         let unsettled = outfile::begin_directory(directory);
         return Ok((Box::new(Ctf::new(directory, info, sheet)?), unsettled));
@@ -88,7 +88,7 @@ fn form(
             let (file, unsettled) = outfile::begin(path)?;
             (Box::new(file), unsettled)
         }
-        None => (Box::new(io::stdout()), Unsettled::nothing()),
+        None => (Box::new(io::stdout()), PendingFile::nothing()),
     };
     let form: Box<dyn Form> = match arguments.to {
         To::Json => Box::new(Json::new(out)),

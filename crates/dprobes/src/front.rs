@@ -5,7 +5,7 @@
 //! terminal's signals do not reach. Ctrl-Z stops only the front. If the front dies, even by
 //! SIGKILL, the kernel signals the tracer, which removes the probes. If the tracer is killed, the
 //! front restores the bytes from the ledger that both share, as a rule before the kernel releases
-//! the traced threads ([`Life`]).
+//! the traced threads ([`DeathMutex`]).
 
 use std::io::{self, Read, Write};
 use std::os::unix::process::parent_id;
@@ -20,9 +20,9 @@ use nix::unistd::{ForkResult, Pid, fork, geteuid, getpgrp, setpgid};
 
 use crate::Failure;
 use crate::control;
-use crate::life::{self, Life};
+use crate::death_watch::{self, DeathMutex};
 
-/// The tracer writes this into the pipe once it holds the [`Life`] mutex, so the front can wait for
+/// The tracer writes this into the pipe once it holds the [`DeathMutex`] mutex, so the front can wait for
 /// its death on that.
 const BEGUN: u8 = b'b';
 
@@ -69,7 +69,7 @@ pub(crate) fn split_beside<T>(
     let ledger = Rc::new(Ledger::new().map_err(|error| failed("memory for the ledger", error))?);
     let (death, mut alive) = io::pipe().map_err(|error| failed("pipe", error))?;
     // Without it the front learns of the tracer's death from the pipe.
-    let life = Life::new().ok();
+    let life = DeathMutex::new().ok();
     // Signals that come before the front can forward them stay blocked until it can.
     let held: SigSet = ENDS.into_iter().collect();
     let mask =
@@ -87,7 +87,7 @@ pub(crate) fn split_beside<T>(
         Ok(ForkResult::Child) => {
             let_through();
             drop(death);
-            if life.as_ref().is_some_and(Life::begin) {
+            if life.as_ref().is_some_and(DeathMutex::begin) {
                 alive.write_all(&[BEGUN]).map_err(|error| failed("pipe", error))?;
             }
             let front = Front { pid, group, ledger, _alive: alive };
@@ -175,11 +175,11 @@ extern "C" fn forward(signal: i32, info: *mut libc::siginfo_t, _context: *mut li
 fn wait_for(
     tracer: i32,
     mut death: io::PipeReader,
-    life: Option<&Life>,
+    life: Option<&DeathMutex>,
     ledger: &Ledger,
     ending: Box<dyn FnOnce()>,
 ) -> ! {
-    let hurry = life::Hurry::new();
+    let hurry = death_watch::RealtimePriority::new();
     // The waits go on after a signal.
     match life {
         Some(life) if death.read_exact(&mut [0]).is_ok() => life.wait(),

@@ -6,14 +6,14 @@
 
 /// Trim the heap only if at least so many bytes are free: trimming takes some milliseconds.
 #[cfg(target_env = "gnu")]
-const WORTH: usize = 8 << 20;
+const TRIM_THRESHOLD: usize = 8 << 20;
 
 /// Returns free memory to the kernel, if there is much of it.
 pub(crate) fn give_back() {
     #[cfg(target_env = "gnu")]
     // SAFETY: neither takes a pointer; both lock the heap that they look at.
     unsafe {
-        if libc::mallinfo2().fordblks >= WORTH {
+        if libc::mallinfo2().fordblks >= TRIM_THRESHOLD {
             libc::malloc_trim(0);
         }
     }

@@ -14,9 +14,9 @@ use process::Module;
 use trace::store::Source;
 
 /// Largest file that debug information is read from, in bytes.
-const LARGEST: u64 = 1 << 30;
+const MAX_FILE_BYTES: u64 = 1 << 30;
 /// At most so many instructions are resolved.
-const MOST: usize = 100_000;
+const MAX_INSTRUCTIONS: usize = 100_000;
 /// Where distributions keep the debug information of their files, by build-id.
 const SEPARATE: &str = "/usr/lib/debug/.build-id";
 
@@ -44,7 +44,7 @@ impl Places {
 
     /// Adds an instruction.
     pub(crate) fn note(&mut self, module: u32, vaddr: u64, offset: u64) {
-        if self.places.len() < MOST {
+        if self.places.len() < MAX_INSTRUCTIONS {
             self.places.insert((module, offset), vaddr);
         }
     }
@@ -84,8 +84,8 @@ fn read(path: &Path, build_id: Option<&[u8]>) -> Option<DwarfSections<Vec<u8>>> 
         return None;
     }
     let mut bytes = Vec::new();
-    std::fs::File::open(path).ok()?.take(LARGEST + 1).read_to_end(&mut bytes).ok()?;
-    if bytes.len() as u64 > LARGEST {
+    std::fs::File::open(path).ok()?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).ok()?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
         return None;
     }
     let file = object::File::parse(&*bytes).ok()?;
@@ -100,7 +100,7 @@ fn read(path: &Path, build_id: Option<&[u8]>) -> Option<DwarfSections<Vec<u8>>> 
 /// The bytes of a section. A hostile file may claim any size for it.
 fn uncompressed<'a>(section: &impl ObjectSection<'a>) -> Option<Cow<'a, [u8]>> {
     let data = section.compressed_data().ok()?;
-    if data.uncompressed_size > LARGEST {
+    if data.uncompressed_size > MAX_FILE_BYTES {
         return None;
     }
     data.decompress().ok()

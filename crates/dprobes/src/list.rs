@@ -10,7 +10,7 @@ use glob::Pattern;
 use image::{Function, FunctionKind, Image, Machine};
 use patch::Mode;
 use process::ImageCache;
-use rpn::Point;
+use rpn::FunctionPoint;
 
 use crate::Failure;
 use crate::arguments::List;
@@ -58,7 +58,7 @@ pub(crate) fn list(arguments: &List) -> Result<ExitCode, Failure> {
 fn process(
     pid: i32,
     pattern: Option<&str>,
-    point: Option<Point>,
+    point: Option<FunctionPoint>,
     out: &mut dyn Write,
 ) -> Result<usize, Failure> {
     let survey = process::survey(pid, &mut ImageCache::new()).map_err(Failure::new)?;
@@ -175,7 +175,7 @@ fn points(
     image: &Image,
     path: &Path,
     wanted: &Wanted,
-    point: Point,
+    point: FunctionPoint,
     out: &mut dyn Write,
 ) -> Result<usize, Failure> {
     let file = printable::path(path.file_name().unwrap_or_default().as_ref()).to_string();

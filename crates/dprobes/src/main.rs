@@ -7,7 +7,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `arguments`, `lists`, `usage` | the command line; options that take lists of words; messages for a wrong command line |
+//! | `arguments`, `join_words`, `usage` | the command line; options that take lists of words; messages for a wrong command line |
 //! | `session`, `top`, `front`, `control` | `run`, `attach` and `top`: the front and tracer processes, signals and time limits |
 //! | `service` | the background session: `insert`, `remove`, `query`, `getvars`, `session` |
 //! | `program`, `points`, `ppdf`, `symbols` | what is probed: a program's text, `--at`, a PPDF; files with symbols |
@@ -24,14 +24,14 @@ mod arguments;
 mod check;
 mod control;
 mod convert;
+mod death_watch;
 mod failure;
 mod front;
 mod heap;
 mod hooks;
-mod life;
+mod join_words;
 mod lines;
 mod list;
-mod lists;
 mod man;
 mod messages;
 mod outfile;
@@ -61,7 +61,7 @@ use failure::Failure;
 
 fn main() -> ExitCode {
     process::ignore_file_size_limit();
-    let words = lists::join(service::modern(std::env::args_os().collect()));
+    let words = join_words::join(service::modern(std::env::args_os().collect()));
     let arguments =
         Arguments::try_parse_from(&words).unwrap_or_else(|error| usage::end(&usage::explain(error, &words)));
     let result = match arguments.command {

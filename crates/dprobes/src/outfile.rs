@@ -21,14 +21,14 @@ use std::path::{Component, Path, PathBuf};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 /// Most symbolic links followed to a file.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 /// Most bytes of the file's name used in the name of its `.part` file.
-const MOST_NAME: usize = 200;
+const MAX_NAME: usize = 200;
 
 /// What is still to be done for a file that was begun. Dropping it without settling undoes what was
 /// begun.
 #[derive(Debug)]
-pub(crate) struct Unsettled(Way);
+pub(crate) struct PendingFile(Way);
 
 #[derive(Debug)]
 enum Way {
@@ -46,7 +46,7 @@ enum Way {
 ///
 /// # Errors
 /// It cannot be written.
-pub(crate) fn begin(path: &Path) -> io::Result<(File, Unsettled)> {
+pub(crate) fn begin(path: &Path) -> io::Result<(File, PendingFile)> {
     let (file, way) = match place(path)? {
         Place::Open(descriptor) => (duplicate(descriptor)?, Way::Settled),
         Place::AsItIs => (File::options().write(true).open(path)?, Way::Settled),
@@ -72,17 +72,17 @@ pub(crate) fn begin(path: &Path) -> io::Result<(File, Unsettled)> {
             }
         }
     };
-    Ok((file, Unsettled(way)))
+    Ok((file, PendingFile(way)))
 }
 
 /// Call this before a trace in the Common Trace Format is made in a directory. A directory with
 /// files in it is left alone: the trace is refused there.
-pub(crate) fn begin_directory(directory: &Path) -> Unsettled {
+pub(crate) fn begin_directory(directory: &Path) -> PendingFile {
     let files = fs::read_dir(directory);
     let is_new = files.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound);
     match is_new || files.is_ok_and(|mut files| files.next().is_none()) {
-        true => Unsettled(Way::Directory { directory: directory.to_owned(), is_new }),
-        false => Unsettled::nothing(),
+        true => PendingFile(Way::Directory { directory: directory.to_owned(), is_new }),
+        false => PendingFile::nothing(),
     }
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn begin_directory(directory: &Path) -> Unsettled {
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (mut file, mut unsettled) = begin(path)?;
     file.write_all(bytes)?;
-    unsettled.settle()
+    unsettled.commit()
 }
 
 /// Tests whether a file can be written, and leaves it as it is.
@@ -108,10 +108,10 @@ pub(crate) fn probe(path: &Path) -> io::Result<()> {
     }
 }
 
-impl Unsettled {
+impl PendingFile {
     /// For output that only needs to be written.
-    pub(crate) fn nothing() -> Unsettled {
-        Unsettled(Way::Settled)
+    pub(crate) fn nothing() -> PendingFile {
+        PendingFile(Way::Settled)
     }
 
     /// Puts the file in its place. Call it while the file returned by [`begin`] is open.
@@ -119,7 +119,7 @@ impl Unsettled {
     /// # Errors
     /// The file cannot be put there. What was written stays in the `.part` file, named in the
     /// error, or is lost.
-    pub(crate) fn settle(&mut self) -> io::Result<()> {
+    pub(crate) fn commit(&mut self) -> io::Result<()> {
         match std::mem::replace(&mut self.0, Way::Settled) {
             Way::Settled | Way::Directory { .. } => Ok(()),
             Way::Beside { part, place, written } => {
@@ -140,7 +140,7 @@ impl Unsettled {
     }
 }
 
-impl Drop for Unsettled {
+impl Drop for PendingFile {
     fn drop(&mut self) {
         match &self.0 {
             Way::Settled | Way::Apart { .. } => {}
@@ -176,7 +176,7 @@ enum Place {
 /// Follows a path, link by link.
 fn place(path: &Path) -> io::Result<Place> {
     let mut path = path.to_owned();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         let directory = match path.parent() {
             Some(directory) if directory.as_os_str().is_empty() => Path::new("."),
             Some(directory) => directory,
@@ -234,7 +234,7 @@ fn duplicate(descriptor: RawFd) -> io::Result<File> {
 /// Creates a new file beside its place, with the owner and permissions of the old one.
 fn create_part(place: &Path, old: Option<&fs::Metadata>) -> io::Result<(PathBuf, File)> {
     let name = place.file_name().unwrap_or_default().as_encoded_bytes();
-    let name = String::from_utf8_lossy(&name[..name.len().min(MOST_NAME)]).into_owned();
+    let name = String::from_utf8_lossy(&name[..name.len().min(MAX_NAME)]).into_owned();
     let part = place.with_file_name(format!(".{name}.{}.part", std::process::id()));
     // A leftover of an earlier process with this process id must not be in the way.
     let _ = fs::remove_file(&part);
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!((text(&path), names(home.path())), ("old".to_owned(), vec!["keep".to_owned()]));
         let (mut file, mut unsettled) = begin(&path).expect("it can be written");
         file.write_all(b"new").expect("room");
-        unsettled.settle().expect("it can be replaced");
+        unsettled.commit().expect("it can be replaced");
         assert_eq!(text(&path), "new");
         // It goes on growing, in its place.
         file.write_all(b"er").expect("room");
@@ -366,10 +366,10 @@ mod tests {
         fs::write(&place, "what stood there").expect("room");
         let mut file = in_memory().expect("memory");
         let way = Way::Apart { place: place.clone(), written: file.as_raw_fd() };
-        let mut unsettled = Unsettled(way);
+        let mut unsettled = PendingFile(way);
         file.write_all(b"begun ").expect("room");
         assert_eq!(text(&place), "what stood there");
-        unsettled.settle().expect("it may be written");
+        unsettled.commit().expect("it may be written");
         file.write_all(b"and done").expect("room");
         assert_eq!(text(&place), "begun and done");
     }
@@ -399,7 +399,7 @@ mod tests {
         );
         let mut begun = begin_directory(&new);
         fill(&new);
-        begun.settle().expect("nothing is left to do");
+        begun.commit().expect("nothing is left to do");
         drop(begun);
         assert_eq!(names(&new), ["cpu_0", "metadata", "other"]);
     }
@@ -415,7 +415,7 @@ mod tests {
         file.write_all(b"new").expect("room");
         let Way::Beside { part, .. } = &unsettled.0 else { panic!("{unsettled:?}") };
         fs::remove_file(part).expect("it is there");
-        unsettled.settle().expect("it is copied");
+        unsettled.commit().expect("it is copied");
         file.write_all(b"er").expect("room");
         assert_eq!(text(&place), "newer");
     }

@@ -10,7 +10,7 @@ use trace::{Items, Record};
 
 use crate::Failure;
 use crate::messages::{WARNING, count, tell};
-use crate::targets::{How, Open, Taken, Targets};
+use crate::targets::{How, Open, TargetCounts, Targets};
 
 /// Passes records to all targets, and writes messages to standard error.
 pub(crate) struct Output {
@@ -46,7 +46,7 @@ impl Output {
     /// Registers a program that is about to be inserted.
     pub(crate) fn program(&mut self, number: usize, name: &str, object: &rpn::Object, items: Items) {
         let places = 0..self.targets.all().count();
-        self.targets.direct(number, places.collect(), self.lossless);
+        self.targets.set_targets(number, places.collect(), self.lossless);
         self.targets.all().for_each(|target| target.program(number, name, object, items, &self.view));
     }
 
@@ -62,7 +62,7 @@ impl Output {
 
     /// Flushes the targets, tells them the counts, and returns what became of each target's
     /// records.
-    pub(crate) fn end(&mut self, report: &Report) -> Vec<Taken> {
+    pub(crate) fn end(&mut self, report: &Report) -> Vec<TargetCounts> {
         let end = |target: &mut Open| {
             target.report(report);
             target.finish().iter().for_each(|text| tell(text));

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use image::Pattern;
 use process::{ImageCache, Module};
-use rpn::Point;
+use rpn::FunctionPoint;
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
@@ -41,7 +41,7 @@ pub(crate) struct At {
     /// The function's name, or a pattern.
     pub(crate) function: String,
     /// One point, or those that a pattern matches.
-    pub(crate) points: Vec<Point>,
+    pub(crate) points: Vec<FunctionPoint>,
     /// The process named by a provider such as `pid4711`.
     pub(crate) pid: Option<i32>,
 }
@@ -119,13 +119,13 @@ pub(crate) fn parse(text: &str) -> Result<At, String> {
 /// The points that a text means: one, or those among `entry` and `return` that a pattern matches.
 /// Empty text, and a pattern that matches everything, mean every instruction, including entry and
 /// return.
-fn points(text: &str) -> Result<Vec<Point>, String> {
+fn points(text: &str) -> Result<Vec<FunctionPoint>, String> {
     if text.bytes().all(|byte| byte == b'*') {
-        return Ok(vec![Point::Each]);
+        return Ok(vec![FunctionPoint::Each]);
     }
     let lower = text.to_ascii_lowercase();
     if !Pattern::is_one(&lower) {
-        return Point::parse(text).map(|point| vec![point]).ok_or_else(|| {
+        return FunctionPoint::parse(text).map(|point| vec![point]).ok_or_else(|| {
             let shown = printable::text(text);
             format!(
                 "`{shown}` is no point of a function: entry, return, * or an offset in hexadecimal expected"
@@ -133,8 +133,8 @@ fn points(text: &str) -> Result<Vec<Point>, String> {
         });
     }
     let pattern = Pattern::new(&lower)?;
-    let named = [("entry", Point::Entry), ("return", Point::Return)];
-    let points: Vec<Point> =
+    let named = [("entry", FunctionPoint::Entry), ("return", FunctionPoint::Return)];
+    let points: Vec<FunctionPoint> =
         named.into_iter().filter(|(name, _)| pattern.matches(name)).map(|(_, point)| point).collect();
     match points.is_empty() {
         true => Err(format!(
@@ -191,7 +191,7 @@ pub(crate) fn programs(probes: &Probes) -> Vec<Program> {
     if let Some(file) = &probes.file {
         return vec![Program { file: file.clone(), preprocessor: probes.preprocessor.clone(), text: None }];
     }
-    let mut modules: Vec<(&str, Vec<(&str, Point)>)> = Vec::new();
+    let mut modules: Vec<(&str, Vec<(&str, FunctionPoint)>)> = Vec::new();
     let ats = probes.at.iter().flat_map(|at| at.points.iter().map(move |&point| (at, point)));
     for (at, point) in ats {
         let wanted = (at.function.as_str(), point);
@@ -202,7 +202,7 @@ pub(crate) fn programs(probes: &Probes) -> Vec<Program> {
         }
     }
     let handler = probes.handler.as_deref().map_or_else(|| COUNT.to_owned(), lines);
-    let program = |(module, ats): (&str, Vec<(&str, Point)>)| Program {
+    let program = |(module, ats): (&str, Vec<(&str, FunctionPoint)>)| Program {
         file: Text::path(),
         preprocessor: probes.preprocessor.clone(),
         text: Some(Text { program: text(module, &ats, probes.handler.is_some()), handler: handler.clone() }),
@@ -210,7 +210,7 @@ pub(crate) fn programs(probes: &Probes) -> Vec<Program> {
     modules.into_iter().map(program).collect()
 }
 
-fn text(module: &str, ats: &[(&str, Point)], has_handler: bool) -> String {
+fn text(module: &str, ats: &[(&str, FunctionPoint)], has_handler: bool) -> String {
     let mut text = format!("name = {}\n", quoted(module));
     if has_handler {
         text += &format!("vars = {VARIABLES}\ngvars = {VARIABLES}\n");
@@ -258,7 +258,7 @@ pub(crate) fn check(ats: &[At], pid: i32) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check_one(at: &At, point: Point, pid: i32, modules: &[Module]) -> Result<(), String> {
+fn check_one(at: &At, point: FunctionPoint, pid: i32, modules: &[Module]) -> Result<(), String> {
     let root = PathBuf::from(format!("/proc/{pid}/root"));
     let mut named = modules.iter().filter(|module| module.is_named(&at.module, &root)).peekable();
     if named.peek().is_none() {
@@ -281,20 +281,20 @@ mod tests {
     use super::*;
     use crate::arguments::Preprocessor;
 
-    fn at(module: &str, function: &str, point: Point) -> Result<At, String> {
+    fn at(module: &str, function: &str, point: FunctionPoint) -> Result<At, String> {
         Ok(At { module: module.into(), function: function.into(), points: vec![point], pid: None })
     }
 
     #[test]
     fn probepoints_are_read_as_dtrace_reads_them() {
-        let entry = Point::Entry;
+        let entry = FunctionPoint::Entry;
         for (text, module, function, point) in [
             ("libc.so.6:malloc:entry", "libc.so.6", "malloc", entry),
-            ("libc:mem*:return", "libc", "mem*", Point::Return),
-            ("a.out:main:a4", "a.out", "main", Point::Offset(0xa4)),
-            ("a.out:main:+0x10", "a.out", "main", Point::Offset(0x10)),
-            ("a.out:main:10", "a.out", "main", Point::Offset(0x10)),
-            ("a.out:main:*", "a.out", "main", Point::Each),
+            ("libc:mem*:return", "libc", "mem*", FunctionPoint::Return),
+            ("a.out:main:a4", "a.out", "main", FunctionPoint::Offset(0xa4)),
+            ("a.out:main:+0x10", "a.out", "main", FunctionPoint::Offset(0x10)),
+            ("a.out:main:10", "a.out", "main", FunctionPoint::Offset(0x10)),
+            ("a.out:main:*", "a.out", "main", FunctionPoint::Each),
             ("malloc:entry", "*", "malloc", entry),
             (":malloc:entry", "*", "malloc", entry),
             ("::malloc:entry", "*", "malloc", entry),
@@ -306,12 +306,12 @@ mod tests {
             ("ns::f:entry", "*", "ns::f", entry),
             ("a.out:operator[]:entry", "a.out", "operator[]", entry),
             ("pid:libc:malloc:entry", "libc", "malloc", entry),
-            ("libc:malloc:", "libc", "malloc", Point::Each),
-            ("malloc:", "*", "malloc", Point::Each),
-            ("libc::", "libc", "*", Point::Each),
+            ("libc:malloc:", "libc", "malloc", FunctionPoint::Each),
+            ("malloc:", "*", "malloc", FunctionPoint::Each),
+            ("libc::", "libc", "*", FunctionPoint::Each),
             ("libc:malloc:ent*", "libc", "malloc", entry),
-            ("libc:malloc:[!e]*", "libc", "malloc", Point::Return),
-            ("libc:malloc:**", "libc", "malloc", Point::Each),
+            ("libc:malloc:[!e]*", "libc", "malloc", FunctionPoint::Return),
+            ("libc:malloc:**", "libc", "malloc", FunctionPoint::Each),
             ("pid$target::malloc:entry", "*", "malloc", entry),
             ("pid$target:libc::entry", "libc", "*", entry),
             ("pid:main:entry", "pid", "main", entry),
@@ -337,7 +337,10 @@ mod tests {
     #[test]
     fn several_points_and_a_process_are_named() {
         let both = parse("pid4711:libc:malloc:*[!f]*r*").expect("both match");
-        assert_eq!((both.points.as_slice(), both.pid), (&[Point::Entry, Point::Return][..], Some(4711)));
+        assert_eq!(
+            (both.points.as_slice(), both.pid),
+            (&[FunctionPoint::Entry, FunctionPoint::Return][..], Some(4711))
+        );
         assert!(are_for(std::slice::from_ref(&both), &[1, 4711]).is_ok());
         for pids in [&[][..], &[4712], &[1, 2]] {
             let failure = are_for(std::slice::from_ref(&both), pids).expect_err("it names another");

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use engine::{Error, Refused};
 use image::{Image, Machine};
-use rpn::ppdf::{LARGEST, Places, Ppdf, is_ppdf};
+use rpn::ppdf::{MAX_FILE_BYTES, Places, Ppdf, is_ppdf};
 use rpn::{Arch, Compiled, ModuleFile, ModuleKind, Object};
 
 use crate::arguments::{BuildPpdf, Preprocessor, Program};
@@ -64,7 +64,7 @@ pub(crate) fn load(program: &Program) -> Result<Option<Ppdf>, Failure> {
         return Ok(None);
     };
     let mut bytes = Vec::new();
-    let mut file = file.take(LARGEST as u64 + 1);
+    let mut file = file.take(MAX_FILE_BYTES as u64 + 1);
     let magic = rpn::ppdf::MAGIC;
     (&mut file).take(magic.len() as u64).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
     // No program text begins with this byte; so a damaged PPDF is reported as such.
@@ -84,7 +84,7 @@ pub(crate) fn load(program: &Program) -> Result<Option<Ppdf>, Failure> {
 
 /// Checks that this version can apply a PPDF: this machine runs its programs, and its sites are
 /// resolved. Returns its object.
-pub(crate) fn applicable(ppdf: Ppdf, path: &Path) -> Result<Object, Failure> {
+pub(crate) fn check_ppdf(ppdf: Ppdf, path: &Path) -> Result<Object, Failure> {
     let failed = |cause: &str| Failure::new(format!("{}: {cause}", printable::path(path)));
     if machine_of(ppdf.object.arch).is_none() {
         return Err(failed(&format!(

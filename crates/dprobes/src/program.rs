@@ -15,7 +15,7 @@ use crate::{Failure, points, ppdf, symbols};
 
 /// Compiles a program for a machine; notes and warnings go to standard error.
 pub(crate) fn compile(program: &Program, arch: Arch) -> Result<Compiled, Failure> {
-    let compiled = Text::of(program).compile(arch).map_err(|failure| told(&failure))?;
+    let compiled = Text::of(program).compile(arch).map_err(|failure| diagnostics(&failure))?;
     tell_notes(&compiled);
     Ok(compiled)
 }
@@ -32,7 +32,7 @@ pub(crate) fn compile_for_module(
         Some(Machine::I386) => other,
         _ => own,
     };
-    let compiled = compiled.map_err(|failure| told(&failure))?;
+    let compiled = compiled.map_err(|failure| diagnostics(&failure))?;
     tell_notes(&compiled);
     Ok(compiled)
 }
@@ -64,8 +64,8 @@ fn load(
     if program.text.is_none()
         && let Some(found) = ppdf::load(program)?
     {
-        let mut object = ppdf::applicable(found, &program.file)?;
-        suitable(&mut object, program, select)?;
+        let mut object = ppdf::check_ppdf(found, &program.file)?;
+        check_insertable(&mut object, program, select)?;
         let reason = format!("{} was built for {}", printable::path(&program.file), object.arch);
         return Ok(Versions::only(object, reason));
     }
@@ -75,14 +75,14 @@ fn load(
         Machine::I386 => (other, own),
         _ => (own, other),
     };
-    let mut main = main.map_err(|failure| told(&once(program, failure)))?;
+    let mut main = main.map_err(|failure| diagnostics(&once(program, failure)))?;
     if tell {
         tell_notes(&main);
     }
-    suitable(&mut main.object, program, select)?;
+    check_insertable(&mut main.object, program, select)?;
     let other = other.map_err(|failure| reason(&failure)).and_then(|compiled| {
         let mut object = compiled.object;
-        let suits = suitable(&mut object, program, select);
+        let suits = check_insertable(&mut object, program, select);
         suits.map(|()| object).map_err(|failure| failure.message().to_owned())
     });
     Ok(Versions::of_text(main.object, other))
@@ -100,7 +100,7 @@ fn main_machine(machine: Option<Machine>, own: &Attempt, other: &Attempt) -> Mac
 }
 
 /// Checks that an object can be inserted, and removes all but the selected probes from it.
-fn suitable(object: &mut Object, program: &Program, select: &Select) -> Result<(), Failure> {
+fn check_insertable(object: &mut Object, program: &Program, select: &Select) -> Result<(), Failure> {
     let failed =
         |cause: &dyn std::fmt::Display| Failure::new(format!("{}: {cause}", printable::path(&program.file)));
     if object.kind != rpn::ModuleKind::User {
@@ -124,12 +124,12 @@ type Attempt = Result<Compiled, rpn::Failure>;
 /// or change in the meantime.
 struct Text<'a> {
     program: &'a Program,
-    files: Once,
+    files: CachedFiles,
 }
 
 impl<'a> Text<'a> {
     fn of(program: &'a Program) -> Text<'a> {
-        Text { program, files: Once { text: program.text.clone(), ..Once::default() } }
+        Text { program, files: CachedFiles { text: program.text.clone(), ..CachedFiles::default() } }
     }
 
     fn compile(&self, arch: Arch) -> Attempt {
@@ -141,13 +141,13 @@ impl<'a> Text<'a> {
 
 /// The files of this machine, each read at most once.
 #[derive(Default)]
-struct Once {
+struct CachedFiles {
     /// A program that is not in a file.
     text: Option<points::Text>,
     read: RefCell<HashMap<PathBuf, Vec<u8>>>,
 }
 
-impl Files for Once {
+impl Files for CachedFiles {
     fn read(&self, path: &Path, limit: usize, include: bool) -> io::Result<Vec<u8>> {
         if let Some(text) = self.text.as_ref().and_then(|text| text.at(path)) {
             return Ok(text.as_bytes().to_vec());
@@ -176,7 +176,7 @@ fn tell_notes(compiled: &Compiled) {
 }
 
 /// All errors of a text.
-fn told(failure: &rpn::Failure) -> Failure {
+fn diagnostics(failure: &rpn::Failure) -> Failure {
     let colour = io::stderr().is_terminal();
     let texts = failure.diagnostics.iter().map(|diagnostic| diagnostic.render(&failure.sources, colour));
     Failure::complete(texts.collect::<Vec<_>>().join("\n"))

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use convert::report::{Between, html, text};
-use convert::{Known, Report as Form, Sheet, pour};
+use convert::{Report as Form, TemplateSet, TraceFacts, convert};
 use trace::store::{Info, Reader};
 
 use crate::arguments::Report;
@@ -19,12 +19,12 @@ pub(crate) fn report(arguments: &Report) -> Result<ExitCode, Failure> {
     let mut reader = Reader::open(&arguments.file).map_err(failed)?;
     let filter = arguments.selection.filter(reader.info())?;
     let between = between(&arguments.between, reader.info())?;
-    let sheet = Sheet::new(None, reader.info());
-    let mut known = Known::new(reader.info());
+    let sheet = TemplateSet::new(None, reader.info());
+    let mut known = TraceFacts::new(reader.info());
     let mut form = Form::new(&path.to_string(), reader.info(), &known, between, (filter.from, filter.to));
     reader.select(filter).map_err(failed)?;
     let damaged = |damage: &trace::store::Damage| tell(&format!("warning: {path}: {damage}"));
-    let poured = pour(&mut reader, &mut known, &sheet, &mut form, damaged)
+    let poured = convert(&mut reader, &mut known, &sheet, &mut form, damaged)
         .map_err(|error| Failure::new(format!("{path}: {error}")))?;
     let found = form.findings();
     let to_stdout = arguments.html.as_deref().is_some_and(|html| html.as_os_str() == "-");

@@ -2,13 +2,13 @@
 
 use std::process::ExitCode;
 
-use engine::{Error, Observer, Options, Report, State, Surroundings, Tracer, Versions};
+use engine::{Error, Observer, Options, Report, StartOptions, State, Tracer, Versions};
 use image::{Machine, Pattern};
 use trace::sink::Target;
 
 use crate::arguments::{Attach, Probes, Program, Run, Select, Tracing};
 use crate::control::{self, Watch};
-use crate::hooks::{Hooked, Plugins};
+use crate::hooks::{Plugins, WithHooks};
 use crate::messages::tell;
 use crate::output::Output;
 use crate::{Failure, front, outfile, points, program, stats, summary, symbols, targets, templates};
@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
         tracer.insert(program, options, None);
     }
     let pid = tracer
-        .start(&arguments.command, &Surroundings { signal_mask: mask, group: Some(front.group) })
+        .start(&arguments.command, &StartOptions { signal_mask: mask, group: Some(front.group) })
         .map_err(|error| {
             let status = match &error {
                 Error::Process(process::Error::Start { cause, .. }) => match cause.kind() {
@@ -159,8 +159,8 @@ pub(crate) fn open(tracing: &Tracing, programs: &[Loaded], tells_armed: bool) ->
 }
 
 /// Puts the hooks before the output, and announces the programs to them.
-pub(crate) fn behind_hooks<O: Observer>(output: O, programs: &[Loaded]) -> Hooked<O> {
-    let output = Hooked::new(output);
+pub(crate) fn behind_hooks<O: Observer>(output: O, programs: &[Loaded]) -> WithHooks<O> {
+    let output = WithHooks::new(output);
     for (number, Loaded { name, program, options }) in programs.iter().enumerate() {
         output.events.create(number, &program.main().module, name, options.items);
     }

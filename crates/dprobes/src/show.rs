@@ -7,7 +7,7 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::process::ExitCode;
 
 use trace::store::{Filter, Gap, Info, Item, Reader};
-use trace::template::{Kept, Problem, Template};
+use trace::template::{Problem, StoredTemplates, Template};
 use trace::{Form, Items, Text};
 
 use crate::arguments::{Show, Shown};
@@ -83,13 +83,13 @@ pub(crate) fn show(arguments: &Show) -> Result<ExitCode, Failure> {
 }
 
 /// Most losses reported individually, each at its position among the records.
-const MOST_LOSSES: usize = 100;
+const MAX_LOSSES: usize = 100;
 
 /// Losses of a store, reported between the records where they happened.
 struct Lost {
     /// The end time of each loss and its message, the latest first.
     left: Vec<(u64, String)>,
-    /// Number of losses beyond [`MOST_LOSSES`].
+    /// Number of losses beyond [`MAX_LOSSES`].
     more: usize,
 }
 
@@ -102,8 +102,8 @@ impl Lost {
                 && wanted.from.is_none_or(|from| gap.to >= from)
                 && wanted.to.is_none_or(|to| gap.from <= to)
         });
-        let more = gaps.len().saturating_sub(MOST_LOSSES);
-        gaps.truncate(MOST_LOSSES);
+        let more = gaps.len().saturating_sub(MAX_LOSSES);
+        gaps.truncate(MAX_LOSSES);
         let text = |gap: &Gap| {
             let count = crate::messages::count(gap.dropped, "record");
             let process = if gap.pid == 0 { String::new() } else { format!(" of process {}", gap.pid) };
@@ -128,7 +128,7 @@ impl Lost {
 
 /// The writer of records: with the templates that the user gives, else with those of the store,
 /// unless bytes are asked for.
-fn text(shown: &Shown, info: &Info) -> Result<(Text, Option<Kept>), Failure> {
+fn text(shown: &Shown, info: &Info) -> Result<(Text, Option<StoredTemplates>), Failure> {
     let text = Text::new(shown.items(), shown.form());
     if let Some(templates) = templates::open(shown)? {
         return Ok((text.with_templates(templates), None));
@@ -151,7 +151,7 @@ fn text(shown: &Shown, info: &Info) -> Result<(Text, Option<Kept>), Failure> {
             first.join("")
         ));
     }
-    Ok((text, Some(Kept::of(right.into_iter().flatten()))))
+    Ok((text, Some(StoredTemplates::of(right.into_iter().flatten()))))
 }
 
 /// A text of the store without characters that a terminal would interpret.

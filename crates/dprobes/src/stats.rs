@@ -6,7 +6,7 @@ use std::path::Path;
 use engine::{OfUser, PlaceReport, Report};
 use serde::Serialize;
 
-use crate::targets::Taken;
+use crate::targets::TargetCounts;
 use crate::{Failure, outfile};
 
 #[derive(Serialize)]
@@ -110,7 +110,7 @@ fn place(place: &PlaceReport) -> Place<'_> {
 }
 
 /// Writes a report to a file.
-pub(crate) fn write(report: &Report, targets: &[Taken], path: &Path) -> Result<(), Failure> {
+pub(crate) fn write(report: &Report, targets: &[TargetCounts], path: &Path) -> Result<(), Failure> {
     let probes = report.probes.iter().map(|probe| Probe {
         module: &probe.module,
         point: &probe.point,

@@ -7,14 +7,14 @@ use std::fmt::Write;
 use engine::{OfUser, PlaceReport, Report, SiteCounts};
 
 use crate::messages::count;
-use crate::targets::Taken;
+use crate::targets::TargetCounts;
 
 /// With more probepoints than this, only those with hits are shown.
 const LONG: usize = 50;
 
 /// What was lost, if anything: hits whose handler did not run, records that no target took, and
 /// records that targets took and lost.
-pub(crate) fn losses(report: &Report, targets: &[Taken]) -> Option<String> {
+pub(crate) fn losses(report: &Report, targets: &[TargetCounts]) -> Option<String> {
     let sum = |of: fn(&engine::Counts) -> u64| {
         report.probes.iter().map(|probe| of(&probe.counts)).fold(0, u64::saturating_add)
     };
@@ -31,7 +31,7 @@ pub(crate) fn losses(report: &Report, targets: &[Taken]) -> Option<String> {
 
 /// The summary: a line per probepoint, what became of the records of each target, then the
 /// variables that are not zero.
-pub(crate) fn text(report: &Report, targets: &[Taken]) -> String {
+pub(crate) fn text(report: &Report, targets: &[TargetCounts]) -> String {
     let mut text = String::new();
     let point = |probe: &engine::ProbeReport| {
         printable::text(&format!("{}:{}", probe.module, probe.point)).into_owned()
@@ -100,8 +100,8 @@ pub(crate) fn users(users: &[OfUser], points: &[String]) -> String {
 }
 
 /// What became of a target's records, in a line.
-pub(crate) fn target(target: &Taken) -> String {
-    let Taken { name, written, lost } = target;
+pub(crate) fn target(target: &TargetCounts) -> String {
+    let TargetCounts { name, written, lost } = target;
     format!("{}: {} written, {lost} lost\n", printable::text(name), count(*written, "record"))
 }
 

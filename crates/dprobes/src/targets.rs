@@ -13,7 +13,7 @@ use trace::template::Templates;
 use crate::Failure;
 use crate::arguments::{Format, Shown};
 pub(crate) use all::Targets;
-pub(crate) use open::{Open, Taken};
+pub(crate) use open::{Open, TargetCounts};
 pub(crate) use opening::How;
 
 /// The targets of a command line, each once; `usual`, if given, when there are none.

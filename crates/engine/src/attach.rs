@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use process::{Error as ProcessError, Running, Status, Surroundings};
+use process::{Error as ProcessError, Running, StartOptions, Status};
 
 use crate::error::Error;
 use crate::space::Space;
@@ -21,7 +21,7 @@ impl Tracer<'_> {
     ///
     /// # Errors
     /// The command cannot be executed.
-    pub fn start(&mut self, command: &[OsString], surroundings: &Surroundings) -> Result<i32, Error> {
+    pub fn start(&mut self, command: &[OsString], surroundings: &StartOptions) -> Result<i32, Error> {
         let running = process::start(command, surroundings)?;
         let pid = running.tid();
         self.session.started.insert(pid, None);

@@ -2,8 +2,8 @@
 
 use process::ImageCache;
 
-use crate::guard::Blocks;
-use crate::jump::{Armings, Texts};
+use crate::guard::MaskCalls;
+use crate::jump::{Armings, CodeCache};
 use crate::loader::Loaders;
 use crate::place::Plan;
 use crate::space::ModuleKey;
@@ -13,11 +13,11 @@ use crate::space::ModuleKey;
 pub(crate) struct Cache {
     pub(crate) images: ImageCache,
     pub(crate) loaders: Loaders,
-    pub(crate) blocks: Blocks,
+    pub(crate) blocks: MaskCalls,
     /// The results of arming them.
     pub(crate) armings: Armings,
     /// Their code.
-    pub(crate) texts: Texts,
+    pub(crate) texts: CodeCache,
     /// Plans made while checking for refusals, by program and module.
     pub(crate) checked: Vec<((usize, ModuleKey), Plan)>,
 }

@@ -23,14 +23,14 @@ const PIECE: u64 = 1 << 16;
 
 /// When a change is undone, relative to others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Undone {
+pub(crate) enum Undo {
     /// At once.
     #[default]
-    First,
+    Now,
     /// After the process's changes that are undone first.
-    Last,
+    AfterTraps,
     /// When no thread is in its bytes any more. The change may not be in effect.
-    Idle,
+    WhenUnused,
 }
 
 /// A few bytes of code, replaced by others.
@@ -38,7 +38,7 @@ pub(crate) enum Undone {
 pub(crate) struct Change {
     address: u64,
     length: u8,
-    undone: Undone,
+    undone: Undo,
     original: [u8; LONGEST],
     written: [u8; LONGEST],
 }
@@ -60,14 +60,14 @@ impl Change {
             "the lengths of a change"
         );
         let (length, all) = (original.len() as u8, [0; LONGEST]);
-        let mut change = Change { address, length, undone: Undone::First, original: all, written: all };
+        let mut change = Change { address, length, undone: Undo::Now, original: all, written: all };
         change.original[..original.len()].copy_from_slice(original);
         change.written[..written.len()].copy_from_slice(written);
         change
     }
 
     /// The same change with another time of undoing.
-    pub(crate) fn undone(self, undone: Undone) -> Change {
+    pub(crate) fn undone(self, undone: Undo) -> Change {
         Change { undone, ..self }
     }
 
@@ -77,7 +77,7 @@ impl Change {
     }
 
     /// When it is undone.
-    pub(crate) fn when(&self) -> Undone {
+    pub(crate) fn when(&self) -> Undo {
         self.undone
     }
 
@@ -193,7 +193,7 @@ impl Batch {
             "one byte is written while threads run"
         );
         let is_last = |(change, direction): &(Change, Direction)| {
-            change.undone == Undone::Last && *direction == Direction::Out
+            change.undone == Undo::AfterTraps && *direction == Direction::Out
         };
         let (last, first): (Vec<_>, Vec<_>) = self.0.into_iter().partition(is_last);
         let result = write_bytes_together(first, memory, fixed);

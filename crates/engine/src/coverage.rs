@@ -2,7 +2,7 @@
 //!
 //! Apart from the code, a plan depends on the free memory within 2 GiB of it. That is taken from a
 //! process that has the module mapped, or, for a file alone, from where the kernel would most
-//! likely map it (`Ground::likely`).
+//! likely map it (`FreeAddresses::likely`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -26,7 +26,7 @@ const TRAMPOLINE: u64 = 192;
 
 /// An address space with the module mapped in it.
 #[derive(Clone, Debug)]
-pub struct Ground {
+pub struct FreeAddresses {
     /// The load bias of the module.
     bias: u64,
     mappings: Vec<Mapping>,
@@ -39,13 +39,13 @@ pub struct Ground {
     description: String,
 }
 
-impl Ground {
+impl FreeAddresses {
     /// The address space of a process that has the module mapped with this load bias.
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn of_process(pid: i32, bias: u64) -> Result<Ground, String> {
-        Ok(Ground {
+    pub fn of_process(pid: i32, bias: u64) -> Result<FreeAddresses, String> {
+        Ok(FreeAddresses {
             bias,
             mappings: process::maps(pid).map_err(|error| error.to_string())?,
             heap: process::heap_start(pid),
@@ -59,7 +59,7 @@ impl Ground {
     /// directly after it and all libraries far away. A position-independent program is at
     /// 0x5555_5555_4000 with its heap after it. A library has others next to it, 16 MiB above and
     /// below, and otherwise 2 GiB free on either side.
-    pub fn likely(image: &Image) -> Ground {
+    pub fn likely(image: &Image) -> FreeAddresses {
         let segments = image.segments();
         let start = segments.iter().map(|segment| segment.vaddr).min().unwrap_or(0) / PAGE * PAGE;
         let end = segments.iter().map(|segment| segment.vaddr.saturating_add(segment.mem_size)).max();
@@ -80,7 +80,7 @@ impl Ground {
         let above = others.saturating_add(if is_library { size } else { 0 }) + PAGE;
         mappings.push(Mapping::anonymous(above, above + (16 << 20), None));
         mappings.sort_by_key(|mapping| mapping.start);
-        Ground {
+        FreeAddresses {
             bias: base.wrapping_sub(start),
             mappings,
             heap: (!is_library).then(|| base.saturating_add(size)),
@@ -143,7 +143,7 @@ impl Coverage {
 ///
 /// # Errors
 /// The code cannot be read, or cannot contain jumps.
-pub fn coverage(image: &Image, ground: &Ground, vaddrs: &[u64]) -> Result<Coverage, String> {
+pub fn coverage(image: &Image, ground: &FreeAddresses, vaddrs: &[u64]) -> Result<Coverage, String> {
     let mut coverage = Coverage { sites: vaddrs.len(), flow: summary(image), ..Coverage::default() };
     let mut count = |list: fn(&mut Coverage) -> &mut BTreeMap<String, usize>, reason: String| {
         *list(&mut coverage).entry(reason).or_insert(0) += 1;
@@ -222,7 +222,7 @@ pub fn coverage(image: &Image, ground: &Ground, vaddrs: &[u64]) -> Result<Covera
 fn plan(
     planner: &mut Planner,
     image: &Image,
-    ground: &Ground,
+    ground: &FreeAddresses,
     mappings: &mut Vec<Mapping>,
     bytes: &[u8],
     vaddr: u64,

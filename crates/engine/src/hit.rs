@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use patch::Mode;
 use process::{Registers, Stop, Stopped};
-use rpn::{Location, Point};
+use rpn::{FunctionPoint, Location};
 use trace::{Items, Record};
 use vm::{End, Word};
 
@@ -73,7 +73,7 @@ impl Tracer<'_> {
             self.commit(done.records);
         }
         let segments = registers;
-        let again = self.space_of(tid).and_then(|space| space.interrupted.come_back(address, &registers));
+        let again = self.space_of(tid).and_then(|space| space.interrupted.take_resumed(address, &registers));
         let records = match again {
             Some(waiting) => waiting.records,
             None => self.run_handlers(&thread, address, word, &mut registers),
@@ -145,7 +145,7 @@ impl Tracer<'_> {
     ) -> bool {
         let definition = self.programs[program].versions.of_word(word).probes.get(probe);
         let is_return = definition.is_some_and(|definition| {
-            matches!(definition.location, Location::Points { point: Point::Return, .. })
+            matches!(definition.location, Location::Points { point: FunctionPoint::Return, .. })
         });
         !is_return || {
             let space = self.threads.get(&tid).and_then(|thread| self.spaces.get(&thread.space?));
@@ -220,7 +220,7 @@ impl Tracer<'_> {
             excpt_log: object.excpt_log,
             autostacktrace: object.autostacktrace,
             heap: definition.heap,
-            point: vm::Point {
+            point: vm::ProbepointInfo {
                 module: object.module.as_bytes(),
                 offset: offset.unwrap_or(0),
                 id: object.id,

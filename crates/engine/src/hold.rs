@@ -19,7 +19,7 @@ use crate::tracer::Tracer;
 use crate::tracked::Activity;
 
 /// How long a thread may take to stop: it has to get a processor.
-const PATIENCE: Duration = Duration::from_secs(3);
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 /// Polls without an event before the tracer sleeps between polls.
 const BRISK: u32 = 50;
 /// The sleep between two polls then.
@@ -48,13 +48,13 @@ pub(crate) struct Holds {
     since: Option<Instant>,
     /// The times of all holds, except the median.
     times: HoldTimes,
-    /// The times of the last holds, at most [`LAST`].
+    /// The times of the last holds, at most [`KEPT_HOLD_TIMES`].
     last: VecDeque<Duration>,
 }
 
 /// The number of times kept for the median. Over months a session may hold processes millions of
 /// times.
-const LAST: usize = 4096;
+const KEPT_HOLD_TIMES: usize = 4096;
 
 /// The times for which address spaces were held: least, median (of the last few thousand),
 /// greatest.
@@ -88,7 +88,7 @@ impl Holds {
         *least = if *count == 0 { time } else { time.min(*least) };
         *greatest = time.max(*greatest);
         *count += 1;
-        if self.last.len() == LAST {
+        if self.last.len() == KEPT_HOLD_TIMES {
             self.last.pop_front();
         }
         self.last.push_back(time);
@@ -145,7 +145,7 @@ impl Tracer<'_> {
                     if idle % LOOK_AFTER == 0 {
                         moving.retain(|&tid| !is_as_good_as_stopped(tid));
                     }
-                    if start.elapsed() > PATIENCE {
+                    if start.elapsed() > STOP_TIMEOUT {
                         return Err("its threads could not be stopped all at once".to_owned());
                     }
                     if idle < BRISK { std::thread::yield_now() } else { std::thread::sleep(PAUSE) }
@@ -268,9 +268,12 @@ mod tests {
         let times = holds.times();
         assert_eq!((times.count, times.least.as_millis(), times.median.as_millis()), (3, 1, 3));
         assert_eq!(times.greatest.as_millis(), 5);
-        (0..3 * LAST).for_each(|_| holds.note(Duration::from_millis(2)));
+        (0..3 * KEPT_HOLD_TIMES).for_each(|_| holds.note(Duration::from_millis(2)));
         let times = holds.times();
-        assert_eq!((times.count, times.least.as_millis(), times.median.as_millis()), (3 * LAST + 3, 1, 2));
-        assert_eq!((times.greatest.as_millis(), holds.last.len()), (5, LAST));
+        assert_eq!(
+            (times.count, times.least.as_millis(), times.median.as_millis()),
+            (3 * KEPT_HOLD_TIMES + 3, 1, 2)
+        );
+        assert_eq!((times.greatest.as_millis(), holds.last.len()), (5, KEPT_HOLD_TIMES));
     }
 }

@@ -15,7 +15,7 @@ use crate::tracked::InSlot;
 
 /// Interrupted instructions of an address space, at most. A Go program has one for each preempted
 /// goroutine.
-const MOST: usize = 1 << 14;
+const MAX_INTERRUPTED: usize = 1 << 14;
 
 /// The interrupted instructions of an address space.
 #[derive(Debug, Default)]
@@ -38,8 +38,8 @@ struct One {
 impl Interrupted {
     /// Adds an instruction that a signal interrupted. Returns the entries dropped to make room.
     pub(crate) fn add(&mut self, tid: i32, slot: InSlot) -> Vec<InSlot> {
-        let given_up = if self.len >= MOST {
-            let oldest = self.count.saturating_sub(MOST as u64 / 2);
+        let given_up = if self.len >= MAX_INTERRUPTED {
+            let oldest = self.count.saturating_sub(MAX_INTERRUPTED as u64 / 2);
             self.extract(|one| one.number < oldest)
         } else {
             Vec::new()
@@ -53,7 +53,7 @@ impl Interrupted {
 
     /// Takes the entry for an instruction to which a thread returns: same site, same registers; the
     /// latest of several.
-    pub(crate) fn come_back(&mut self, site: u64, registers: &Registers) -> Option<InSlot> {
+    pub(crate) fn take_resumed(&mut self, site: u64, registers: &Registers) -> Option<InSlot> {
         if self.len == 0 {
             return None;
         }

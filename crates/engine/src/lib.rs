@@ -18,7 +18,7 @@
 //!
 //! Where possible, the site becomes a jump to a trampoline inside the process: the compiled
 //! handler, the displaced instruction, a jump back. A hit then needs no stop. The arming is planned
-//! while the program runs (`foresee`, `jump`); the sites are written while all threads are held
+//! while the program runs (`preplan`, `jump`); the sites are written while all threads are held
 //! (`hold`, `change`). The tracer reads the records from shared memory and handles everything else.
 //! See docs/jump-engine.md.
 //!
@@ -44,57 +44,57 @@
 //! | file | what it is |
 //! |---|---|
 //! | `tracer`, `pace` | the loop: it waits for events, and hands each to one of the next row; how it waits |
-//! | `hit`, `signal`, `births`, `leave` | traps; other signals; threads, processes and exec; the end |
+//! | `hit`, `signal`, `new_threads`, `detach` | traps; other signals; threads, processes and exec; the end |
 //! | `attach`, `service`, `forget` | the beginning; programs that are inserted and removed while others run; what they leave |
 //! | `modules`, `placing`, `loader` | modules that appear are looked for; the probes of one are placed; the dynamic linker tells of new ones |
-//! | `place`, `resolve`, `points`, `naming` | where probes are: in a process; in a file, for PPDFs; points of functions; how messages name places |
-//! | `foresee`, `jump`, `hold`, `change` | sites that are jumps: worked out, made, with all threads held, as changes of many bytes |
+//! | `place`, `resolve`, `points`, `place_names` | where probes are: in a process; in a file, for PPDFs; points of functions; how messages name places |
+//! | `preplan`, `jump`, `hold`, `change` | sites that are jumps: worked out, made, with all threads held, as changes of many bytes |
 //! | `coverage` | which jumps there would be, without a process or without touching it |
 //! | `space`, `mapping`, `slots`, `window` | an address space; memory mapped in it; where displaced instructions run; reading it |
 //! | `site`, `sites`, `tracked`, `program`, `programs`, `versions` | one probed instruction, all of an address space, a thread, a program, all of them, one as it is compiled for each machine |
 //! | `machine`, `seen`, `exits`, `dump` | a thread as a handler sees it, and its memory; the facilities that a handler asks for; core dumps |
 //! | `restart` | system calls that a stop has made fail |
-//! | `observer`, `placed`, `losses`, `places`, `report`, `error` | what is told: as it happens, and in the end |
-//! | `ledger`, `noted`, `orphan` | what remains if the tracer is killed, and how the bytes are put back then, and memory is given back |
+//! | `observer`, `placed_report`, `losses`, `site_hits`, `report`, `error` | what is told: as it happens, and in the end |
+//! | `ledger`, `memory_entries`, `after_tracer` | what remains if the tracer is killed, and how the bytes are put back then, and memory is given back |
 //! | `guard` | what the process itself has for that case: a handler that answers its traps |
 
+mod after_tracer;
 mod attach;
-mod births;
 mod cache;
 mod change;
 mod coverage;
+mod detach;
 mod dump;
 mod error;
 mod exits;
-mod foresee;
 mod forget;
 mod guard;
 mod hit;
 mod hold;
 mod interrupted;
 mod jump;
-mod leave;
 mod ledger;
 mod loader;
 mod losses;
 mod machine;
 mod mapping;
+mod memory_entries;
+mod module_names;
 mod modules;
-mod named;
-mod naming;
-mod noted;
+mod new_threads;
 mod observer;
-mod orphan;
 mod pace;
 mod place;
-mod placed;
-mod places;
+mod place_names;
+mod placed_report;
 mod placing;
 mod points;
+mod preplan;
 mod program;
 mod programs;
 mod reader;
 mod report;
+mod reported;
 mod resolve;
 mod restart;
 mod seen;
@@ -103,29 +103,29 @@ mod session;
 mod sharing;
 mod signal;
 mod site;
+mod site_hits;
 mod sites;
 mod slots;
 mod space;
 mod spaces;
-mod told;
 mod tracer;
 mod tracked;
 mod variables;
 mod versions;
 mod window;
 
-pub use coverage::{Coverage, FlowSummary, Ground, coverage};
+pub use coverage::{Coverage, FlowSummary, FreeAddresses, coverage};
 pub use error::{Error, Refused};
 pub use hold::HoldTimes;
-pub use jump::Pulse;
+pub use jump::HeartbeatHandle;
 pub use ledger::{Ledger, Left, Restored};
 pub use observer::{Callk, Lost, Note, Observer, Placed};
-pub use places::PlaceReport;
-pub use process::Surroundings;
+pub use process::StartOptions;
 pub use program::{Counts, Engine, Options, SiteCounts, State};
 pub use reader::BUFFERS;
 pub use report::{OfUser, ProbeReport, Report};
 pub use resolve::{Resolved, Survey, resolve, survey, symbols_of};
 pub use service::{Inserted, Variables};
+pub use site_hits::PlaceReport;
 pub use tracer::{Control, Tracer};
 pub use versions::Versions;

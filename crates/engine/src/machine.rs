@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use layout::PAGE;
 use process::{FloatRegisters, Registers, Stopped};
-use vm::{Fault, Lent, Machine, Register, RegisterSet, Shape};
+use vm::{Fault, Machine, Register, RegisterSet, RunAccess, Shape};
 
 use crate::observer::{Callk, Observer};
 use crate::seen::Seen;
@@ -117,7 +117,7 @@ impl Machine for HitMachine<'_> {
         }
     }
 
-    fn takes(&mut self, register: Register, value: u64) -> bool {
+    fn accepts(&mut self, register: Register, value: u64) -> bool {
         let is_segment = matches!(register, Register::Ds | Register::Es | Register::Fs | Register::Gs);
         !is_segment || u16::try_from(value).is_ok_and(|selector| can_be_loaded(self.thread, selector))
     }
@@ -193,7 +193,7 @@ impl Machine for HitMachine<'_> {
         Some([answer.eax, answer.ebx, answer.ecx, answer.edx])
     }
 
-    fn call_registered(&mut self, run: &mut dyn Lent) -> bool {
+    fn call_registered(&mut self, run: &mut dyn RunAccess) -> bool {
         let Some(caller) = self.caller.take() else { return false };
         caller.observer.called(&mut Callk {
             program: caller.program,

@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use process::{Error as ProcessError, Module, Stop, Stopped};
 
 use crate::error::{Error, Refused};
-use crate::foresee::Foreseen;
 use crate::jump::{Copied, Domain};
 use crate::loader::{self, Loaders};
-use crate::named::is_named;
+use crate::module_names::is_named;
 use crate::observer::Note;
 use crate::place::{self, Checks, Expected, Plan, Text};
 use crate::placing::Work;
+use crate::preplan::Preplan;
 use crate::program::State;
 use crate::site::{Armed, Use};
 use crate::space::{ModuleKey, Space, module_key};
@@ -212,9 +212,9 @@ impl Tracer<'_> {
             let copies = self.armings_for(program_number, thread, &module);
             let Some(space) = self.spaces.get_mut(&number) else { break };
             space.placed.insert(here);
-            let foreseen = space.foreseen.as_mut().and_then(|all| Foreseen::take(all, here));
+            let foreseen = space.foreseen.as_mut().and_then(|all| Preplan::take(all, here));
             works.push(match foreseen {
-                Some(Foreseen { plan, draft, count, probes, .. }) => {
+                Some(Preplan { plan, draft, count, probes, .. }) => {
                     let draft = Some(Box::new(draft));
                     let (copies, checks) = (Vec::new(), None);
                     Work { module, program: Some(program_number), plan, draft, copies, checks, count, probes }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use process::Module;
 use trace::Record;
-use vm::{Lent, Machine};
+use vm::{Machine, RunAccess};
 
 use crate::report::Report;
 
@@ -119,7 +119,7 @@ pub struct Callk<'a> {
     /// The thread's registers and memory, as the handler may use them.
     pub machine: &'a mut dyn Machine,
     /// The handler's stack and log.
-    pub run: &'a mut dyn Lent,
+    pub run: &'a mut dyn RunAccess,
 }
 
 impl fmt::Debug for Callk<'_> {

@@ -6,8 +6,8 @@ use rpn::{Location, Site};
 
 use crate::error::Refused;
 use crate::jump::Domain;
-use crate::naming::{Numbers, ranges};
 use crate::observer::Note;
+use crate::place_names::{Numbers, ranges};
 use crate::points::{self, Found, Missing};
 use crate::program::Program;
 use crate::resolve::{

@@ -9,11 +9,11 @@ use process::{Error as ProcessError, Module, Stop, Stopped};
 
 use crate::change::{Batch, Fixed};
 use crate::error::{self, Error, Refused};
-use crate::jump::{Copied, Domain, Draft, Left, Sites};
+use crate::jump::{Copied, Domain, Draft, NotJumped, ToArm};
 use crate::mapping::{Called, Wanted};
 use crate::observer::Note;
 use crate::place::{Checks, Plan};
-use crate::placed::{About, probes_of};
+use crate::placed_report::{About, probes_of};
 use crate::program::{Engine, State};
 use crate::programs::Programs;
 use crate::site::{Planned, Site, Use};
@@ -88,7 +88,7 @@ impl Tracer<'_> {
             let sites = work
                 .draft
                 .take()
-                .map_or_else(|| Sites::Planned(join(std::mem::take(&mut traps))), Sites::Drafted);
+                .map_or_else(|| ToArm::Planned(join(std::mem::take(&mut traps))), ToArm::Drafted);
             let left = match copied {
                 Some(left) => Ok(left),
                 None => {
@@ -156,11 +156,11 @@ impl Tracer<'_> {
         tid: i32,
         work: &mut Work,
         number: usize,
-        left: Vec<Left>,
+        left: Vec<NotJumped>,
     ) -> Vec<Planned> {
         let mut traps = Vec::with_capacity(left.len());
         let mut demoted = Vec::new();
-        for Left { site, reason, can_trap, was } in left {
+        for NotJumped { site, reason, can_trap, was } in left {
             if was.is_some() {
                 note_trapped(&mut self.programs, &site.0.uses, &reason, was);
                 demoted.push((site.0.address, reason));
@@ -264,7 +264,7 @@ impl Tracer<'_> {
             return Ok((thread, stop, Ok(Area::new(0, 0))));
         }
         let wanted = wanted_slots(missing.iter().copied(), thread.registers()?.is_32_bit());
-        if let Some(spare) = space.and_then(|space| space.spare.take_if(|spare| spare.suits(&wanted))) {
+        if let Some(spare) = space.and_then(|space| space.spare_slots.take_if(|spare| spare.suits(&wanted))) {
             return Ok((thread, stop, Ok(spare)));
         }
         let (thread, stop, base) = self.map_code(number, thread, stop, &wanted)?;
@@ -291,16 +291,16 @@ impl Tracer<'_> {
         }
         let wanted = wanted_slots(missing.iter().copied(), thread.registers()?.is_32_bit());
         if let Some(space) = self.spaces.get_mut(&number) {
-            if space.spare.as_ref().is_some_and(|spare| spare.suits(&wanted)) {
+            if space.spare_slots.as_ref().is_some_and(|spare| spare.suits(&wanted)) {
                 return Ok((thread, stop, Ok(())));
             }
             // The spare area is unmapped with the others.
-            space.areas.extend(space.spare.take());
+            space.areas.extend(space.spare_slots.take());
         }
         let (thread, stop, base) = self.map_code(number, thread, stop, &wanted)?;
         let mapped = base.map(|base| {
             if let Some(space) = self.spaces.get_mut(&number) {
-                space.spare = Some(Area::new(base, wanted.size));
+                space.spare_slots = Some(Area::new(base, wanted.size));
             }
         });
         Ok((thread, stop, mapped))

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use image::{Image, Outline, Pattern, Selected};
-use rpn::Point;
+use rpn::FunctionPoint;
 
 use crate::resolve::symbol;
 
@@ -72,13 +72,18 @@ impl Skipped {
 
 /// Whether what cannot be probed is left out instead of being an error: for a pattern, and for
 /// every instruction of a function.
-pub(crate) fn is_lenient(function: &str, point: Point) -> bool {
-    Pattern::is_one(function) || point == Point::Each
+pub(crate) fn is_lenient(function: &str, point: FunctionPoint) -> bool {
+    Pattern::is_one(function) || point == FunctionPoint::Each
 }
 
 /// Finds the sites of a probe. `symbols` is the file with the symbols, `module` the one with the
 /// code.
-pub(crate) fn find(function: &str, point: Point, symbols: &Image, module: &Image) -> Result<Found, Missing> {
+pub(crate) fn find(
+    function: &str,
+    point: FunctionPoint,
+    symbols: &Image,
+    module: &Image,
+) -> Result<Found, Missing> {
     let mut found = Found::default();
     let functions = select(function, symbols)?;
     let mut targets: BTreeMap<u64, String> = BTreeMap::new();
@@ -192,8 +197,14 @@ fn targets_of(selected: &Selected, symbols: &Image) -> Vec<(u64, String)> {
 /// The sites in one function, and a remark.
 type Sites = (Vec<(u64, String)>, Option<String>);
 
-fn sites_of(vaddr: u64, name: &str, point: Point, symbols: &Image, module: &Image) -> Result<Sites, String> {
-    if point == Point::Entry {
+fn sites_of(
+    vaddr: u64,
+    name: &str,
+    point: FunctionPoint,
+    symbols: &Image,
+    module: &Image,
+) -> Result<Sites, String> {
+    if point == FunctionPoint::Entry {
         return Ok((vec![(vaddr, name.to_owned())], None));
     }
     let outline = outline(vaddr, symbols, module)?;
@@ -208,19 +219,21 @@ fn sites_of(vaddr: u64, name: &str, point: Point, symbols: &Image, module: &Imag
     let unknown = outline.unknown_bytes();
     let remark = (unknown > 0).then(|| format!("{unknown} bytes in it look like data"));
     match point {
-        Point::Entry => Ok((Vec::new(), None)),
-        Point::Return if outline.exits.is_empty() => {
+        FunctionPoint::Entry => Ok((Vec::new(), None)),
+        FunctionPoint::Return if outline.exits.is_empty() => {
             Err("it never returns: it has no `ret`, and no jump to another function".to_owned())
         }
-        Point::Return => {
+        FunctionPoint::Return => {
             Ok((outline.exits.iter().map(|(site, _)| (*site, name.to_owned())).collect(), remark))
         }
-        Point::Offset(offset) if offset >= own.end - own.start => Err(format!(
+        FunctionPoint::Offset(offset) if offset >= own.end - own.start => Err(format!(
             "the function has {:#x} bytes: offset {offset:#x} is not in it (offsets of points are hexadecimal)",
             own.end - own.start
         )),
-        Point::Offset(offset) => Ok((vec![(vaddr + offset, at(vaddr + offset))], None)),
-        Point::Each => Ok((outline.instructions.iter().map(|site| (*site, at(*site))).collect(), remark)),
+        FunctionPoint::Offset(offset) => Ok((vec![(vaddr + offset, at(vaddr + offset))], None)),
+        FunctionPoint::Each => {
+            Ok((outline.instructions.iter().map(|site| (*site, at(*site))).collect(), remark))
+        }
     }
 }
 

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use image::Image;
-use layout::Over;
+use layout::ProbeEnd;
 use rpn::Location;
 use trace::Items;
 use vm::Effects;
 
 use crate::coverage::general;
 use crate::jump::{Cells, Counter, Domain, Words, has_limits};
-use crate::places::{PlaceReport, Places};
+use crate::site_hits::{PlaceReport, Places};
 use crate::variables::Variables;
 use crate::versions::Versions;
 
@@ -88,7 +88,7 @@ pub(crate) struct Probe {
     /// What the tracer has counted.
     pub(crate) counts: Counts,
     /// What its jumps have counted.
-    pub(crate) counted: Option<Counted>,
+    pub(crate) counted: Option<JumpCounters>,
     /// Whether its handler was compiled for any site.
     pub(crate) is_compiled: bool,
     /// The tactic of its first jump, and why its first trap is not a jump.
@@ -141,31 +141,31 @@ impl SiteCounts {
 
 /// What a probe's jumps have counted, in all processes together.
 #[derive(Debug)]
-pub(crate) struct Counted {
+pub(crate) struct JumpCounters {
     /// Hits: runs, misses and ignored hits.
     pub(crate) hits: Counter,
     /// The words [`MISSED`] to [`OVER`].
     pub(crate) words: Words,
 }
 
-/// Index in [`Counted::words`]: hits whose handler could not run.
+/// Index in [`JumpCounters::words`]: hits whose handler could not run.
 pub(crate) const MISSED: usize = 0;
 /// Index: records that were dropped.
 pub(crate) const DROPPED: usize = 1;
 /// Index: hits of a probe with `ignore` or `maxhits`.
-pub(crate) const TURNS: usize = 2;
-/// Index: a [`layout::Over`]. Its lower half is not 0 once no run may start any more, its upper
+pub(crate) const LIMITED_HITS: usize = 2;
+/// Index: a [`layout::ProbeEnd`]. Its lower half is not 0 once no run may start any more, its upper
 /// half once the probe is removed.
 pub(crate) const OVER: usize = 3;
 /// In the lower half of the word [`OVER`]: no run may start.
 const CLOSED: u64 = 1;
 /// In its upper half: a handler has removed the probe, or the tracer disarms it.
-const BY_HANDLER: u64 = (Over::BY_HANDLER as u64) << 32;
-const BY_TRACER: u64 = (Over::BY_TRACER as u64) << 32;
+const BY_HANDLER: u64 = (ProbeEnd::BY_HANDLER as u64) << 32;
+const BY_TRACER: u64 = (ProbeEnd::BY_TRACER as u64) << 32;
 /// The number of words.
 const COUNTED: usize = 4;
 
-impl Counted {
+impl JumpCounters {
     /// The sum of one kind of word over all domains.
     fn sum(&self, which: usize) -> u64 {
         let mut sum = 0u64;
@@ -182,7 +182,7 @@ impl Counted {
     fn turns(&self, definition: &rpn::Probe) -> (u64, u64) {
         let last = definition.ignore.saturating_add(definition.maxhits);
         let (mut ignored, mut hits) = (0u64, 0u64);
-        self.words.each(TURNS, |_, word| {
+        self.words.each(LIMITED_HITS, |_, word| {
             let turns = word.load(Ordering::Relaxed);
             ignored = ignored.saturating_add(turns.min(definition.ignore));
             hits = hits.saturating_add(turns.min(last));
@@ -215,7 +215,7 @@ impl Counted {
         self.end(domain, CLOSED);
     }
 
-    /// As [`Counted::close`]; long runs end soon, too.
+    /// As [`JumpCounters::close`]; long runs end soon, too.
     pub(crate) fn take_out(&self, domain: Option<Domain>) {
         self.end(domain, CLOSED | BY_TRACER);
     }
@@ -230,7 +230,7 @@ impl Counted {
 
     /// Counts a hit of a probe with `ignore` or `maxhits` in a domain. Returns its number, from 1.
     pub(crate) fn turn(&self, domain: Domain) -> u64 {
-        self.words.with(domain, TURNS, |word| word.fetch_add(1, Ordering::Relaxed) + 1).unwrap_or(1)
+        self.words.with(domain, LIMITED_HITS, |word| word.fetch_add(1, Ordering::Relaxed) + 1).unwrap_or(1)
     }
 
     /// Adds one to a word, on behalf of the tracer.
@@ -241,15 +241,19 @@ impl Counted {
     /// The hits counted by jumps in a domain.
     pub(crate) fn hits_of(&self, definition: &rpn::Probe, domain: Domain) -> u64 {
         let last = definition.ignore.saturating_add(definition.maxhits);
-        if has_limits(definition) { self.word(TURNS, domain).min(last) } else { self.hits.value_of(domain) }
+        if has_limits(definition) {
+            self.word(LIMITED_HITS, domain).min(last)
+        } else {
+            self.hits.value_of(domain)
+        }
     }
 }
 
 impl Probe {
     /// The counters of its jumps; `None` if there is no room for counters.
-    pub(crate) fn counted(&mut self, cells: &mut Cells) -> Option<&Counted> {
+    pub(crate) fn counted(&mut self, cells: &mut Cells) -> Option<&JumpCounters> {
         if self.counted.is_none() {
-            self.counted = Some(Counted { hits: cells.counter(None)?, words: cells.words(COUNTED)? });
+            self.counted = Some(JumpCounters { hits: cells.counter(None)?, words: cells.words(COUNTED)? });
         }
         self.counted.as_ref()
     }
@@ -270,7 +274,7 @@ impl Probe {
     pub(crate) fn leave(&mut self, definition: &rpn::Probe, domain: Domain) {
         if let Some(counted) = &self.counted {
             let turns =
-                counted.words.with(domain, TURNS, |word| word.swap(0, Ordering::Relaxed)).unwrap_or(0);
+                counted.words.with(domain, LIMITED_HITS, |word| word.swap(0, Ordering::Relaxed)).unwrap_or(0);
             let last = definition.ignore.saturating_add(definition.maxhits);
             self.left.0 = self.left.0.saturating_add(turns.min(definition.ignore));
             self.left.1 = self.left.1.saturating_add(turns.min(last));
@@ -280,7 +284,7 @@ impl Probe {
         self.placed.remove(&domain);
     }
 
-    /// All counts so far. `definition` is the probe; `places` are the hits by jumps, if it may have
+    /// All counts so far. `definition` is the probe; `site_hits` are the hits by jumps, if it may have
     /// many sites.
     fn counts(&self, definition: &rpn::Probe, places: Option<u64>) -> Counts {
         let mut counts = self.counts;
@@ -501,7 +505,7 @@ mod tests {
         probe.state = State::Armed;
         let counted = probe.counted(&mut cells).expect("room");
         assert_eq!((counted.turn(one), counted.turn(one), counted.turn(other)), (1, 2, 1));
-        for which in [MISSED, DROPPED, TURNS, OVER] {
+        for which in [MISSED, DROPPED, LIMITED_HITS, OVER] {
             counted.words.with(one, which, |word| word.store(u64::MAX, Ordering::Relaxed));
         }
         counted.count(MISSED);

@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use crate::hold::HoldTimes;
 use crate::jump::{Domain, Trust};
-use crate::places::PlaceReport;
 use crate::program::{Counts, Probe, Program, SiteCounts, State};
+use crate::site_hits::PlaceReport;
 use crate::tracer::Tracer;
 
 /// The counts and variables at the end of a session.

@@ -2,10 +2,10 @@
 
 use image::{Function, FunctionKind, Image, Machine};
 use patch::Mode;
-use rpn::{Location, ModuleFile, Point, Probe, Site};
+use rpn::{FunctionPoint, Location, ModuleFile, Probe, Site};
 
-use crate::naming::{Numbers, ranges};
 use crate::place::{check_doubt, not_relocated};
+use crate::place_names::{Numbers, ranges};
 use crate::points::{self, Found, Missing};
 use crate::site::LONGEST;
 
@@ -76,7 +76,7 @@ pub struct Survey {
 /// Nothing can be probed, or something was named that cannot be.
 pub fn survey(
     function: &str,
-    point: Point,
+    point: FunctionPoint,
     opcode: Option<u32>,
     symbols: &Image,
     module: &Image,

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use rpn::Object;
 
+use crate::detach::Leaving;
 use crate::error::Error;
-use crate::leave::Leaving;
-use crate::places::PlaceReport;
 use crate::program::{Counts, Options, Program, State};
 use crate::report::OfUser;
 use crate::site::Use;
+use crate::site_hits::PlaceReport;
 use crate::tracer::{Control, Tracer};
 use crate::tracked::Tracked;
 use crate::versions::Versions;

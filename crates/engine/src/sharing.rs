@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::forget::Forgotten;
-use crate::jump::{Cells, NextLook, Numbers, Sign};
+use crate::jump::{Cells, Heartbeat, NextLook, Numbers};
 use crate::variables::Globals;
 
 /// What is shared by all processes that are followed.
@@ -13,7 +13,7 @@ pub(crate) struct Sharing {
     /// Memory shared with processes. Without it all probes are traps.
     pub(crate) cells: Option<Cells>,
     /// The page that tells processes that the tracer still reads their records.
-    pub(crate) sign: Option<Arc<Sign>>,
+    pub(crate) sign: Option<Arc<Heartbeat>>,
     /// When to check next for processes that changed their trust domain without an exec.
     pub(crate) next_look: NextLook,
     /// Whether all processes are in one domain.
@@ -28,7 +28,7 @@ pub(crate) struct Sharing {
 
 impl Sharing {
     /// Nothing is shared yet. `sign` is the ledger's, if there is one.
-    pub(crate) fn new(sign: Option<Arc<Sign>>) -> Sharing {
+    pub(crate) fn new(sign: Option<Arc<Heartbeat>>) -> Sharing {
         let mut cells = sign.as_ref().and_then(|_| Cells::new().ok());
         Sharing {
             globals: Globals::new(cells.as_mut()),

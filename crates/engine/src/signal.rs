@@ -8,7 +8,7 @@
 //! and its record kept, without a second hit.
 
 use libc::siginfo_t;
-use patch::Place;
+use patch::SlotPosition;
 use process::{Registers, Status, Stopped};
 
 use crate::restart;
@@ -94,7 +94,7 @@ impl Tracer<'_> {
     /// Whether a thread is between the instructions of a slot that together make up one call.
     fn is_amid_a_call(&mut self, thread: &Stopped, registers: &Registers) -> bool {
         let place = self.space_of(thread.tid()).and_then(|space| space.in_slot(registers.rip()));
-        matches!(place, Some((_, Place::Pushed { .. })))
+        matches!(place, Some((_, SlotPosition::Pushed { .. })))
     }
 
     /// Moves a thread in a slot to where it would be in the unprobed program, and settles its
@@ -173,7 +173,7 @@ impl Tracer<'_> {
         let registers = thread.registers()?;
         let space = tracked.space.and_then(|space| self.spaces.get(&space));
         let place = space.and_then(|space| space.in_slot(registers.rip())).map(|(_, place)| place);
-        if !place.is_some_and(Place::is_before)
+        if !place.is_some_and(SlotPosition::is_before)
             && let Some(waiting) = tracked.in_slot.take()
         {
             self.commit(waiting.records);
@@ -201,7 +201,7 @@ impl Tracer<'_> {
 }
 
 /// Moves a thread in a site's slot to where it would be in the unprobed program.
-pub(crate) fn show(place: Place, site: u64, registers: &mut Registers) {
+pub(crate) fn show(place: SlotPosition, site: u64, registers: &mut Registers) {
     let mut shown = crate::machine::to_patch(registers);
     if place.mend(site, &mut shown) {
         crate::machine::from_patch(&shown, registers);

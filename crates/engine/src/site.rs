@@ -12,7 +12,7 @@ use patch::{Displaced, Slot};
 use process::Memory;
 
 pub(crate) use crate::change::LONGEST;
-use crate::change::{Batch, Change, Undone};
+use crate::change::{Batch, Change, Undo};
 use crate::hold::Held;
 use crate::ledger::{Entered, Full, Ledger};
 use crate::sites::Sites;
@@ -45,7 +45,7 @@ pub(crate) enum Use {
     /// The program's first instruction: all modules it was linked with are mapped.
     Entry,
     /// The libc blocks all signals here.
-    Blocks,
+    MasksSignals,
     /// Nothing: its bytes are reserved for the jump of another site.
     Neighbour,
 }
@@ -108,7 +108,7 @@ impl Site {
     /// nothing traps any more, SIGTRAP must not be blocked.
     pub(crate) fn trap(&self) -> Change {
         let change = Change::new(self.address, &self.displaced.original()[..1], &[INT3]);
-        change.undone(if self.displaced.lent().is_some() { Undone::Last } else { Undone::First })
+        change.undone(if self.displaced.lent().is_some() { Undo::AfterTraps } else { Undo::Now })
     }
 
     /// The same site in a process that has the module mapped `by` bytes higher.

@@ -5,20 +5,22 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use patch::{Place, Slot};
+use patch::{Slot, SlotPosition};
 use process::{Entrance, Error, Memory, Module, Registers, STUB, Stopped};
 
-use crate::change::{Batch, Change, Fixed, Undone};
-use crate::foresee::Foreseen;
+use crate::change::{Batch, Change, Fixed, Undo};
 use crate::guard::Guard;
 use crate::hold::Held;
 use crate::interrupted::Interrupted;
-use crate::jump::{Again, Domain, Ground, Hidden, Jumps, Known, Looks, Part, Planners, Rings, Trampoline};
+use crate::jump::{
+    Again, Domain, HandlerMemory, Hidden, Jumps, Looks, Part, Planners, Rings, ThreadLayout, Trampoline,
+};
 use crate::ledger::{Entered, Ledger};
 use crate::loader::Arrived;
-use crate::named::Named;
-use crate::noted::Noted;
+use crate::memory_entries::MemoryEntries;
+use crate::module_names::Named;
 use crate::place::Text;
+use crate::preplan::Preplan;
 use crate::site::{self, Armed, Code, Disarmed, Site, Use};
 use crate::sites::Sites;
 use crate::slots::Area;
@@ -29,7 +31,7 @@ pub(crate) type ModuleKey = ((u32, u32), u64, u64);
 
 /// The change to the process's bytes while they are lent for system calls.
 fn lent(spare: u64) -> Change {
-    Change::new(spare, &[0; STUB.len()], &STUB).undone(Undone::Idle)
+    Change::new(spare, &[0; STUB.len()], &STUB).undone(Undo::WhenUnused)
 }
 
 /// The key of a module in its address space.
@@ -69,7 +71,7 @@ pub(crate) struct Space {
     pub(crate) interrupted: Interrupted,
     pub(crate) areas: Vec<Area>,
     /// The memory that jump probes need, once mapped.
-    pub(crate) ground: Option<Ground>,
+    pub(crate) ground: Option<HandlerMemory>,
     /// Bytes of the cells that are mapped, once there is a ground.
     pub(crate) cells: u64,
     /// Its trust domain, the domain it is to change to, and when its domain is checked again.
@@ -93,15 +95,15 @@ pub(crate) struct Space {
     pub(crate) groundless: Option<String>,
     /// How handlers find the id of a thread, once known; the process id; and the threads for which
     /// that does not hold.
-    pub(crate) known: Option<Known>,
+    pub(crate) known: Option<ThreadLayout>,
     pub(crate) pid: i32,
-    pub(crate) strangers: HashSet<i32>,
+    pub(crate) unidentified_threads: HashSet<i32>,
     /// Whether its threads currently do not wait for room in a ring.
-    pub(crate) gives_up: bool,
+    pub(crate) waits_disabled: bool,
     /// When its threads are identified again.
     pub(crate) looks: Looks,
     /// Whether its threads may not read the time stamp counter. The tracer tells it the time then.
-    pub(crate) clockless: bool,
+    pub(crate) tsc_forbidden: bool,
     /// The trampolines.
     pub(crate) jumps: Jumps,
     /// The current state of the sites and of what is known of their jumps.
@@ -112,9 +114,9 @@ pub(crate) struct Space {
     /// The number of mappings made in it for probes.
     pub(crate) mappings: usize,
     /// Whether the kernel has refused to map memory in it.
-    pub(crate) cramped: bool,
+    pub(crate) map_refused: bool,
     /// Slots that are mapped and not used yet.
-    pub(crate) spare: Option<Area>,
+    pub(crate) spare_slots: Option<Area>,
     /// Ledger entries of sites that are about to trap, until the sites have entries of their own.
     pub(crate) trapping: Vec<Entered>,
     /// An instruction of the process that makes a system call: `syscall`, or `int 0x80`.
@@ -126,7 +128,7 @@ pub(crate) struct Space {
     pub(crate) guard: Option<Guard>,
     pub(crate) guard_tried: bool,
     /// Ledger entries of the memory that is mapped in it.
-    pub(crate) noted: Noted,
+    pub(crate) noted: MemoryEntries,
     /// The modules in which programs have been placed, by program.
     pub(crate) placed: HashSet<(usize, ModuleKey)>,
     /// The modules in which the calls that block all signals have been made sites, as far as
@@ -136,7 +138,7 @@ pub(crate) struct Space {
     pub(crate) named: Named,
     /// At the end of a session: a thread that is kept stopped until the others have left, to unmap
     /// the memory for probes.
-    pub(crate) anchor: Option<Stopped>,
+    pub(crate) unmapper: Option<Stopped>,
     /// Whether the dynamic linker is watched.
     pub(crate) watched: bool,
     /// Whether its program has not begun yet: it still runs in the dynamic linker.
@@ -149,7 +151,7 @@ pub(crate) struct Space {
     /// Whether modules are to be looked for as soon as one of its threads stops.
     pub(crate) stale: bool,
     /// The plan of what to place as soon as one of its threads stops, once worked out.
-    pub(crate) foreseen: Option<Vec<Foreseen>>,
+    pub(crate) foreseen: Option<Vec<Preplan>>,
 }
 
 impl Space {
@@ -176,26 +178,26 @@ impl Space {
             groundless: None,
             known: None,
             pid: 0,
-            strangers: HashSet::new(),
-            gives_up: false,
+            unidentified_threads: HashSet::new(),
+            waits_disabled: false,
             looks: Looks::new(starting),
-            clockless: false,
+            tsc_forbidden: false,
             jumps: Jumps::default(),
             generation: Generation::next(),
             planners: Planners::default(),
             mappings: 0,
-            cramped: false,
-            spare: None,
+            map_refused: false,
+            spare_slots: None,
             trapping: Vec::new(),
             syscall: None,
             spare_noted: None,
             guard: None,
             guard_tried: false,
-            noted: Noted::default(),
+            noted: MemoryEntries::default(),
             placed: HashSet::new(),
             blocking: HashSet::new(),
             named: Named::default(),
-            anchor: None,
+            unmapper: None,
             watched: false,
             starting,
             mapped_now: None,
@@ -257,26 +259,26 @@ impl Space {
             groundless: self.groundless.clone(),
             known: self.known,
             pid: 0,
-            strangers: HashSet::new(),
-            gives_up: false,
+            unidentified_threads: HashSet::new(),
+            waits_disabled: false,
             looks: self.looks,
-            clockless: false,
+            tsc_forbidden: false,
             jumps: self.jumps.clone(),
             generation: Generation::next(),
             planners: self.planners.clone(),
             mappings: self.mappings,
-            cramped: self.cramped,
-            spare: self.spare.clone(),
+            map_refused: self.map_refused,
+            spare_slots: self.spare_slots.clone(),
             trapping: Vec::new(),
             syscall: self.syscall,
             spare_noted: None,
             guard_tried: self.guard_tried && guard.is_some() == self.guard.is_some(),
             guard,
-            noted: Noted::default(),
+            noted: MemoryEntries::default(),
             placed: self.placed.clone(),
             blocking: self.blocking.clone(),
             named: Named::default(),
-            anchor: None,
+            unmapper: None,
             watched: self.watched,
             starting: self.starting,
             mapped_now: None,
@@ -294,7 +296,7 @@ impl Space {
             copy.disarm_all(batch, &held);
             let mappings = process::maps(child).unwrap_or_default();
             copy.areas.retain(|area| area.is_among(&mappings));
-            copy.spare = copy.spare.filter(|area| area.is_among(&mappings));
+            copy.spare_slots = copy.spare_slots.filter(|area| area.is_among(&mappings));
             copy.jumps.retain(&mappings);
             copy.planners = Planners::default();
             // The child's copy of the memory for jumps may be older than the tracer's knowledge of
@@ -339,7 +341,7 @@ impl Space {
 
     /// If `rip` is in a slot or at a displaced instruction in a trampoline: the address of the
     /// site, and where in the instruction's execution the thread is.
-    pub(crate) fn in_slot(&self, rip: u64) -> Option<(u64, Place)> {
+    pub(crate) fn in_slot(&self, rip: u64) -> Option<(u64, SlotPosition)> {
         if let Some((trampoline, part)) = self.jumps.at(rip) {
             return match part {
                 Part::Displaced(place) => Some((trampoline.site(), place)),
@@ -354,7 +356,7 @@ impl Space {
     /// Whether a thread in a trampoline has reached an instruction whose bytes a jump covers. It
     /// cannot be shown at its address.
     pub(crate) fn is_amid_a_group(&self, rip: u64) -> bool {
-        let Some((_, Part::Displaced(Place::After { rip: shown, .. }))) = self.jumps.at(rip) else {
+        let Some((_, Part::Displaced(SlotPosition::After { rip: shown, .. }))) = self.jumps.at(rip) else {
             return false;
         };
         self.sites.is_covered(shown)
@@ -526,7 +528,7 @@ impl Space {
         let probed: HashSet<ModuleKey> =
             traps.filter(|site| site.is_probed()).map(|site| site.module).collect();
         self.blocking.retain(|module| probed.contains(module));
-        let is_one = |site: &Site| site.uses == [Use::Blocks] && !probed.contains(&site.module);
+        let is_one = |site: &Site| site.uses == [Use::MasksSignals] && !probed.contains(&site.module);
         let sites = self.sites.own().filter(|(_, armed)| armed.jump().is_none() && is_one(armed.site()));
         sites.map(|(&address, _)| address).collect()
     }
@@ -543,10 +545,10 @@ impl Space {
 
     /// As [`Space::mapped`], one by one.
     pub(crate) fn each_mapped(&self) -> impl Iterator<Item = (u64, u64)> {
-        let slots = self.areas.iter().chain(&self.spare).map(|area| (area.base(), area.size()));
+        let slots = self.areas.iter().chain(&self.spare_slots).map(|area| (area.base(), area.size()));
         let ground = self.ground.iter().flat_map(|ground| ground.mapped(self.cells));
         let contexts = self.ground.as_ref().filter(|_| self.rings.is_some() || self.lacks_rings);
-        let rings = contexts.into_iter().flat_map(Ground::claimed);
+        let rings = contexts.into_iter().flat_map(HandlerMemory::claimed);
         let rings = rings.chain(self.rings.as_ref().map(|rings| rings.place()));
         let hidden = self.hidden.iter().map(Hidden::mapped);
         slots.chain(self.jumps.mapped()).chain(ground).chain(rings).chain(hidden)

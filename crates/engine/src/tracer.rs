@@ -9,22 +9,22 @@ use std::time::Instant;
 use process::{Event, Stop, Stopped};
 use vm::State as Machine;
 
-use crate::births::Births;
 use crate::cache::Cache;
+use crate::detach::Departure;
 use crate::error::Error;
 use crate::hold::Holds;
-use crate::jump::{NextLook, Sign};
-use crate::leave::Departure;
+use crate::jump::{Heartbeat, NextLook};
 use crate::ledger::Ledger;
+use crate::new_threads::NewThreads;
 use crate::observer::Observer;
 use crate::pace::Pace;
 use crate::programs::Programs;
 use crate::reader::Reader;
+use crate::reported::Reported;
 use crate::session::Session;
 use crate::sharing::Sharing;
 use crate::space::Space;
 use crate::spaces::Spaces;
-use crate::told::Told;
 use crate::tracked::{Activity, Tracked};
 
 /// Flags shared with other threads and signal handlers. A caller that sets [`Control::stop`] also
@@ -51,7 +51,7 @@ pub struct Tracer<'a> {
     pub(crate) threads: HashMap<i32, Tracked>,
     pub(crate) spaces: Spaces,
     /// Threads that are not followed yet.
-    pub(crate) births: Births,
+    pub(crate) new_threads: NewThreads,
     pub(crate) holds: Holds,
     /// Which processes are being let go.
     pub(crate) departure: Departure,
@@ -60,7 +60,7 @@ pub struct Tracer<'a> {
     pub(crate) reader: Reader,
     pub(crate) cache: Cache,
     pub(crate) observer: &'a mut dyn Observer,
-    pub(crate) told: Told,
+    pub(crate) told: Reported,
     pub(crate) machine: Box<Machine>,
     pub(crate) session: Session,
     pace: Pace,
@@ -77,19 +77,19 @@ impl<'a> Tracer<'a> {
     /// made it. Its changes are entered in the ledger, if there is one.
     pub fn new(ledger: Option<Rc<Ledger>>, observer: &'a mut dyn Observer) -> Tracer<'a> {
         process::allow_many_files();
-        let sign = ledger.as_ref().map_or_else(|| Sign::new().ok(), |ledger| ledger.sign());
+        let sign = ledger.as_ref().map_or_else(|| Heartbeat::new().ok(), |ledger| ledger.sign());
         Tracer {
             programs: Programs::default(),
             threads: HashMap::new(),
             spaces: Spaces::new(ledger),
-            births: Births::default(),
+            new_threads: NewThreads::default(),
             holds: Holds::default(),
             departure: Departure::default(),
             sharing: Sharing::new(sign),
             reader: Reader::new(),
             cache: Cache::default(),
             observer,
-            told: Told::default(),
+            told: Reported::default(),
             machine: Box::new(Machine::new()),
             session: Session::default(),
             pace: Pace::new(),
@@ -129,7 +129,9 @@ impl<'a> Tracer<'a> {
 
     /// Whether no thread is followed or about to be.
     fn is_alone(&self) -> bool {
-        self.threads.is_empty() && self.births.newborn.is_empty() && self.births.announced.is_empty()
+        self.threads.is_empty()
+            && self.new_threads.newborn.is_empty()
+            && self.new_threads.announced.is_empty()
     }
 
     /// The wait status of a process that was started by this tracer and has ended.
@@ -159,8 +161,8 @@ impl<'a> Tracer<'a> {
                 // No child is left that could report anything: the threads still listed ended
                 // without a report.
                 self.threads.clear();
-                self.births.newborn.clear();
-                self.births.announced.clear();
+                self.new_threads.newborn.clear();
+                self.new_threads.announced.clear();
                 false
             }
             Err(error) => {
@@ -327,9 +329,9 @@ impl<'a> Tracer<'a> {
             if space.members == 0 {
                 self.spaces.remove(&number);
             } else if space.members == 1
-                && let Some(anchor) = space.anchor.take()
+                && let Some(anchor) = space.unmapper.take()
             {
-                let gone = self.weigh(number, anchor);
+                let gone = self.detach_last(number, anchor);
                 self.tell_failure(gone);
             }
         }
@@ -340,13 +342,13 @@ impl<'a> Tracer<'a> {
         if let Some(started) = self.session.started.get_mut(&tid) {
             *started = Some(status);
         }
-        self.births.newborn.remove(&tid);
-        self.lose_anchor(tid);
+        self.new_threads.newborn.remove(&tid);
+        self.unmapper_died(tid);
         if let Some(tracked) = self.threads.get(&tid).filter(|tracked| !tracked.exiting) {
             // Killed without an exit stop.
-            self.bury(tracked.space, tid);
+            self.release_context(tracked.space, tid);
         }
-        if let Some(space) = self.births.announced.remove(&tid).and_then(|announced| announced.space) {
+        if let Some(space) = self.new_threads.announced.remove(&tid).and_then(|announced| announced.space) {
             self.leave_space(space, tid);
         }
         // Killed before the tracer saw its instruction complete.
@@ -382,7 +384,7 @@ impl<'a> Tracer<'a> {
             self.ask_one(number);
         }
         let records = self.threads.values().any(Tracked::has_records);
-        self.session.waiting = !self.births.newborn.is_empty() || !stale.is_empty() || records;
+        self.session.waiting = !self.new_threads.newborn.is_empty() || !stale.is_empty() || records;
     }
 
     /// Checks the threads that have pending records and have not been asked to stop.

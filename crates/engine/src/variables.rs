@@ -101,10 +101,10 @@ impl Globals {
     /// No variable yet.
     pub(crate) fn new(cells: Option<&mut Cells>) -> Globals {
         /// The most a program can ask for.
-        const MOST: usize = u16::MAX as usize;
+        const MAX_GLOBALS: usize = u16::MAX as usize;
         let values = match cells {
-            Some(cells) => Variables::Shared(cells.globals(MOST)),
-            None => Variables::new(MOST, None),
+            Some(cells) => Variables::Shared(cells.globals(MAX_GLOBALS)),
+            None => Variables::new(MAX_GLOBALS, None),
         };
         Globals { values, count: 0 }
     }

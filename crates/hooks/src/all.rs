@@ -1,6 +1,6 @@
 //! All hooks of a process together.
 
-use crate::head::Head;
+use crate::head::HookHeader;
 use crate::list::HookInfo;
 use crate::{Error, registry};
 
@@ -10,7 +10,7 @@ pub fn hooks() -> Vec<HookInfo> {
 }
 
 /// The first known hook with this name.
-pub fn find(name: &str) -> Option<&'static Head> {
+pub fn find(name: &str) -> Option<&'static HookHeader> {
     registry::find(name)
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::arguments::ARGUMENTS;
 use crate::dispatch::dispatch;
 use crate::entry::{CExit, Callee, Conditions, Departure, Entry, Priority, Record, Verdict};
-use crate::head::Head;
+use crate::head::HookHeader;
 use crate::record::{ARMED, Kind};
 use crate::site::{self, Site};
 use crate::{Error, registry};
@@ -54,7 +54,7 @@ fn wanted(record: &Record) -> Result<(CExit, Priority, Conditions), Error> {
 /// `hook` is a declared hook; `record` was zeroed and filled, is valid until it is deregistered,
 /// and its function takes the hook's arguments.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hook_exit_register(hook: *const Head, record: *mut Record) -> c_int {
+pub unsafe extern "C" fn hook_exit_register(hook: *const HookHeader, record: *mut Record) -> c_int {
     // SAFETY: the caller's promise.
     let (Some(head), Some(wants)) = (unsafe { hook.as_ref() }, unsafe { record.as_ref() }) else {
         return Error::Invalid.code();
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn hook_exit_deregister(record: *mut Record) -> c_int {
 /// # Safety
 /// `hook` is a declared hook.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hook_identify(hook: *const Head) -> c_int {
+pub unsafe extern "C" fn hook_identify(hook: *const HookHeader) -> c_int {
     // SAFETY: the caller's promise.
     match unsafe { hook.as_ref() } {
         Some(head) => {
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn hook_identify(hook: *const Head) -> c_int {
 /// # Safety
 /// `hook` is a declared hook.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hook_delete(hook: *const Head) -> c_int {
+pub unsafe extern "C" fn hook_delete(hook: *const HookHeader) -> c_int {
     // SAFETY: the caller's promise.
     match unsafe { hook.as_ref() } {
         Some(head) => answer(registry::delete(head)),
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn hook_delete(hook: *const Head) -> c_int {
 /// # Safety
 /// `name` is a string.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hook_find(name: *const c_char) -> *const Head {
+pub unsafe extern "C" fn hook_find(name: *const c_char) -> *const HookHeader {
     if name.is_null() {
         return std::ptr::null();
     }
@@ -225,7 +225,7 @@ pub extern "C" fn hook_terminate(force: c_int) -> c_int {
 /// `hook` is a declared hook, `arguments` points to `count` words, and `code` to a word or is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hook_hit(
-    hook: *const Head,
+    hook: *const HookHeader,
     code: *mut c_long,
     arguments: *const usize,
     count: c_uint,

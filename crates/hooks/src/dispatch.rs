@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use crate::arguments::{ARGUMENTS, Arguments, Signature};
 use crate::entry::{Callee, Invocation, Verdict};
-use crate::head::Head;
+use crate::head::HookHeader;
 use crate::hook::Hook;
 use crate::readers::{Grace, Inside};
 use crate::record::{self, Kind};
@@ -29,7 +29,7 @@ pub fn hit<'a, S: Signature>(
 }
 
 /// Calls the armed exits until one ends the chain. Returns the last verdict.
-pub(crate) fn dispatch(head: &Head, kind: Kind, arguments: &[usize; ARGUMENTS]) -> Verdict {
+pub(crate) fn dispatch(head: &HookHeader, kind: Kind, arguments: &[usize; ARGUMENTS]) -> Verdict {
     let Some(state) = head.state() else { return Verdict::Continue };
     let number = thread::number();
     // A thread inside an exit waits for no other: the holder of a gate may be waiting for it.
@@ -70,7 +70,7 @@ fn miss(state: &State) {
 /// Calls the exits while no other thread is inside any of them.
 #[cold]
 fn alone(
-    head: &Head,
+    head: &HookHeader,
     kind: Kind,
     state: &State,
     inside: Inside<'_>,
@@ -90,7 +90,13 @@ fn alone(
 
 /// Calls the exits of a chain. A nested hit skips exits that require a quiesced hook.
 #[inline]
-fn call(head: &Head, kind: Kind, chain: &Chain, nested: bool, arguments: &[usize; ARGUMENTS]) -> Verdict {
+fn call(
+    head: &HookHeader,
+    kind: Kind,
+    chain: &Chain,
+    nested: bool,
+    arguments: &[usize; ARGUMENTS],
+) -> Verdict {
     for armed in &chain.exits {
         if armed.arming.has_ended() {
             continue;
@@ -112,7 +118,7 @@ fn call(head: &Head, kind: Kind, chain: &Chain, nested: bool, arguments: &[usize
 
 /// Calls one exit. A panic does not leave it, and disarms it.
 #[inline]
-fn one(head: &Head, kind: Kind, armed: &Armed, arguments: &[usize; ARGUMENTS]) -> Verdict {
+fn one(head: &HookHeader, kind: Kind, armed: &Armed, arguments: &[usize; ARGUMENTS]) -> Verdict {
     let run = || {
         thread::inside(|| match &armed.entry.callee {
             Callee::Rust(function) => function(&Invocation { head, arming: &armed.arming }, arguments),

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::arguments::ARGUMENTS;
-use crate::head::Head;
+use crate::head::HookHeader;
 
 /// The position of an exit among those of its hook.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,13 +51,13 @@ pub enum Verdict {
 /// The hit that an exit is called for.
 #[derive(Debug)]
 pub struct Invocation<'a> {
-    pub(crate) head: &'a Head,
+    pub(crate) head: &'a HookHeader,
     pub(crate) arming: &'a Arming,
 }
 
 impl Invocation<'_> {
     /// The hook.
-    pub fn hook(&self) -> &Head {
+    pub fn hook(&self) -> &HookHeader {
         self.head
     }
 
@@ -127,7 +127,7 @@ impl fmt::Debug for Callee {
 /// An exit as the registry and the chains hold it.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    pub(crate) head: *const Head,
+    pub(crate) head: *const HookHeader,
     pub(crate) name: String,
     pub(crate) priority: Priority,
     pub(crate) conditions: Conditions,
@@ -174,7 +174,7 @@ pub struct Record {
     /// Its position among the hook's exits, from 1.
     pub hook_index: AtomicU32,
     /// The hook; set by registering.
-    pub hook_head: AtomicPtr<Head>,
+    pub hook_head: AtomicPtr<HookHeader>,
     /// Its name, or null.
     pub hook_exit_name: *const c_char,
     /// For the caller's use.

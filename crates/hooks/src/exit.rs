@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::Error;
 use crate::entry::{Callee, Conditions, Departure, Entry, Function, Priority};
-use crate::head::Head;
+use crate::head::HookHeader;
 use crate::registry;
 
 /// An exit that is about to be registered.
 #[derive(Debug)]
 pub struct Builder {
-    head: &'static Head,
+    head: &'static HookHeader,
     name: String,
     priority: Priority,
     conditions: Conditions,
@@ -19,7 +19,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    pub(crate) fn new(head: &'static Head, function: Box<Function>) -> Builder {
+    pub(crate) fn new(head: &'static HookHeader, function: Box<Function>) -> Builder {
         Builder {
             head,
             name: String::new(),

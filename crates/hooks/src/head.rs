@@ -13,7 +13,7 @@ pub(crate) const GENERIC: u32 = 0x1000_0000;
 /// The part of a hook shared by Rust and C: `struct hook` of `dprobes_hooks.h`, in static memory.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Head {
+pub struct HookHeader {
     name: *const c_char,
     parameters: *const c_char,
     /// The flags.
@@ -28,11 +28,16 @@ pub struct Head {
 }
 
 // SAFETY: the two pointers are to constant strings, and everything that changes is atomic.
-unsafe impl Sync for Head {}
+unsafe impl Sync for HookHeader {}
 
-impl Head {
-    pub(crate) const fn new(name: &'static CStr, parameters: &'static CStr, count: u32, flags: u32) -> Head {
-        Head {
+impl HookHeader {
+    pub(crate) const fn new(
+        name: &'static CStr,
+        parameters: &'static CStr,
+        count: u32,
+        flags: u32,
+    ) -> HookHeader {
+        HookHeader {
             name: name.as_ptr(),
             parameters: parameters.as_ptr(),
             flags: AtomicU32::new(flags),
@@ -87,7 +92,7 @@ fn text(from: *const c_char) -> String {
     if from.is_null() {
         return String::new();
     }
-    // SAFETY: heads hold constant C strings: `Head::new` takes one, and the macros of the C header
+    // SAFETY: heads hold constant C strings: `HookHeader::new` takes one, and the macros of the C header
     // pass literals.
     unsafe { CStr::from_ptr(from) }.to_string_lossy().into_owned()
 }

@@ -5,13 +5,13 @@ use std::marker::PhantomData;
 
 use crate::arguments::Signature;
 use crate::exit::Builder;
-use crate::head::{EXCLUSIVE, GENERIC, Head};
+use crate::head::{EXCLUSIVE, GENERIC, HookHeader};
 use crate::{Error, registry};
 
 /// A hook declared in Rust ([`declare_hook!`](crate::declare_hook)), with its argument types.
 #[repr(transparent)]
 pub struct Hook<S> {
-    head: Head,
+    head: HookHeader,
     signature: PhantomData<fn(S)>,
 }
 
@@ -30,11 +30,11 @@ impl<S: Signature> Hook<S> {
         exclusive: bool,
     ) -> Hook<S> {
         let flags = GENERIC | if exclusive { EXCLUSIVE } else { 0 };
-        Hook { head: Head::new(name, parameters, count, flags), signature: PhantomData }
+        Hook { head: HookHeader::new(name, parameters, count, flags), signature: PhantomData }
     }
 
     /// The part shared with C.
-    pub fn head(&'static self) -> &'static Head {
+    pub fn head(&'static self) -> &'static HookHeader {
         &self.head
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::entry::{Arming, Entry, Priority};
-use crate::head::{ACTIVE, Head};
+use crate::head::{ACTIVE, HookHeader};
 use crate::list::{ExitInfo, HookInfo};
 use crate::readers::Grace;
 use crate::site::Site;
@@ -28,8 +28,8 @@ impl Member {
 
 /// The registry's data of a hook.
 #[derive(Debug)]
-pub(crate) struct Known {
-    pub(crate) head: &'static Head,
+pub(crate) struct RegisteredHook {
+    pub(crate) head: &'static HookHeader,
     state: &'static State,
     /// Whether exits may register: it is identified and not deleted.
     pub(crate) eligible: bool,
@@ -37,15 +37,15 @@ pub(crate) struct Known {
     sites: Vec<Site>,
     /// Whether the sites jump to the armed path.
     active: bool,
-    waiting: Waiting,
+    waiting: RetireQueue,
 }
 
 // SAFETY: the chains belong to the owner of this value.
-unsafe impl Send for Known {}
+unsafe impl Send for RegisteredHook {}
 
 /// Removed chains and exits that threads may still use, each with a ticket.
 #[derive(Debug, Default)]
-struct Waiting {
+struct RetireQueue {
     chains: Vec<(u64, *mut Chain)>,
     entries: Vec<(u64, Arc<Entry>)>,
     /// The last ticket issued.
@@ -56,22 +56,22 @@ struct Waiting {
     grace: Option<(u64, Grace)>,
 }
 
-impl Known {
-    pub(crate) fn new(head: &'static Head) -> Known {
+impl RegisteredHook {
+    pub(crate) fn new(head: &'static HookHeader) -> RegisteredHook {
         let state = head.state().unwrap_or_else(|| {
             // Never freed: a thread that has reached a site may be about to read it.
             let state = Box::leak(Box::new(State::new()));
             head.state.store(state, Ordering::Release);
             state
         });
-        Known {
+        RegisteredHook {
             head,
             state,
             eligible: true,
             exits: Vec::new(),
             sites: Vec::new(),
             active: false,
-            waiting: Waiting::default(),
+            waiting: RetireQueue::default(),
         }
     }
 
@@ -202,7 +202,7 @@ impl Known {
     }
 }
 
-impl Waiting {
+impl RetireQueue {
     /// Checks whether threads have left.
     fn look(&mut self, state: &State) {
         if self.over == self.drawn {

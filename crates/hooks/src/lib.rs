@@ -96,7 +96,7 @@ pub use dispatch::hit;
 pub use entry::{CExit, Conditions, Departure, Invocation, Priority, Record, Verdict};
 pub use error::Error;
 pub use exit::{Builder, Exit, arm_all, disarm_all};
-pub use head::Head;
+pub use head::HookHeader;
 pub use hook::Hook;
 pub use list::{ExitInfo, HookInfo};
 #[doc(hidden)]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// How often to spin, and then to yield, before sleeping.
-const LOOKS: u32 = 64;
+const SPINS_BEFORE_YIELD: u32 = 64;
 /// The longest pause.
 const LONGEST: Duration = Duration::from_millis(1);
 
@@ -14,9 +14,9 @@ pub(crate) fn until(mut done: impl FnMut() -> bool) {
         if done() {
             return;
         }
-        if look < LOOKS {
+        if look < SPINS_BEFORE_YIELD {
             std::hint::spin_loop();
-        } else if look < 2 * LOOKS {
+        } else if look < 2 * SPINS_BEFORE_YIELD {
             std::thread::yield_now();
         } else {
             std::thread::sleep(pause);

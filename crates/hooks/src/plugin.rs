@@ -15,7 +15,7 @@
 
 use std::ffi::{c_char, c_int, c_long, c_void};
 
-use crate::{Head, Record};
+use crate::{HookHeader, Record};
 
 /// The version of this interface. Fields may be added at the end without a new version: see
 /// [`Api::size`].
@@ -31,18 +31,18 @@ pub struct Api {
     pub size: u32,
     /// `int exit(struct hook *, uint32_t *event, const char *name, const char *format, const char *description)`:
     /// a program is inserted; the exit sets `*event` to the number by which it knows the program.
-    pub create_event: *const Head,
+    pub create_event: *const HookHeader,
     /// `int exit(struct hook *, long *code, uint32_t event, const struct dprobes_event *)`: a
     /// record is made.
-    pub log_event: *const Head,
+    pub log_event: *const HookHeader,
     /// `int exit(struct hook *, int *rc, uint32_t event)`: the program is removed.
-    pub destroy_event: *const Head,
+    pub destroy_event: *const HookHeader,
     /// `int exit(struct hook *, struct dprobes_callk *)`: a handler has executed `callk`.
-    pub callk: *const Head,
+    pub callk: *const HookHeader,
     /// The text behind `=` on the command line; may be empty.
     pub argument: *const c_char,
     /// [`crate::hook_exit_register`].
-    pub exit_register: unsafe extern "C" fn(*const Head, *mut Record) -> c_int,
+    pub exit_register: unsafe extern "C" fn(*const HookHeader, *mut Record) -> c_int,
     /// [`crate::hook_exit_deregister`].
     pub exit_deregister: unsafe extern "C" fn(*mut Record) -> c_int,
     /// [`crate::hook_exit_arm`].
@@ -50,7 +50,7 @@ pub struct Api {
     /// [`crate::hook_exit_disarm`].
     pub exit_disarm: unsafe extern "C" fn(*mut Record) -> c_int,
     /// [`crate::hook_find`].
-    pub find: unsafe extern "C" fn(*const c_char) -> *const Head,
+    pub find: unsafe extern "C" fn(*const c_char) -> *const HookHeader,
     /// Prints a line of text to the user.
     pub tell: unsafe extern "C" fn(*const c_char),
 }
@@ -137,14 +137,19 @@ pub type Init = unsafe extern "C" fn(*const Api) -> c_int;
 pub type End = unsafe extern "C" fn();
 
 /// An exit for [`Api::create_event`].
-pub type CreateExit =
-    unsafe extern "C-unwind" fn(*const Head, *mut u32, *const c_char, *const c_char, *const c_char) -> c_int;
+pub type CreateExit = unsafe extern "C-unwind" fn(
+    *const HookHeader,
+    *mut u32,
+    *const c_char,
+    *const c_char,
+    *const c_char,
+) -> c_int;
 /// An exit for [`Api::log_event`].
-pub type LogExit = unsafe extern "C-unwind" fn(*const Head, *mut c_long, u32, *const Event) -> c_int;
+pub type LogExit = unsafe extern "C-unwind" fn(*const HookHeader, *mut c_long, u32, *const Event) -> c_int;
 /// An exit for [`Api::destroy_event`].
-pub type DestroyExit = unsafe extern "C-unwind" fn(*const Head, *mut c_int, u32) -> c_int;
+pub type DestroyExit = unsafe extern "C-unwind" fn(*const HookHeader, *mut c_int, u32) -> c_int;
 /// An exit for [`Api::callk`].
-pub type CallkExit = unsafe extern "C-unwind" fn(*const Head, *mut Callk) -> c_int;
+pub type CallkExit = unsafe extern "C-unwind" fn(*const HookHeader, *mut Callk) -> c_int;
 
 impl Record {
     /// A record for an exit of one of this module's types, cast to `extern "C-unwind" fn()`.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use crate::arguments::ARGUMENTS;
 use crate::entry::{CExit, Callee, Entry, Record, Verdict};
-use crate::head::Head;
+use crate::head::HookHeader;
 use crate::state::Armed;
 
 /// The flag of a record whose exit is armed.
@@ -71,14 +71,22 @@ pub(crate) fn show_gone(entry: &Entry) {
 pub(crate) fn call(
     exit: CExit,
     record: *mut Record,
-    head: &Head,
+    head: &HookHeader,
     kind: Kind,
     armed: &Armed,
     arguments: &[usize; ARGUMENTS],
 ) -> Verdict {
-    type Plain = unsafe extern "C-unwind" fn(&Head, usize, usize, usize, usize, usize, usize) -> c_int;
-    type Code =
-        unsafe extern "C-unwind" fn(&Head, *mut c_long, usize, usize, usize, usize, usize, usize) -> c_int;
+    type Plain = unsafe extern "C-unwind" fn(&HookHeader, usize, usize, usize, usize, usize, usize) -> c_int;
+    type Code = unsafe extern "C-unwind" fn(
+        &HookHeader,
+        *mut c_long,
+        usize,
+        usize,
+        usize,
+        usize,
+        usize,
+        usize,
+    ) -> c_int;
     let [a, b, c, d, e, f] = *arguments;
     let mut code: c_long = 0;
     let answer = match kind {

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::entry::{Arming, Departure, Entry};
-use crate::head::Head;
-use crate::known::{Known, Member};
+use crate::head::HookHeader;
+use crate::known::{Member, RegisteredHook};
 use crate::list::HookInfo;
 use crate::site::{self, Site};
 use crate::state::VERSION;
@@ -17,7 +17,7 @@ use crate::{Error, pause, record, text, thread};
 
 #[derive(Debug, Default)]
 struct Registry {
-    hooks: Vec<Known>,
+    hooks: Vec<RegisteredHook>,
     /// The addresses of the site tables that were read.
     tables: HashSet<usize>,
 }
@@ -85,13 +85,13 @@ impl Registry {
     }
 
     /// The index of a hook that is or was known.
-    fn place(&self, head: *const Head) -> Option<usize> {
+    fn place(&self, head: *const HookHeader) -> Option<usize> {
         self.hooks.iter().position(|known| std::ptr::eq(known.head, head))
     }
 
-    fn identify(&mut self, head: &'static Head) -> &mut Known {
+    fn identify(&mut self, head: &'static HookHeader) -> &mut RegisteredHook {
         let place = self.place(head).unwrap_or_else(|| {
-            self.hooks.push(Known::new(head));
+            self.hooks.push(RegisteredHook::new(head));
             self.hooks.len() - 1
         });
         let known = &mut self.hooks[place];
@@ -156,9 +156,10 @@ impl Registry {
     }
 
     /// Disarms all exits of hooks, at once.
-    fn take_out_all(&mut self, which: impl Fn(&Known) -> bool) {
+    fn take_out_all(&mut self, which: impl Fn(&RegisteredHook) -> bool) {
         let hooks = self.hooks.iter().enumerate().filter(|(_, known)| which(known));
-        let exits = |(hook, known): (usize, &Known)| (0..known.exits.len()).map(move |exit| (hook, exit));
+        let exits =
+            |(hook, known): (usize, &RegisteredHook)| (0..known.exits.len()).map(move |exit| (hook, exit));
         let found: Vec<(usize, usize)> = hooks.flat_map(exits).collect();
         self.take_out(&found);
     }
@@ -220,7 +221,7 @@ fn hooks_of(found: &[(usize, usize)]) -> Vec<usize> {
 }
 
 /// Makes a hook known.
-pub(crate) fn identify(head: &'static Head) {
+pub(crate) fn identify(head: &'static HookHeader) {
     with(|registry| {
         registry.identify(head);
     });
@@ -233,7 +234,7 @@ pub(crate) fn identify_table(sites: &'static [Site]) {
 
 /// Forgets the hooks of a table of sites whose library will be unloaded.
 pub(crate) fn delete_table(sites: &'static [Site]) {
-    let is_there = |known: &Known| sites.iter().any(|site| std::ptr::eq(site.head, known.head));
+    let is_there = |known: &RegisteredHook| sites.iter().any(|site| std::ptr::eq(site.head, known.head));
     with(|registry| registry.take_out_all(is_there));
     for site in sites {
         // SAFETY: sites refer to hooks that exist until this returns.
@@ -249,7 +250,7 @@ pub(crate) fn delete_table(sites: &'static [Site]) {
 }
 
 /// Registers an exit; makes an unknown hook known.
-pub(crate) fn register(head: &'static Head, entry: Entry) -> Result<Arc<Entry>, Error> {
+pub(crate) fn register(head: &'static HookHeader, entry: Entry) -> Result<Arc<Entry>, Error> {
     with(|registry| {
         let known = match registry.place(head) {
             Some(place) => &mut registry.hooks[place],
@@ -287,7 +288,7 @@ pub(crate) fn deregister(entry: &Entry) -> Result<Departure, Error> {
 }
 
 /// Waits until no thread is left that was inside a hook when a ticket was issued.
-fn wait(head: *const Head, ticket: u64) -> Departure {
+fn wait(head: *const HookHeader, ticket: u64) -> Departure {
     let is_over =
         || with(|registry| registry.place(head).is_none_or(|hook| registry.hooks[hook].is_over(ticket)));
     if thread::is_inside() {
@@ -298,7 +299,7 @@ fn wait(head: *const Head, ticket: u64) -> Departure {
 }
 
 /// Deregisters all exits of a hook and makes it unknown.
-pub(crate) fn delete(head: &'static Head) -> Result<(), Error> {
+pub(crate) fn delete(head: &'static HookHeader) -> Result<(), Error> {
     let ticket = with(|registry| {
         let hook =
             registry.place(head).filter(|&hook| registry.hooks[hook].eligible).ok_or(Error::UnknownHook)?;
@@ -344,11 +345,11 @@ pub(crate) fn initialise() {
 
 /// The known hooks with their exits.
 pub(crate) fn list() -> Vec<HookInfo> {
-    with(|registry| registry.hooks.iter().filter(|known| known.eligible).map(Known::info).collect())
+    with(|registry| registry.hooks.iter().filter(|known| known.eligible).map(RegisteredHook::info).collect())
 }
 
 /// The first known hook with this name.
-pub(crate) fn find(name: &str) -> Option<&'static Head> {
+pub(crate) fn find(name: &str) -> Option<&'static HookHeader> {
     with(|registry| {
         let mut known = registry.hooks.iter().filter(|known| known.eligible);
         known.find(|known| known.head.name() == name).map(|known| known.head)

@@ -5,7 +5,7 @@
 //!         e9 xx xx xx xx     jmp armed      xx = armed - (site + 5)
 //! ```
 
-use crate::head::Head;
+use crate::head::HookHeader;
 
 /// The length of a site.
 pub(crate) const LENGTH: usize = 5;
@@ -22,7 +22,7 @@ pub struct Site {
     /// The target of its jump while an exit is armed.
     pub(crate) armed: usize,
     /// The hook.
-    pub(crate) head: *const Head,
+    pub(crate) head: *const HookHeader,
 }
 
 // SAFETY: the addresses of code and of a hook that is never dropped.

@@ -130,7 +130,7 @@ fn synchronise() {
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(feature = "tested-sites")))]
 pub(crate) mod rehearsal {
     use super::*;
-    use crate::head::Head;
+    use crate::head::HookHeader;
 
     crate::declare_hook! {
         /// The hook of the test site. It is never identified.
@@ -146,7 +146,7 @@ pub(crate) mod rehearsal {
     }
 
     /// Whether a hook is the test site's.
-    pub(crate) fn is_own(head: *const Head) -> bool {
+    pub(crate) fn is_own(head: *const HookHeader) -> bool {
         std::ptr::eq(head, REHEARSAL.head())
     }
 
@@ -167,9 +167,9 @@ pub(crate) mod rehearsal {
 /// A build with tested sites changes no text.
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(feature = "tested-sites"))))]
 pub(crate) mod rehearsal {
-    use crate::head::Head;
+    use crate::head::HookHeader;
 
-    pub(crate) fn is_own(_: *const Head) -> bool {
+    pub(crate) fn is_own(_: *const HookHeader) -> bool {
         false
     }
 

@@ -26,7 +26,7 @@ const LONG: &[(&str, usize)] = &[
     ("crates/engine/src/hit.rs", 493),
     ("crates/engine/src/jump/cells.rs", 573),
     ("crates/engine/src/jump/draft.rs", 485),
-    ("crates/engine/src/jump/ground.rs", 460),
+    ("crates/engine/src/jump/handler_memory.rs", 460),
     ("crates/engine/src/jump/trampoline.rs", 477),
     ("crates/engine/src/ledger/mod.rs", 475),
     ("crates/engine/src/placing.rs", 463),

@@ -8,7 +8,7 @@ use iced_x86::{Formatter, GasFormatter, Instruction};
 use super::Image;
 use super::flow::Doubt;
 use super::functions::FunctionKind;
-use super::region::{Byte, Region, Surroundings};
+use super::region::{Byte, Region, RegionContext};
 
 /// The most bytes of code between two known starts. Only a file without symbols and unwinding
 /// tables exceeds this; then addresses in it cannot be checked.
@@ -16,7 +16,7 @@ const STRETCH: u64 = 64 << 20;
 
 /// Why no probe can be at an address. Addresses are the image's own, before the load bias is added.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Misplaced {
+pub enum NotAnInstruction {
     /// There is no code.
     NotCode {
         /// The address.
@@ -46,16 +46,16 @@ pub enum Misplaced {
     },
 }
 
-impl fmt::Display for Misplaced {
+impl fmt::Display for NotAnInstruction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Misplaced::NotCode { vaddr, why } => write!(f, "{vaddr:#x} is not code: {why}"),
-            Misplaced::InsideInstruction { vaddr, before, after, text } => write!(
+            NotAnInstruction::NotCode { vaddr, why } => write!(f, "{vaddr:#x} is not code: {why}"),
+            NotAnInstruction::InsideInstruction { vaddr, before, after, text } => write!(
                 f,
                 "{vaddr:#x} is inside the instruction at {before:#x}, `{text}`; the nearest boundaries are \
                  {before:#x} and {after:#x}"
             ),
-            Misplaced::Undecodable { vaddr, at, start } => write!(
+            NotAnInstruction::Undecodable { vaddr, at, start } => write!(
                 f,
                 "{vaddr:#x} cannot be checked: the bytes at {at:#x}, between the last known start {start:#x} and the \
                  next one, look like data"
@@ -64,7 +64,7 @@ impl fmt::Display for Misplaced {
     }
 }
 
-impl std::error::Error for Misplaced {}
+impl std::error::Error for NotAnInstruction {}
 
 impl Image {
     /// Whether an instruction starts at an address: disassembles from the nearest known start
@@ -79,11 +79,11 @@ impl Image {
     /// # Errors
     ///
     /// Why the address is refused.
-    pub fn check_boundary(&self, vaddr: u64) -> Result<(), Misplaced> {
+    pub fn check_boundary(&self, vaddr: u64) -> Result<(), NotAnInstruction> {
         let region = self.region(vaddr)?;
         let inside = |before, after| {
             let text = region.instruction(before).map(|i| print(&i)).unwrap_or_default();
-            Err(Misplaced::InsideInstruction { vaddr, before, after, text })
+            Err(NotAnInstruction::InsideInstruction { vaddr, before, after, text })
         };
         match region.byte(vaddr) {
             Byte::Start => Ok(()),
@@ -95,7 +95,9 @@ impl Image {
                 }
             }
             Byte::Inside(before, after) => inside(before, after),
-            Byte::Spoiled(at) => Err(Misplaced::Undecodable { vaddr, at, start: region.range().start }),
+            Byte::Spoiled(at) => {
+                Err(NotAnInstruction::Undecodable { vaddr, at, start: region.range().start })
+            }
             Byte::Zero => Err(not_code(vaddr, "it is one of a run of zero bytes")),
         }
     }
@@ -148,7 +150,7 @@ impl Image {
     }
 
     /// The analyzed region of code around an address: from one known start to the next.
-    pub(crate) fn region(&self, vaddr: u64) -> Result<Arc<Region>, Misplaced> {
+    pub(crate) fn region(&self, vaddr: u64) -> Result<Arc<Region>, NotAnInstruction> {
         let mut regions = self.regions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(region) = regions.get(vaddr) {
             return Ok(region);
@@ -158,7 +160,7 @@ impl Image {
         Ok(region)
     }
 
-    fn analyze(&self, vaddr: u64) -> Result<Region, Misplaced> {
+    fn analyze(&self, vaddr: u64) -> Result<Region, NotAnInstruction> {
         let refuse = |why: String| not_code(vaddr, why);
         let Some(bitness) = self.headers.machine.bitness() else {
             return Err(refuse(format!("the file is for another machine, {:?}", self.headers.machine)));
@@ -191,7 +193,7 @@ impl Image {
         let Some(bytes) = self.text(start.vaddr, (end - start.vaddr) as usize) else {
             return Err(refuse(format!("{} cannot be read there", printable::path(self.path()))));
         };
-        let around = Surroundings {
+        let around = RegionContext {
             proven: start.proven,
             claimed: start.claimed,
             labels: starts.labels_in(start.vaddr..end),
@@ -201,8 +203,8 @@ impl Image {
     }
 }
 
-fn not_code(vaddr: u64, why: impl Into<String>) -> Misplaced {
-    Misplaced::NotCode { vaddr, why: why.into() }
+fn not_code(vaddr: u64, why: impl Into<String>) -> NotAnInstruction {
+    NotAnInstruction::NotCode { vaddr, why: why.into() }
 }
 
 fn print(instruction: &Instruction) -> String {

@@ -19,7 +19,7 @@ const OMITTED: u8 = 0xff;
 
 impl Image {
     /// The landing pads of all functions.
-    pub(crate) fn landing_pads(&self) -> Vec<u64> {
+    pub(crate) fn exception_pads(&self) -> Vec<u64> {
         let mut found = Vec::new();
         for &(function, table) in self.frames().exception_tables() {
             if found.len() >= PADS {

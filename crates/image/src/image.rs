@@ -12,17 +12,17 @@ use object::elf::{self, FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, NoteIterator};
 
 use super::dynamic::Dynamic;
-use super::dynrel::Written;
+use super::dynamic_relocations::DynamicRelocations;
 use super::error::ImageError;
 use super::flow::ControlFlow;
 use super::frames::Frames;
 use super::functions::{Function, Symbols};
 use super::headers::{Headers, Machine, Segment};
-use super::landings::Landings;
+use super::possible_targets::PossibleTargets;
 use super::regions::Regions;
 use super::source::{FileId, Source, open_regular};
 use super::starts::Starts;
-use super::{dynrel, relocations, table};
+use super::{dynamic_relocations, relative_relocations, table};
 
 /// The most bytes of a path in the file: PATH_MAX.
 const PATH: u64 = 4096;
@@ -45,9 +45,9 @@ pub struct Image {
     pub(crate) starts: OnceLock<Starts>,
     pub(crate) relocations: OnceLock<HashMap<u64, u64>>,
     pub(crate) regions: Mutex<Regions>,
-    pub(crate) written: OnceLock<Written>,
+    pub(crate) written: OnceLock<DynamicRelocations>,
     pub(crate) flow: OnceLock<ControlFlow>,
-    pub(crate) landings: OnceLock<Landings>,
+    pub(crate) possible_targets: OnceLock<PossibleTargets>,
 }
 
 /// Short properties of the file.
@@ -107,7 +107,7 @@ impl Image {
             regions: Mutex::default(),
             written: OnceLock::new(),
             flow: OnceLock::new(),
-            landings: OnceLock::new(),
+            possible_targets: OnceLock::new(),
         })
     }
 
@@ -280,12 +280,12 @@ impl Image {
 
     /// The addresses of the image that the dynamic linker writes into data, by their places.
     pub(crate) fn relocations(&self) -> &HashMap<u64, u64> {
-        self.relocations.get_or_init(|| relocations::relative(&self.source, &self.headers))
+        self.relocations.get_or_init(|| relative_relocations::relative(&self.source, &self.headers))
     }
 
     /// What the dynamic linker writes into the image.
-    pub(crate) fn written(&self) -> &Written {
-        self.written.get_or_init(|| dynrel::read(&self.source, &self.headers, self.dynamic()))
+    pub(crate) fn written(&self) -> &DynamicRelocations {
+        self.written.get_or_init(|| dynamic_relocations::read(&self.source, &self.headers, self.dynamic()))
     }
 
     /// Whether the dynamic linker changes any of these bytes of code when it relocates the file

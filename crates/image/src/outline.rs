@@ -28,7 +28,7 @@ use std::ops::Range;
 use iced_x86::{Code, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::Image;
-use super::boundary::Misplaced;
+use super::boundary::NotAnInstruction;
 use super::frames::Stack;
 use super::region::{Byte, branch_target};
 
@@ -87,9 +87,9 @@ impl Image {
     /// # Errors
     ///
     /// No instruction starts there.
-    pub fn outline(&self, vaddr: u64) -> Result<Outline, Misplaced> {
+    pub fn outline(&self, vaddr: u64) -> Result<Outline, NotAnInstruction> {
         self.check_boundary(vaddr)?;
-        let mut walk = Walk { image: self, outline: Outline::default(), code: Vec::new() };
+        let mut walk = OutlineBuilder { image: self, outline: Outline::default(), code: Vec::new() };
         let names: Vec<&str> =
             self.functions_at(vaddr).iter().map(|function| function.name.as_str()).collect();
         walk.add(self.extent(vaddr));
@@ -205,14 +205,14 @@ fn cold_owner(name: &str) -> Option<&str> {
 }
 
 /// The analysis of one function.
-struct Walk<'a> {
+struct OutlineBuilder<'a> {
     image: &'a Image,
     outline: Outline,
     /// Its instructions found so far.
     code: Vec<Instruction>,
 }
 
-impl Walk<'_> {
+impl OutlineBuilder<'_> {
     fn add(&mut self, part: Range<u64>) {
         let parts = &mut self.outline.parts;
         if parts.len() < PARTS && !part.is_empty() && !parts.contains(&part) {

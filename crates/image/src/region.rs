@@ -63,7 +63,7 @@ pub(crate) struct Region {
 }
 
 /// What is known of the code around a region.
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct RegionContext<'a> {
     /// Whether control provably reaches the region's first byte.
     pub(crate) proven: bool,
     /// The end of what a symbol or unwinding entry claims to be code.
@@ -76,7 +76,7 @@ pub(crate) struct Surroundings<'a> {
 
 impl Region {
     /// Disassembles `bytes`, which are at `start`.
-    pub(crate) fn analyze(start: u64, bytes: Vec<u8>, bitness: u32, around: &Surroundings<'_>) -> Region {
+    pub(crate) fn analyze(start: u64, bytes: Vec<u8>, bitness: u32, around: &RegionContext<'_>) -> Region {
         let range = start..start + bytes.len() as u64;
         let len = bytes.len();
         let mut region =
@@ -164,7 +164,7 @@ impl Region {
     }
 
     /// Decodes the gaps between the proven instructions.
-    fn sweep(&mut self, around: &Surroundings<'_>) {
+    fn sweep(&mut self, around: &RegionContext<'_>) {
         let claimed = around.claimed.saturating_sub(self.range.start).min(self.bytes.len() as u64) as usize;
         let mut labels: Vec<usize> =
             around.labels.iter().map(|label| (label - self.range.start) as usize).collect();

@@ -44,11 +44,11 @@ impl Regions {
 
 #[cfg(test)]
 mod tests {
-    use super::super::region::Surroundings;
+    use super::super::region::RegionContext;
     use super::*;
 
     fn region(start: u64, length: usize) -> Arc<Region> {
-        let around = Surroundings { proven: true, claimed: start, labels: &[], is_code: &|_| true };
+        let around = RegionContext { proven: true, claimed: start, labels: &[], is_code: &|_| true };
         Arc::new(Region::analyze(start, vec![0x90; length], 64, &around))
     }
 

@@ -16,7 +16,7 @@ use super::Image;
 /// Bytes of a descriptor.
 const DESCRIPTOR: usize = 32;
 /// The most descriptors of one file that are read.
-const MOST: usize = 1 << 16;
+const MAX_DESCRIPTORS: usize = 1 << 16;
 
 impl Image {
     /// The restartable sequences, from the descriptors in the file with the dynamic linker's
@@ -53,6 +53,6 @@ impl Image {
         let places = |start: u64, count: u64| {
             (0..count).map_while(move |number| start.checked_add(number * DESCRIPTOR as u64))
         };
-        named.flat_map(move |section| places(section.vaddr, whole(section.size))).take(MOST)
+        named.flat_map(move |section| places(section.vaddr, whole(section.size))).take(MAX_DESCRIPTORS)
     }
 }

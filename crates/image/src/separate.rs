@@ -12,7 +12,7 @@ use super::{Image, Machine, hex};
 
 /// Why a file does not have a module's symbols: what the module has, and what the file has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Foreign {
+pub enum SymbolMismatch {
     /// They are for different machines.
     Machine {
         /// The module's.
@@ -37,25 +37,25 @@ pub enum Foreign {
     },
 }
 
-impl fmt::Display for Foreign {
+impl fmt::Display for SymbolMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let code = |range: &Option<Range<u64>>| match range {
             Some(range) => format!("code at {:#x} to {:#x}", range.start, range.end.saturating_sub(1)),
             None => "no more code".to_owned(),
         };
         match self {
-            Foreign::Machine { expected, found } => write!(f, "{expected} expected, {found} found"),
-            Foreign::BuildId { expected, found } => {
+            SymbolMismatch::Machine { expected, found } => write!(f, "{expected} expected, {found} found"),
+            SymbolMismatch::BuildId { expected, found } => {
                 write!(f, "build-id {} expected, build-id {} found", hex(expected), hex(found))
             }
-            Foreign::Layout { expected, found } => {
+            SymbolMismatch::Layout { expected, found } => {
                 write!(f, "{} expected, {} found", code(expected), code(found))
             }
         }
     }
 }
 
-impl std::error::Error for Foreign {}
+impl std::error::Error for SymbolMismatch {}
 
 impl Image {
     /// Whether this file's symbols are a module's: both come from one build, with the same
@@ -64,14 +64,14 @@ impl Image {
     /// # Errors
     ///
     /// The first difference.
-    pub fn has_symbols_of(&self, module: &Image) -> Result<(), Foreign> {
+    pub fn has_symbols_of(&self, module: &Image) -> Result<(), SymbolMismatch> {
         if self.machine() != module.machine() {
-            return Err(Foreign::Machine { expected: module.machine(), found: self.machine() });
+            return Err(SymbolMismatch::Machine { expected: module.machine(), found: self.machine() });
         }
         if let (Some(expected), Some(found)) = (module.build_id(), self.build_id()) {
             return match expected == found {
                 true => Ok(()),
-                false => Err(Foreign::BuildId { expected: expected.to_vec(), found: found.to_vec() }),
+                false => Err(SymbolMismatch::BuildId { expected: expected.to_vec(), found: found.to_vec() }),
             };
         }
         let by_sections = [self, module].iter().all(|image| !image.headers.sections.is_empty());
@@ -80,9 +80,10 @@ impl Image {
         let differ = (0..expected.len().max(found.len())).find(|&at| expected.get(at) != found.get(at));
         match differ {
             None => Ok(()),
-            Some(at) => {
-                Err(Foreign::Layout { expected: expected.get(at).cloned(), found: found.get(at).cloned() })
-            }
+            Some(at) => Err(SymbolMismatch::Layout {
+                expected: expected.get(at).cloned(),
+                found: found.get(at).cloned(),
+            }),
         }
     }
 

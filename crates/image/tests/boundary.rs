@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::{PLAIN, Scratch, have, have_m32, libc, libc_32, run};
-use image::{Image, Misplaced};
+use image::{Image, NotAnInstruction};
 
 /// An instruction that objdump lists: its length and text.
 type Listing = BTreeMap<u64, (u64, String)>;
@@ -30,7 +30,7 @@ fn objdump(path: &Path) -> Listing {
 struct Comparison {
     checked: usize,
     /// objdump lists an instruction, the image refuses it.
-    refused: Vec<(u64, String, Misplaced)>,
+    refused: Vec<(u64, String, NotAnInstruction)>,
     /// objdump lists none, the image accepts one: the address, and the instruction that objdump has
     /// around it.
     accepted: Vec<(u64, String)>,
@@ -42,7 +42,7 @@ fn compare(path: &Path) -> Comparison {
     let mut found = Comparison { checked: listing.len(), refused: Vec::new(), accepted: Vec::new() };
     for (address, (length, text)) in &listing {
         // objdump shows few padding zeros as an instruction.
-        let pads = |misplaced: &Misplaced| {
+        let pads = |misplaced: &NotAnInstruction| {
             text.starts_with("add    %al,(%") && misplaced.to_string().contains("a run of zero bytes")
         };
         if let Err(misplaced) = image.check_boundary(*address)
@@ -56,7 +56,7 @@ fn compare(path: &Path) -> Comparison {
                 Ok(()) => found.accepted.push((inside, text.clone())),
                 // If both find the same instruction, the image must name the one that objdump
                 // shows.
-                Err(Misplaced::InsideInstruction { before, after, .. }) => {
+                Err(NotAnInstruction::InsideInstruction { before, after, .. }) => {
                     assert!(before < inside && inside < after, "{inside:#x} in {before:#x}..{after:#x}");
                 }
                 Err(_) => {}
@@ -265,7 +265,7 @@ fn data_among_code() {
     assert_eq!(image.entered_inside(lock), Some(lock + 1));
     assert_eq!(image.entered_inside(branch), None);
     let misplaced = image.check_boundary(lock + 1).unwrap_err();
-    let Misplaced::InsideInstruction { before, after, ref text, .. } = misplaced else {
+    let NotAnInstruction::InsideInstruction { before, after, ref text, .. } = misplaced else {
         panic!("{misplaced}")
     };
     assert_eq!((before, after), (lock, lock + 5));
@@ -276,13 +276,15 @@ fn data_among_code() {
     [branch, lock, lock + 5].into_iter().for_each(ok);
     let misplaced = image.check_boundary(lock + 1).unwrap_err();
     assert!(
-        matches!(misplaced, Misplaced::InsideInstruction { before, after, .. } if (before, after) == (lock, lock + 5)),
+        matches!(misplaced, NotAnInstruction::InsideInstruction { before, after, .. } if (before, after) == (lock, lock + 5)),
         "{misplaced}"
     );
 
     // Bytes that would decode as nops, but a symbol says they are data.
     let numbers = at("numbers");
-    let Err(Misplaced::NotCode { why, .. }) = image.check_boundary(numbers) else { panic!("{numbers:#x}") };
+    let Err(NotAnInstruction::NotCode { why, .. }) = image.check_boundary(numbers) else {
+        panic!("{numbers:#x}")
+    };
     assert!(why.contains("`numbers`"), "{why}");
 
     // fwait is an instruction, and so is the one after it.
@@ -293,7 +295,7 @@ fn data_among_code() {
     assert!(inside.contains("movl"), "{inside}");
 
     let header = image.check_boundary(0).unwrap_err();
-    assert!(matches!(header, Misplaced::NotCode { .. }), "{header}");
+    assert!(matches!(header, NotAnInstruction::NotCode { .. }), "{header}");
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn ask_everything(bytes: Vec<u8>) -> Result<(), String> {
         let _ = (image.lookup(name), image.select_named(name));
     }
     let _ = (image.is_data("pick"), image.control_flow().count());
-    let _ = (image.control_flow().closed(0..u64::MAX), image.landings().within(0..u64::MAX));
+    let _ = (image.control_flow().closed(0..u64::MAX), image.possible_targets().within(0..u64::MAX));
     let _ = image.select_matching(&|name| name.len() % 2 == 0);
     let mut places: Vec<u64> = image.functions().iter().take(100).map(|function| function.vaddr).collect();
     places.extend(image.segments().iter().take(20).flat_map(|s| [s.vaddr, s.vaddr.wrapping_add(s.mem_size)]));

@@ -5,7 +5,7 @@ mod common;
 use std::process::Command;
 
 use common::{PLAIN, Scratch, have, run};
-use image::{Foreign, Image};
+use image::{Image, SymbolMismatch};
 
 #[test]
 fn a_debug_file_has_the_symbols_of_its_module_and_no_code() {
@@ -41,7 +41,10 @@ fn another_builds_are_told_with_what_both_have() {
     let build = |name: &str, options: &[&str]| scratch.image("plain.c", PLAIN, name, options);
     let one = build("one", &["-Wl,--build-id=0x01"]);
     let two = build("two", &["-Wl,--build-id=0x02ff"]);
-    assert_eq!(two.has_symbols_of(&one), Err(Foreign::BuildId { expected: vec![1], found: vec![2, 0xff] }));
+    assert_eq!(
+        two.has_symbols_of(&one),
+        Err(SymbolMismatch::BuildId { expected: vec![1], found: vec![2, 0xff] })
+    );
     assert_eq!(
         two.has_symbols_of(&one).expect_err("it is another").to_string(),
         "build-id 01 expected, build-id 02ff found"
@@ -51,7 +54,9 @@ fn another_builds_are_told_with_what_both_have() {
     let longer =
         build("longer", &["-Wl,--build-id=none", "-DMORE", "-O0", "-fno-inline", "-falign-functions=64"]);
     let differ = longer.has_symbols_of(&none).expect_err("its code is another");
-    assert!(matches!(&differ, Foreign::Layout { expected: Some(one), found: Some(other) } if one != other));
+    assert!(
+        matches!(&differ, SymbolMismatch::Layout { expected: Some(one), found: Some(other) } if one != other)
+    );
     assert!(differ.to_string().starts_with("code at 0x"), "{differ}");
 }
 

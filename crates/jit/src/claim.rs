@@ -32,7 +32,7 @@
 //!
 //! In lossless mode a thread waits for a context as for room in a ring; tries are limited only
 //! after the reader has ended. It does not sleep, which would need a system call, but sets
-//! [`Identity::crowded`]. While the tracer itself waits for a thread of the process, no thread
+//! [`Identity::no_free_context`]. While the tracer itself waits for a thread of the process, no thread
 //! waits.
 
 use crate::compiler::Compiler;
@@ -125,7 +125,7 @@ impl Compiler<'_> {
         self.emitter.jump_if(Condition::Below, inside);
         self.emitter.number(context, first);
         if let Some(waiting) = environment.lossless {
-            let gives_up = environment.identity + offset_of!(Identity, gives_up) as u32;
+            let gives_up = environment.identity + offset_of!(Identity, must_not_wait) as u32;
             self.emitter.alu32_number(Alu::Cmp, Rm::Absolute(gives_up), 0);
             self.emitter.jump_if(Condition::NotEqual, miss);
             self.emitter.number(RAX, ABANDONED);
@@ -134,7 +134,7 @@ impl Compiler<'_> {
             self.emitter.alu(Alu::Cmp, RAX, Rm::Absolute(waiting.reader));
             self.emitter.jump_if(Condition::Equal, inside);
             self.emitter.number(RDX, TRIES.into());
-            let crowded = Rm::Absolute(environment.identity + offset_of!(Identity, crowded) as u32);
+            let crowded = Rm::Absolute(environment.identity + offset_of!(Identity, no_free_context) as u32);
             self.emitter.alu32_number(Alu::Cmp, crowded, 0);
             self.emitter.jump_if(Condition::NotEqual, inside);
             self.emitter.store32_number(crowded, 1);

@@ -9,7 +9,7 @@
 use crate::compiled::{Compiled, Parts};
 use crate::emit::{Emitter, Label, Stream};
 use crate::environment::{Environment, Handler};
-use crate::frame::{Assumed, Cell, Frame};
+use crate::frame::{Cell, Frame, FrameLayout};
 use crate::instructions::{RAX, Reg};
 use crate::scan::{Facts, STEPS, instruction_at};
 use crate::shape::{Location, Shape};
@@ -20,7 +20,7 @@ use vm::Op;
 const KNOWN_PLACES: usize = 64;
 
 /// The most bytes of a handler's code. A handler that needs more is interpreted.
-const MOST_BYTES: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 
 /// The most instructions between two checks of the instruction count.
 pub(crate) const SLACK: u32 = 2 * STEPS;
@@ -107,7 +107,7 @@ impl<'a> Compiler<'a> {
     ) -> Result<Compiled, TooLarge> {
         // `pop r` changes a register in its saved copy.
         let mut assumed =
-            Assumed { saved: facts.popped & !(1 << 4), cells: environment.flags_live.into(), deep: 0 };
+            FrameLayout { saved: facts.popped & !(1 << 4), cells: environment.flags_live.into(), deep: 0 };
         loop {
             let frame = Frame::new(assumed, environment.tentative || environment.waits);
             let mut compiler = Compiler::new(handler, environment, facts, mode, frame);
@@ -297,7 +297,7 @@ impl<'a> Compiler<'a> {
             if self.counts_steps && !self.step_counted {
                 self.shape.steps += 1;
             }
-            if self.emitter.size() > MOST_BYTES {
+            if self.emitter.size() > MAX_BYTES {
                 return Err(TooLarge);
             }
             if self.facts.targets.contains(&next) {

@@ -7,7 +7,7 @@ use crate::instructions::{Alu, Condition, RAX, Rm};
 use crate::registers::Operand;
 use crate::shape::{Count, Location};
 use core::mem::offset_of;
-use layout::Over;
+use layout::ProbeEnd;
 use vm::{CALL_DEPTH, CALL_LIMIT, Instruction, JUMP_LIMIT, Op};
 
 impl Compiler<'_> {
@@ -70,7 +70,7 @@ impl Compiler<'_> {
         let cell = self.frame.cell(Cell::Instructions);
         self.emitter.alu_number(Alu::Cmp, cell, most as i32);
         self.emitter.jump_if(Condition::Above, leave);
-        let removed = Rm::Absolute(self.environment.over + offset_of!(Over, removed) as u32);
+        let removed = Rm::Absolute(self.environment.over + offset_of!(ProbeEnd, removed) as u32);
         self.emitter.alu32_number(Alu::Cmp, removed, 0);
         self.emitter.jump_if(Condition::NotEqual, leave);
     }
@@ -162,7 +162,7 @@ impl Compiler<'_> {
             self.push(Location::Number(number));
             return Ok(Next::At(if number != 0 { target } else { instruction.next }));
         }
-        let top = self.own_register(0);
+        let top = self.exclusive_register(0);
         self.emitter.alu_number(Alu::Sub, top, 1);
         let not_taken = self.shape.clone();
         // Settling changes no flags.
@@ -200,10 +200,10 @@ impl Compiler<'_> {
         if op == Op::Remove {
             let again = self.emitter.label();
             let over = self.environment.over;
-            let closed = Rm::Absolute(over + offset_of!(Over, closed) as u32);
-            let removed = Rm::Absolute(over + offset_of!(Over, removed) as u32);
+            let closed = Rm::Absolute(over + offset_of!(ProbeEnd, closed) as u32);
+            let removed = Rm::Absolute(over + offset_of!(ProbeEnd, removed) as u32);
             let emitter = self.with_rax();
-            emitter.number(RAX, Over::BY_HANDLER.into());
+            emitter.number(RAX, ProbeEnd::BY_HANDLER.into());
             emitter.exchange32(RAX, removed);
             emitter.store32_number(closed, 1);
             emitter.test32(RAX);

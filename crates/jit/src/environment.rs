@@ -1,6 +1,6 @@
 //! What a handler is compiled for: the addresses of its data, and its site.
 
-use layout::{Entries, Mark, PerProcessor};
+use layout::{Entries, PerProcessor, RseqMark};
 
 /// A handler of a program.
 #[derive(Clone, Copy, Debug)]
@@ -112,7 +112,7 @@ pub struct Environment<'a> {
     /// Set if threads wait for room in a ring, and for a context.
     pub lossless: Option<Waiting>,
     /// What marks a thread's registered `struct rseq`.
-    pub mark: Mark,
+    pub mark: RseqMark,
     /// The address of the table of memory hidden from handlers ([`layout::hidden`]). 0: nothing is
     /// hidden.
     pub hidden: u32,

@@ -44,7 +44,7 @@ pub(crate) enum Cell {
 
 /// Assumptions about a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Assumed {
+pub(crate) struct FrameLayout {
     /// The saved registers, as a bit set.
     pub(crate) saved: u16,
     /// The number of cells.
@@ -73,15 +73,15 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    pub(crate) fn new(assumed: Assumed, tentative: bool) -> Frame {
-        let Assumed { saved, cells: cells_assumed, deep } = assumed;
+    pub(crate) fn new(assumed: FrameLayout, tentative: bool) -> Frame {
+        let FrameLayout { saved, cells: cells_assumed, deep } = assumed;
         Frame { saved, cells_assumed, deep, cells: Vec::new(), changed: 0, tentative, below: 0 }
     }
 
     /// The right assumptions, if the current ones were wrong. `deep`: bytes pushed below the frame.
-    pub(crate) fn wrong(&self, deep: i32) -> Option<Assumed> {
-        let assumed = Assumed { saved: self.saved, cells: self.cells_assumed, deep: self.deep };
-        let right = Assumed {
+    pub(crate) fn wrong(&self, deep: i32) -> Option<FrameLayout> {
+        let assumed = FrameLayout { saved: self.saved, cells: self.cells_assumed, deep: self.deep };
+        let right = FrameLayout {
             saved: self.saved | self.changed,
             cells: self.cells_assumed.max(self.cells.len()),
             deep: self.deep.max(deep),

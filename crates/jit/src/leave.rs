@@ -194,7 +194,7 @@ impl Compiler<'_> {
         let discard = self.discard;
         self.emitter.jump(discard);
         self.emitter.bind(mine);
-        self.sign(RBX, None);
+        self.set_owner(RBX, None);
         self.emitter.ret();
         self.frame.below = below;
         self.emitter.back(aside);

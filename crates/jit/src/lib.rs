@@ -23,17 +23,17 @@
 //! | `compiler`, `shape` | following all paths, and what is known at each place |
 //! | `registers`, `frame` | where elements are; the stack frame |
 //! | `straight`, `control`, `variables`, `memory`, `logging` | the instructions |
-//! | `count`, `claim`, `begin`, `record`, `leave` | counting the hit, claiming a context, both in one sequence, the record, leaving to the interpreter |
+//! | `count`, `claim`, `count_and_claim`, `record`, `leave` | counting the hit, claiming a context, both in one sequence, the record, leaving to the interpreter |
 //! | `emit`, `instructions` | encoding of machine code |
 
 #![forbid(unsafe_code)]
 
-mod begin;
 mod claim;
 mod compiled;
 mod compiler;
 mod control;
 mod count;
+mod count_and_claim;
 mod emit;
 mod environment;
 mod frame;
@@ -67,7 +67,7 @@ pub fn compile(handler: &Handler<'_>, environment: &Environment<'_>) -> Result<C
     }
     let insmax = handler.insmax.min(vm::INSTRUCTION_LIMIT);
     let bounded = facts.most_instructions(handler.jmpmax.min(vm::JUMP_LIMIT)) <= insmax.into();
-    let first = match (facts.opaque, facts.cyclic) {
+    let first = match (facts.interpret_only, facts.cyclic) {
         (true, _) => Mode::Interpreted,
         (false, false) if bounded => Mode::Known,
         (false, true) if bounded || insmax > compiler::SLACK => Mode::Merged,

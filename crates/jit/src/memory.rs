@@ -54,7 +54,7 @@ impl Compiler<'_> {
         let page = page.unwrap_or_else(|| self.take());
         let leave = self.leave_here();
         let (look, further, back) = (self.emitter.label(), self.emitter.label(), self.emitter.label());
-        let clean = |index: Reg| Rm::Indexed(RAX, index, 0, (table + hidden::CLEAN as u32) as i32);
+        let clean = |index: Reg| Rm::Indexed(RAX, index, 0, (table + hidden::CLEAN_LEAF as u32) as i32);
         let operand = number.map_or(Operand::Register(address), |number| Operand::Number(number.into()));
         self.frame.change(RAX);
         self.set(page, operand);
@@ -112,7 +112,7 @@ impl Compiler<'_> {
     /// `pop mem`: pops a value, then an address, and stores the value there.
     pub(crate) fn pop_memory(&mut self, size: usize) {
         let (memory, leave) = self.memory_at(1, size, None);
-        let value = self.whole(0);
+        let value = self.value_register(0);
         self.guard(leave);
         self.emitter.store_sized(size, memory, value);
         self.pop();

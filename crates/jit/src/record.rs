@@ -28,8 +28,8 @@ use crate::shape::{Code, Log};
 use core::mem::offset_of;
 use layout::thread_id;
 use layout::{
-    Context, Control, HEADER, Header, Identity, LOG_SHIFT, MARK, More, SCRATCH, UNSET, claim, flag,
-    record_size, state, status,
+    Context, Control, ExtraHeader, HEADER, Header, Identity, LOG_SHIFT, LOST_MARK, SCRATCH, UNSET, claim,
+    flag, record_size, state, status,
 };
 
 /// How far ahead to prefetch the ring; it outgrows the near caches, and the reader used it last.
@@ -65,7 +65,7 @@ impl Compiler<'_> {
         }
         self.shape.claimed = true;
         self.claims = true;
-        self.take_this(RDX);
+        self.take_register(RDX);
         let processor = self.take();
         let (context, record) = (self.context, self.record);
         self.frame.change(context);
@@ -74,7 +74,7 @@ impl Compiler<'_> {
         self.emitter.load(processor, record);
         let other = self.emitter.label();
         self.claim_own(processor, context, other);
-        self.sign(context, Some(other));
+        self.set_owner(context, Some(other));
         self.begin_in_ring(processor);
         self.unlock(processor);
         self.unlock(RDX);
@@ -95,13 +95,13 @@ impl Compiler<'_> {
 
     /// Writes thread and site to the context; edx: the thread id afterwards. Changes rax. Only code
     /// from `other` (all code, if `None`) must check that this is a libc thread with its own fs.
-    pub(crate) fn sign(&mut self, context: Reg, other: Option<Label>) {
-        self.sign_holder(context, other);
-        self.sign_site(context);
+    pub(crate) fn set_owner(&mut self, context: Reg, other: Option<Label>) {
+        self.set_holder(context, other);
+        self.set_site(context);
     }
 
-    /// Writes the thread id to the context as [`Compiler::sign`] does, and leaves it in edx.
-    pub(crate) fn sign_holder(&mut self, context: Reg, other: Option<Label>) {
+    /// Writes the thread id to the context as [`Compiler::set_owner`] does, and leaves it in edx.
+    pub(crate) fn set_holder(&mut self, context: Reg, other: Option<Label>) {
         let [unknown, known, own, by_itself] = [(); 4].map(|()| self.emitter.label());
         let offset = self.identity(offset_of!(Identity, tid_offset));
         let rseq = self.identity(offset_of!(Identity, rseq_offset));
@@ -148,7 +148,7 @@ impl Compiler<'_> {
     }
 
     /// Writes the site to the context.
-    pub(crate) fn sign_site(&mut self, context: Reg) {
+    pub(crate) fn set_site(&mut self, context: Reg) {
         let site = self.environment.site;
         self.emitter.store_site(of_context(context, offset_of!(Context, site)), site);
     }
@@ -156,7 +156,7 @@ impl Compiler<'_> {
     /// Sets edx:eax to the time stamp counter, or to its substitute.
     pub(crate) fn time(&mut self) {
         let (coarse, done) = (self.emitter.label(), self.emitter.label());
-        let clockless = self.identity(offset_of!(Identity, clockless));
+        let clockless = self.identity(offset_of!(Identity, no_rdtsc));
         let time = self.identity(offset_of!(Identity, time));
         self.emitter.alu32_number(Alu::Cmp, clockless, 0);
         self.emitter.jump_if(Condition::NotEqual, coarse);
@@ -297,7 +297,11 @@ impl Compiler<'_> {
         self.emitter.store32_number(Rm::At(RDX, 0), state::LOST);
         self.emitter.store32(Rm::At(RDX, 4), RAX);
         self.emitter.alu_store(Alu::Add, marked, RAX);
-        self.emitter.alu_number(Alu::Add, of_context(self.context, offset_of!(Context, head)), MARK as i32);
+        self.emitter.alu_number(
+            Alu::Add,
+            of_context(self.context, offset_of!(Context, head)),
+            LOST_MARK as i32,
+        );
         self.emitter.jump(room);
         self.emitter.bind(full);
         self.emitter.number(RAX, self.most() as u64);
@@ -442,12 +446,22 @@ impl Compiler<'_> {
         self.emitter.jump(epilogue);
     }
 
-    /// Writes a [`More`] with the record's codes. Changes rax.
+    /// Writes a [`ExtraHeader`] with the record's codes. Changes rax.
     fn set_codes(&mut self, more: Rm) {
         let field = |offset: usize| shifted(more, offset as i32);
-        self.set_code(self.shape.major, Cell::Major, self.handler.major, field(offset_of!(More, major)));
-        self.set_code(self.shape.minor, Cell::Minor, self.handler.minor, field(offset_of!(More, minor)));
-        self.emitter.store_number(field(offset_of!(More, traces)), 0);
+        self.set_code(
+            self.shape.major,
+            Cell::Major,
+            self.handler.major,
+            field(offset_of!(ExtraHeader, major)),
+        );
+        self.set_code(
+            self.shape.minor,
+            Cell::Minor,
+            self.handler.minor,
+            field(offset_of!(ExtraHeader, minor)),
+        );
+        self.emitter.store_number(field(offset_of!(ExtraHeader, traces)), 0);
     }
 
     /// Sets a code of the record.
@@ -482,7 +496,7 @@ impl Compiler<'_> {
     /// If records are tentative, notes that there is none: commit code then writes to a dummy word.
     pub(crate) fn forget_record(&mut self) {
         if self.environment.tentative {
-            let nothing = self.environment.identity + offset_of!(Identity, nothing) as u32;
+            let nothing = self.environment.identity + offset_of!(Identity, dummy_state) as u32;
             let cell = self.frame.commit_cell();
             self.emitter.store_number(cell, nothing.into());
         }

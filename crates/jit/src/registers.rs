@@ -130,7 +130,7 @@ impl Compiler<'_> {
     }
 
     /// Takes a given register; elements in it are stored to their cells.
-    pub(crate) fn take_this(&mut self, register: Reg) {
+    pub(crate) fn take_register(&mut self, register: Reg) {
         self.free(register);
         self.use_register(register);
     }
@@ -152,7 +152,7 @@ impl Compiler<'_> {
 
     /// A register that holds only the element `below` the top, which may be changed. The element
     /// has no other copy.
-    pub(crate) fn own_register(&mut self, below: usize) -> Reg {
+    pub(crate) fn exclusive_register(&mut self, below: usize) -> Reg {
         if let Location::Register(number) = self.location(below)
             && self.shape.holders(number) == 1
         {

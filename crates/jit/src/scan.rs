@@ -2,12 +2,12 @@
 //!
 //! Compiled code knows statically where each stack element is, and forgets popped ones. That is
 //! correct only if no instruction can see a popped element. Handlers with such instructions
-//! ([`Facts::opaque`]) are interpreted from the start.
+//! ([`Facts::interpret_only`]) are interpreted from the start.
 
 use crate::environment::Handler;
 use layout::RESUME_ELEMENTS;
 use std::collections::HashSet;
-use vm::{Effects, Instruction, Op, Register, Transfer, Word};
+use vm::{ControlFlow, Effects, Instruction, Op, Register, Word};
 
 /// The instruction at an offset, if a whole one is there.
 pub(crate) fn instruction_at(code: &[u8], offset: usize) -> Option<Instruction> {
@@ -50,7 +50,7 @@ pub(crate) fn general(register: Register) -> Option<(u8, bool)> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
     /// Whether to interpret it from the start.
-    pub(crate) opaque: bool,
+    pub(crate) interpret_only: bool,
     /// Whether a path may reach the same place twice.
     pub(crate) cyclic: bool,
     /// The general registers that it pushes, by number.
@@ -99,7 +99,7 @@ pub(crate) fn scan(handler: &Handler<'_>) -> Facts {
             facts.steps += 1;
             // Too many paths: nothing is compiled.
             if facts.steps > STEPS {
-                facts.opaque = true;
+                facts.interpret_only = true;
                 facts.reads_flags = true;
                 facts.reach(handler);
                 return facts;
@@ -111,7 +111,7 @@ pub(crate) fn scan(handler: &Handler<'_>) -> Facts {
     }
     // The state passed to the interpreter must have room for all elements.
     if facts.most - facts.least > RESUME_ELEMENTS as i32 {
-        facts.opaque = true;
+        facts.interpret_only = true;
     }
     facts
 }
@@ -161,7 +161,7 @@ impl Facts {
         place.offset = instruction.next;
         let Some(change) = self.change(&instruction, pushed) else {
             // From here on the number of elements, and which of them are visible, is unknown.
-            self.opaque = true;
+            self.interpret_only = true;
             // Follow the rest all the same, for its other facts.
             return self.go_on_unknown(handler, place, instruction, paths, seen, start);
         };
@@ -184,32 +184,32 @@ impl Facts {
     ) -> bool {
         let transfer = instruction.row().transfer;
         match transfer {
-            Transfer::None => {
+            ControlFlow::None => {
                 place.pushed = (instruction.op == Op::Push).then_some(instruction.operand);
             }
-            Transfer::Jump | Transfer::Branch | Transfer::Handler => {
+            ControlFlow::Jump | ControlFlow::Branch | ControlFlow::Handler => {
                 if let Some(target) = instruction.target(handler.code) {
                     self.cyclic |= target <= start;
                     self.targets.insert(target);
-                    let depth = if self.opaque { 0 } else { place.depth };
+                    let depth = if self.interpret_only { 0 } else { place.depth };
                     if seen.insert((target, depth, place.back.clone())) {
                         paths.push(Place { offset: target, depth, back: place.back.clone(), pushed: None });
                     }
                 }
                 return transfer.falls_through();
             }
-            Transfer::Call => match instruction.target(handler.code) {
+            ControlFlow::Call => match instruction.target(handler.code) {
                 Some(target) if place.back.len() < vm::CALL_DEPTH => {
                     place.back.push(instruction.next);
                     place.offset = target;
                 }
                 _ => return false,
             },
-            Transfer::Return => match place.back.pop() {
+            ControlFlow::Return => match place.back.pop() {
                 Some(back) => place.offset = back,
                 None => return false,
             },
-            Transfer::End => {
+            ControlFlow::End => {
                 match instruction.op {
                     Op::ExitTo if (1..=3).contains(&instruction.operand) => {
                         self.facility.get_or_insert(start);
@@ -223,7 +223,11 @@ impl Facts {
         }
         // A path that falls through to a jump target is followed from there once.
         !self.targets.contains(&place.offset)
-            || seen.insert((place.offset, if self.opaque { 0 } else { place.depth }, place.back.clone()))
+            || seen.insert((
+                place.offset,
+                if self.interpret_only { 0 } else { place.depth },
+                place.back.clone(),
+            ))
     }
 
     /// How many elements an instruction pops, then pushes; also collects other facts. `None` if
@@ -264,10 +268,10 @@ impl Facts {
             op => {
                 let row = op.row();
                 // Instructions that name stack slots, and those that call a handler at any depth.
-                if row.effects.contains(Effects::NAMES_SLOTS) || row.transfer == Transfer::Handler {
+                if row.effects.contains(Effects::NAMES_SLOTS) || row.transfer == ControlFlow::Handler {
                     return None;
                 }
-                debug_assert!(row.transfer == Transfer::None || row.pops == Some(0));
+                debug_assert!(row.transfer == ControlFlow::None || row.pops == Some(0));
                 (row.pops?.into(), row.pushes?.into())
             }
         })

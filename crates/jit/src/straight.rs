@@ -29,7 +29,7 @@ impl Compiler<'_> {
             Op::Xor => self.binary(Alu::Xor, |first, second| first ^ second),
             Op::Mul => self.multiply(),
             Op::Neg => {
-                let top = self.own_register(0);
+                let top = self.exclusive_register(0);
                 self.emitter.not(top);
             }
             Op::RolImm => self.shift(Shift::RotateLeft, operand),
@@ -169,7 +169,7 @@ impl Compiler<'_> {
         if let Operand::Register(register) = self.operand(other) {
             self.locked |= 1 << register.0;
         }
-        let register = self.own_register(to);
+        let register = self.exclusive_register(to);
         let operand = self.operand(other);
         self.apply(op, register, operand);
         self.pop();
@@ -181,7 +181,7 @@ impl Compiler<'_> {
         if let Operand::Register(register) = self.operand(1) {
             self.locked |= 1 << register.0;
         }
-        let register = self.own_register(0);
+        let register = self.exclusive_register(0);
         let operand = self.operand(1);
         match operand.rm() {
             Some(rm) => self.emitter.multiply(register, rm),
@@ -197,14 +197,14 @@ impl Compiler<'_> {
 
     /// Shifts the top by a number, modulo 64.
     fn shift(&mut self, op: Shift, count: u64) {
-        let register = self.own_register(0);
+        let register = self.exclusive_register(0);
         self.emitter.shift(op, register, (count & 63) as u8);
     }
 
     /// Pops a value, then a count, and pushes the value shifted.
     fn shift_popped(&mut self, op: Shift) {
         if let Operand::Number(count) = self.operand(1) {
-            let register = self.own_register(0);
+            let register = self.exclusive_register(0);
             self.emitter.shift(op, register, (count & 63) as u8);
             self.pop();
             self.pop();
@@ -212,8 +212,8 @@ impl Compiler<'_> {
             return;
         }
         // The processor also takes counts modulo 64.
-        self.take_this(RCX);
-        let register = self.own_register(0);
+        self.take_register(RCX);
+        let register = self.exclusive_register(0);
         let count = self.operand(1);
         self.set(RCX, count);
         self.emitter.shift_by_cl(op, register);
@@ -224,7 +224,7 @@ impl Compiler<'_> {
 
     /// Pops a divisor, then a dividend; pushes the remainder, then the quotient.
     fn divide(&mut self, signed: bool) {
-        self.take_this(RDX);
+        self.take_register(RDX);
         let divisor = self.copy(0);
         let leave = self.leave_here();
         self.emitter.test(divisor);
@@ -262,7 +262,7 @@ impl Compiler<'_> {
         }
         let bit = 1_u64 << (position - 1);
         let (above, below) = (!(bit | (bit - 1)), bit - 1);
-        let register = self.own_register(0);
+        let register = self.exclusive_register(0);
         // The bits in the instruction's direction.
         let mask = if matches!(op, Op::Pbl | Op::PblImm | Op::Pzl | Op::PzlImm) { above } else { below };
         let copies = matches!(op, Op::Pbl | Op::PblImm | Op::Pbr | Op::PbrImm);

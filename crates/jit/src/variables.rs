@@ -85,7 +85,7 @@ impl Compiler<'_> {
             }
             Access::Pop | Access::Move => {
                 // A single store, so that no other thread sees half of it.
-                let register = self.whole(popped);
+                let register = self.value_register(popped);
                 self.emitter.store(variable, register);
                 let more = usize::from(access == Access::Pop);
                 (0..popped + more).for_each(|_| self.pop());
@@ -98,7 +98,7 @@ impl Compiler<'_> {
     }
 
     /// A register that holds an element: its own register, or rax.
-    pub(crate) fn whole(&mut self, below: usize) -> Reg {
+    pub(crate) fn value_register(&mut self, below: usize) -> Reg {
         match self.operand(below) {
             Operand::Register(register) => register,
             operand => {
@@ -129,7 +129,7 @@ impl Compiler<'_> {
 
     fn at_index(&mut self, access: Access, variable: Rm) {
         if access == Access::Pop {
-            let register = self.whole(0);
+            let register = self.value_register(0);
             self.emitter.store(variable, register);
             self.pop();
             self.pop();

@@ -3,7 +3,7 @@
 mod support;
 
 use dprobes_jit::{Handler, compile};
-use layout::hidden::{BEFORE_OURS, BELOW_STACK, OURS};
+use layout::hidden::{BEFORE_OURS, BELOW_STACK, MARK_OURS};
 use support::arena::Arena;
 use support::handler;
 use support::interpreter::LEFT;
@@ -73,7 +73,7 @@ fn what_may_be_ours_is_left_to_the_interpreter() {
         let (inside, last) = (start, start + 4096 - size);
         for address in [inside, last] {
             assert!(!leaves(0, address), "{op:?} of the program's memory");
-            assert!(leaves(OURS, address), "{op:?} of what may be ours");
+            assert!(leaves(MARK_OURS, address), "{op:?} of what may be ours");
             assert!(!leaves(BEFORE_OURS, address), "{op:?} before what may be ours");
             let below = address < (&raw const address) as u64;
             assert_eq!(leaves(BELOW_STACK, address), below, "{op:?} where a stack may grow");

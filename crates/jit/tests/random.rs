@@ -4,7 +4,7 @@ mod support;
 
 use dprobes_jit::{Environment, Handler, Limits, Variable, compile};
 use layout::Registers as Shared;
-use layout::hidden::{BEFORE_OURS, BELOW_STACK, OURS, PAGE_BITS};
+use layout::hidden::{BEFORE_OURS, BELOW_STACK, MARK_OURS, PAGE_BITS};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::atomic::Ordering::Relaxed;
@@ -55,7 +55,8 @@ fn start() -> impl Strategy<Value = Start> {
         proptest::array::uniform16(interesting()),
     );
     let memory = vec(prop_oneof![3 => any::<u8>(), 1 => Just(0)], MEMORY);
-    let mark = prop_oneof![12 => Just(0), 1 => Just(OURS), 1 => Just(BEFORE_OURS), 1 => Just(BELOW_STACK)];
+    let mark =
+        prop_oneof![12 => Just(0), 1 => Just(MARK_OURS), 1 => Just(BEFORE_OURS), 1 => Just(BELOW_STACK)];
     let site = (any::<u64>(), any::<[bool; 5]>(), mark);
     (lines(), limits, words, memory, site).prop_map(|(lines, limits, words, memory, site)| Start {
         lines,
@@ -220,7 +221,7 @@ impl Start {
             excpt_log: self.excpt_log,
             autostacktrace: self.autostacktrace,
             heap: 64,
-            point: vm::Point { offset: 7, major: 5, minor: 6, ..vm::Point::default() },
+            point: vm::ProbepointInfo { offset: 7, major: 5, minor: 6, ..vm::ProbepointInfo::default() },
         };
         let mut shared = Shared { general: self.registers, rip: environment.site, ..Shared::default() };
         shared.general[4] = registers.general[4];

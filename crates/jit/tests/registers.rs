@@ -314,12 +314,12 @@ fn without_loss_a_context_is_waited_for_while_there_is_a_reader() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(pause);
-            site.arena.identity().gives_up.store(1, Relaxed);
+            site.arena.identity().must_not_wait.store(1, Relaxed);
         });
         site.hit();
     });
     assert_eq!(site.value(site.environment.missed), 1);
-    site.arena.identity().gives_up.store(0, Relaxed);
+    site.arena.identity().must_not_wait.store(0, Relaxed);
     // The reader is dead.
     let reader = site.environment.lossless.expect("it is set").reader;
     std::thread::scope(|scope| {

@@ -16,9 +16,9 @@
 //!
 //! | offset | what is there |
 //! |---|---|
-//! | 0 | a word of 4 bytes for each leaf, by bits 27 to 41 of the address: its offset from [`CLEAN`] |
-//! | [`CLEAN`] | the leaf of what has no mark |
-//! | [`SUSPECT`] | the leaf of what has no leaf of its own, since there are too many: all marks are [`OURS`] |
+//! | 0 | a word of 4 bytes for each leaf, by bits 27 to 41 of the address: its offset from [`CLEAN_LEAF`] |
+//! | [`CLEAN_LEAF`] | the leaf of what has no mark |
+//! | [`SUSPECT_LEAF`] | the leaf of what has no leaf of its own, since there are too many: all marks are [`MARK_OURS`] |
 //! | [`LEAVES`] | [`LEAF_COUNT`] leaves |
 //! | [`LISTS`] | [`Lists`] |
 //! | [`LIST`] | the first list: ranges, then bytes |
@@ -36,11 +36,11 @@ pub const INDEX: u32 = 0x7fff;
 pub const LEAF: u64 = 1 << (LEAF_BITS - PAGE_BITS);
 
 /// The offset of the clean leaf, after the leaves' offsets.
-pub const CLEAN: u64 = (INDEX as u64 + 1) * 4;
+pub const CLEAN_LEAF: u64 = (INDEX as u64 + 1) * 4;
 /// The offset of the leaf in which every page is suspect.
-pub const SUSPECT: u64 = CLEAN + LEAF;
+pub const SUSPECT_LEAF: u64 = CLEAN_LEAF + LEAF;
 /// The offset of the other leaves.
-pub const LEAVES: u64 = SUSPECT + LEAF;
+pub const LEAVES: u64 = SUSPECT_LEAF + LEAF;
 /// How many other leaves there are.
 pub const LEAF_COUNT: u64 = 64;
 /// The offset of the [`Lists`].
@@ -59,7 +59,7 @@ pub const LIST_SIZE: u64 = LIST_BYTES + BYTES * 8;
 pub const SIZE: u64 = LIST + 2 * LIST_SIZE;
 
 /// A mark: something in the page is ours, or may be.
-pub const OURS: u8 = 1;
+pub const MARK_OURS: u8 = 1;
 /// A mark: the page is the program's, but part of the next one is not.
 pub const BEFORE_OURS: u8 = 2;
 /// A mark: a stack may grow into the page. If it has not grown there yet, an access would make it

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::Line;
+use crate::CacheLineWord;
 
 /// What handlers know of their process: one private page for each address space, mapped with
 /// `MADV_WIPEONFORK`. A forked child finds it zeroed, which means "not known", until the tracer has
@@ -24,20 +24,20 @@ pub struct Identity {
     pub rseq_offset: AtomicU64,
     /// Not 0 while no thread of this address space may wait for room or for a context (with
     /// `--lossless`), because the tracer waits for one of them.
-    pub gives_up: AtomicU32,
+    pub must_not_wait: AtomicU32,
     /// Not 0 where threads may not read the time stamp counter (`PR_SET_TSC`, which seccomp's
     /// strict mode sets too). Handlers then use `time`, which the tracer updates every few
     /// milliseconds.
-    pub clockless: AtomicU32,
+    pub no_rdtsc: AtomicU32,
     /// The time stamp counter as the tracer last read it.
     pub time: AtomicU64,
     /// The reader's last sign of life, once it has not changed for so long that the reader must be
     /// dead: threads stop waiting. 0: none.
     pub dead: AtomicU64,
     /// A dummy state word. Commit code writes here when no record was made, so it needs no branch.
-    pub nothing: Line,
+    pub dummy_state: CacheLineWord,
     /// Not 0 after a thread has found no free context (with `--lossless`). The tracer clears it.
-    pub crowded: Line,
+    pub no_free_context: CacheLineWord,
 }
 
 /// The signature that glibc registers. It stands before each abort handler of a restartable
@@ -55,7 +55,7 @@ pub const RSEQ_UNUSED: u32 = 28;
 /// it is where [`Identity::rseq_offset`] says. The number in [`RSEQ_CPU`] alone is no proof:
 /// unrelated memory may well hold 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct RseqMark {
     /// Its offset in the `struct rseq`.
     pub at: i32,
     /// Four bytes that do not occur by chance.

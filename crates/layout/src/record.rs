@@ -3,9 +3,9 @@
 use core::sync::atomic::AtomicU32;
 
 /// The header of a record in a ring. After it come the handler's log, padded to a multiple of 8,
-/// then a [`More`] if there is one, then the stack traces, padded to a multiple of 8. A record
+/// then a [`ExtraHeader`] if there is one, then the stack traces, padded to a multiple of 8. A record
 /// never wraps: if it does not fit before the end of the ring, it begins at the start, and the word
-/// [`state::SKIP`] stands where it did not fit. Where records were lost there is a [`MARK`].
+/// [`state::SKIP`] stands where it did not fit. Where records were lost there is a [`LOST_MARK`].
 ///
 /// What all records of a handler at a site have in common is not stored: the tracer knows it by the
 /// site's number. Neither is the process, since a ring belongs to one address space.
@@ -42,18 +42,18 @@ pub const HEADER: usize = size_of::<Header>();
 /// The part that only some records have: see [`flag::MORE`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct More {
-    /// The major code of this record. Without a `More` it is the program's.
+pub struct ExtraHeader {
+    /// The major code of this record. Without a `ExtraHeader` it is the program's.
     pub major: u32,
-    /// The minor code of this record. Without a `More` it is the probe's.
+    /// The minor code of this record. Without a `ExtraHeader` it is the probe's.
     pub minor: u32,
     /// Bytes of the stack traces, which are shown as a record of their own with major and minor
     /// code 0.
     pub traces: u64,
 }
 
-/// Bytes of a [`More`].
-pub const MORE: usize = size_of::<More>();
+/// Bytes of a [`ExtraHeader`].
+pub const MORE: usize = size_of::<ExtraHeader>();
 
 /// [`Header::status`] of a record with this many bytes of log.
 pub const fn status(state: u32, flags: u32, log: usize) -> u32 {
@@ -62,20 +62,20 @@ pub const fn status(state: u32, flags: u32, log: usize) -> u32 {
 
 /// Bytes of the mark that stands between two records where others were lost: [`state::LOST`] in 4
 /// bytes, and their number in 4. It is written before the next record that fits.
-pub const MARK: usize = 8;
+pub const LOST_MARK: usize = 8;
 
 /// The bit at which the number of logged bytes begins in a [`status`].
 pub const LOG_SHIFT: u32 = 16;
 
 /// The flags in a [`status`], beside state and length.
 pub mod flag {
-    /// A [`More`](super::More) follows the log.
+    /// A [`ExtraHeader`](super::More) follows the log.
     pub const MORE: u32 = 1 << 8;
     /// The handler makes no record of its log: there are only stack traces.
     pub const NO_LOG: u32 = 1 << 9;
 }
 
-/// Bytes of a record with this many bytes of log, and, if it has a [`More`], this many bytes of
+/// Bytes of a record with this many bytes of log, and, if it has a [`ExtraHeader`], this many bytes of
 /// stack traces.
 pub const fn record_size(log: usize, traces: Option<usize>) -> usize {
     let more = match traces {
@@ -97,7 +97,7 @@ pub mod state {
     pub const DROPPED: u32 = 3;
     /// No record: the next one is at the start of the ring.
     pub const SKIP: u32 = 4;
-    /// No record but a [`MARK`](super::MARK).
+    /// No record but a [`LOST_MARK`](super::MARK).
     pub const LOST: u32 = 5;
 }
 

@@ -11,15 +11,15 @@ use crate::record_size;
 pub struct Control {
     /// [`Context::head`](crate::Context::head) after the last finished record. Written by the
     /// thread that holds the context.
-    pub head: Line,
+    pub head: CacheLineWord,
     /// Total bytes ever taken out of the ring, or [`ABANDONED`]. Written by the reader.
-    pub tail: Line,
+    pub tail: CacheLineWord,
     /// Total records ever dropped because the ring was full. Written by the thread that holds the
     /// context.
-    pub lost: Line,
+    pub lost: CacheLineWord,
     /// The id, as the thread itself knows it, of the thread that waits for room; 0: none. Written
     /// by the thread that holds the context.
-    pub waiter: Line,
+    pub waiter: CacheLineWord,
 }
 
 /// Bytes of a [`Control`].
@@ -28,7 +28,7 @@ pub const CONTROL: u64 = size_of::<Control>() as u64;
 /// A word in a cache line of its own.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub struct Line(pub AtomicU64);
+pub struct CacheLineWord(pub AtomicU64);
 
 /// The value of [`Control::tail`] when the reader will not read any more: threads do not wait for
 /// room, and records that do not fit are dropped.

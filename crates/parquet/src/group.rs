@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use convert::{Columns, Event, Form, Known, Place, Sheet, json_fields};
+use convert::{Columns, Event, Form, Place, TemplateSet, TraceFacts, json_fields};
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedFileWriter;
 use trace::Items;
@@ -15,9 +15,9 @@ use crate::schema::{base, make, taken};
 use crate::texts::Texts;
 
 /// Most rows of a group.
-const MOST_ROWS: usize = 1 << 17;
+const MAX_ROWS: usize = 1 << 17;
 /// Most bytes of data and texts of a group, approximately.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 
 /// Writes each record as a row.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl<W: Write + Send> Parquet<W> {
     ///
     /// # Errors
     /// Writing fails.
-    pub fn new(out: W, known: &Known, sheet: &Sheet) -> io::Result<Parquet<W>> {
+    pub fn new(out: W, known: &TraceFacts, sheet: &TemplateSet) -> io::Result<Parquet<W>> {
         let templates = Columns::new(known, sheet, &taken());
         let (schema, properties, columns) = make(&templates).map_err(failed)?;
         let out = SerializedFileWriter::new(out, schema, Arc::new(properties)).map_err(failed)?;
@@ -173,8 +173,8 @@ impl<W: Write + Send> Form for Parquet<W> {
         self.rows += 1;
         let bytes = || self.texts.bytes() + self.columns.iter().map(Column::size).sum::<usize>();
         // Not computed for every row: a record has at most half a megabyte.
-        if self.rows >= MOST_ROWS
-            || ((self.rows & 15 == 0 || record.data.len() > 4096) && bytes() >= MOST_BYTES)
+        if self.rows >= MAX_ROWS
+            || ((self.rows & 15 == 0 || record.data.len() > 4096) && bytes() >= MAX_BYTES)
         {
             self.flush()?;
         }

@@ -70,11 +70,11 @@ pub(crate) mod base {
 }
 
 /// The name of the last column.
-const REST: &str = "fields";
+const LAST_COLUMN: &str = "fields";
 
 /// The names of the columns of every file.
 pub(crate) fn taken() -> Vec<&'static str> {
-    BASE.iter().map(|(name, _)| *name).chain([REST]).collect()
+    BASE.iter().map(|(name, _)| *name).chain([LAST_COLUMN]).collect()
 }
 
 fn holds(scalar: Scalar) -> Holds {
@@ -91,7 +91,8 @@ fn holds(scalar: Scalar) -> Holds {
 pub(crate) fn make(templates: &Columns) -> Result<(TypePtr, WriterProperties, Vec<Column>)> {
     let base = BASE.iter().map(|(name, holds)| ((*name).to_owned(), *holds));
     let fields = templates.columns.iter().map(|column| (column.name.clone(), holds(column.holds)));
-    let all: Vec<(String, Holds)> = base.chain(fields).chain([(REST.to_owned(), Holds::LongText)]).collect();
+    let all: Vec<(String, Holds)> =
+        base.chain(fields).chain([(LAST_COLUMN.to_owned(), Holds::LongText)]).collect();
     let mut properties = WriterProperties::builder()
         .set_created_by(concat!("dprobes version ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::SNAPPY)

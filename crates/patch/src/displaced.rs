@@ -5,9 +5,9 @@ use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
 use crate::classify::{Class, Decoded, INSTRUCTION_LIMIT, classify, disassemble};
-use crate::lent::Lent;
 use crate::machine::{Access, Memory, Registers};
-use crate::slot::{Onward, Slot, Template};
+use crate::slot::{Continuation, Slot, Template};
+use crate::substituted_argument::SubstitutedArgument;
 use crate::{Mode, Refusal, emulate, harmless, stack};
 
 /// An instruction that can be displaced, and how.
@@ -15,7 +15,7 @@ use crate::{Mode, Refusal, emulate, harmless, stack};
 pub struct Displaced {
     decoded: Decoded,
     original: [u8; INSTRUCTION_LIMIT],
-    lent: Option<Lent>,
+    lent: Option<SubstitutedArgument>,
     /// Disassembled on first use: most instructions are never shown.
     text: OnceLock<String>,
 }
@@ -48,12 +48,12 @@ pub fn displace_in(mode: Mode, bytes: &[u8], address: u64) -> Result<Displaced, 
 }
 
 impl Displaced {
-    /// The same `syscall` with its second argument substituted by `lent`, which changes its slot.
+    /// The same `syscall` with its second argument substituted by `substituted_argument`, which changes its slot.
     ///
     /// # Panics
     /// It is no `syscall`.
     #[must_use]
-    pub fn lending(self, lent: Lent) -> Displaced {
+    pub fn with_argument(self, lent: SubstitutedArgument) -> Displaced {
         assert!(self.enters_kernel(), "only a system call has arguments");
         Displaced { lent: Some(lent), ..self }
     }
@@ -68,7 +68,7 @@ impl Displaced {
     }
 
     /// The substituted argument of a `syscall`.
-    pub fn lent(&self) -> Option<Lent> {
+    pub fn lent(&self) -> Option<SubstitutedArgument> {
         self.lent
     }
 
@@ -269,7 +269,7 @@ impl Displaced {
     ///
     /// [`Refusal::OutOfReach`] if `slot` is not in [`Displaced::reach`].
     pub fn slot(&self, slot: u64) -> Result<Slot, Refusal> {
-        self.slot_to(slot, Onward::Next)
+        self.slot_to(slot, Continuation::Next)
     }
 
     /// The slot at `slot`, continuing at `onward` if the instruction falls through. Otherwise as
@@ -279,7 +279,7 @@ impl Displaced {
     /// # Errors
     ///
     /// [`Refusal::OutOfReach`] if `slot` is not in [`Displaced::reach_to`].
-    pub fn slot_to(&self, slot: u64, onward: Onward) -> Result<Slot, Refusal> {
+    pub fn slot_to(&self, slot: u64, onward: Continuation) -> Result<Slot, Refusal> {
         self.template(onward).at(slot).ok_or_else(|| Refusal::OutOfReach {
             address: self.address(),
             text: self.text().to_owned(),
@@ -293,16 +293,16 @@ impl Displaced {
     /// close to it. It spans 2 to 4 GiB, cut off at the ends of the address space, or everything if
     /// nothing is relative. In 32-bit code it is all 4 GiB.
     pub fn reach(&self) -> RangeInclusive<u64> {
-        self.reach_to(Onward::Next)
+        self.reach_to(Continuation::Next)
     }
 
     /// The possible addresses of the slot of [`Displaced::slot_to`]; empty if `onward` is too far
     /// from the rest.
-    pub fn reach_to(&self, onward: Onward) -> RangeInclusive<u64> {
+    pub fn reach_to(&self, onward: Continuation) -> RangeInclusive<u64> {
         self.template(onward).reach()
     }
 
-    fn template(&self, onward: Onward) -> Template {
+    fn template(&self, onward: Continuation) -> Template {
         Template::of(&self.decoded, self.original(), onward, self.lent)
     }
 }

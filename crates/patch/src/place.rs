@@ -1,12 +1,12 @@
 //! The state of a thread that is inside a slot.
 
-use crate::lent::Argument;
 use crate::machine::{RCX, RSI, RSP, Registers};
+use crate::substituted_argument::Argument;
 
 /// The state of a thread whose rip is in a slot: how to set its registers before a signal handler,
 /// a debugger, or the program itself (once the slot is gone) sees them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum SlotPosition {
     /// The instruction has not been executed, or will be executed again (an interrupted string
     /// instruction, a restarted system call): rip is the site.
     Before,
@@ -29,7 +29,7 @@ pub enum Place {
     Done {
         /// Where the program continues.
         rip: u64,
-        /// The value for rcx, as in [`Place::After`].
+        /// The value for rcx, as in [`SlotPosition::After`].
         rcx: u64,
         /// The value for rsi.
         argument: Argument,
@@ -47,56 +47,56 @@ pub enum Place {
     Inside,
 }
 
-impl Place {
+impl SlotPosition {
     /// The same place where the program's code is `by` bytes higher.
     #[must_use]
-    pub(crate) fn moved(self, by: u64) -> Place {
+    pub(crate) fn moved(self, by: u64) -> SlotPosition {
         let moved = |address: u64| address.wrapping_add(by);
         match self {
-            Place::Prepared { argument } => Place::Prepared { argument: argument.moved(by) },
-            Place::Done { rip, rcx, argument } => {
-                Place::Done { rip: moved(rip), rcx: moved(rcx), argument: argument.moved(by) }
+            SlotPosition::Prepared { argument } => SlotPosition::Prepared { argument: argument.moved(by) },
+            SlotPosition::Done { rip, rcx, argument } => {
+                SlotPosition::Done { rip: moved(rip), rcx: moved(rcx), argument: argument.moved(by) }
             }
-            Place::After { rip, rcx } => Place::After { rip: moved(rip), rcx: rcx.map(moved) },
-            Place::Before | Place::Pushed { .. } | Place::Inside => self,
+            SlotPosition::After { rip, rcx } => SlotPosition::After { rip: moved(rip), rcx: rcx.map(moved) },
+            SlotPosition::Before | SlotPosition::Pushed { .. } | SlotPosition::Inside => self,
         }
     }
 
     /// Whether the instruction has not begun, or must be redone completely.
     pub fn is_before(self) -> bool {
-        matches!(self, Place::Before | Place::Pushed { .. } | Place::Prepared { .. })
+        matches!(self, SlotPosition::Before | SlotPosition::Pushed { .. } | SlotPosition::Prepared { .. })
     }
 
     /// Whether the instruction has been executed.
     pub fn is_after(self) -> bool {
-        matches!(self, Place::After { .. } | Place::Done { .. })
+        matches!(self, SlotPosition::After { .. } | SlotPosition::Done { .. })
     }
 
     /// Sets the registers to what the program would see; `site` is the address of the original
-    /// instruction. Returns false, and changes nothing, for [`Place::Inside`].
+    /// instruction. Returns false, and changes nothing, for [`SlotPosition::Inside`].
     pub fn mend(self, site: u64, registers: &mut Registers) -> bool {
         match self {
-            Place::Before => registers.rip = site,
-            Place::Pushed { bytes } => {
+            SlotPosition::Before => registers.rip = site,
+            SlotPosition::Pushed { bytes } => {
                 registers.rip = site;
                 registers.gpr[RSP] = registers.gpr[RSP].wrapping_add(bytes);
             }
-            Place::Prepared { argument } => {
+            SlotPosition::Prepared { argument } => {
                 registers.rip = site;
                 registers.gpr[RSI] = argument.value(registers);
             }
-            Place::Done { rip, rcx, argument } => {
+            SlotPosition::Done { rip, rcx, argument } => {
                 registers.rip = rip;
                 registers.gpr[RCX] = rcx;
                 registers.gpr[RSI] = argument.value(registers);
             }
-            Place::After { rip, rcx } => {
+            SlotPosition::After { rip, rcx } => {
                 registers.rip = rip;
                 if let Some(value) = rcx {
                     registers.gpr[RCX] = value;
                 }
             }
-            Place::Inside => return false,
+            SlotPosition::Inside => return false,
         }
         true
     }

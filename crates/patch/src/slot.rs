@@ -9,16 +9,16 @@ use iced_x86::{ConditionCode, Register};
 
 use crate::Mode;
 use crate::classify::{Class, Count, Decoded};
-use crate::lent::{Argument, Lent};
 use crate::machine::Registers;
-use crate::place::Place;
+use crate::place::SlotPosition;
+use crate::substituted_argument::{Argument, SubstitutedArgument};
 
 /// No slot is longer than this, in bytes.
 pub const SLOT_CAPACITY: usize = 48;
 
 /// Where a slot continues if its instruction falls through.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Onward {
+pub enum Continuation {
     /// At the instruction after the original: a jump back.
     #[default]
     Next,
@@ -39,7 +39,7 @@ pub struct Slot {
     /// The length of the first instruction, which in most slots is the displaced one itself.
     pub instruction_length: usize,
     site: u64,
-    places: Vec<(usize, Place)>,
+    places: Vec<(usize, SlotPosition)>,
     absolute: Vec<usize>,
 }
 
@@ -73,8 +73,11 @@ impl Slot {
     ///
     /// When the kernel restarts a system call (rax: -512 to -516) it moves rip back by two bytes:
     /// leave such a thread in the slot, or it hits the site's breakpoint again.
-    pub fn place(&self, offset: usize) -> Place {
-        self.places.iter().find(|(known, _)| *known == offset).map_or(Place::Inside, |(_, place)| *place)
+    pub fn place(&self, offset: usize) -> SlotPosition {
+        self.places
+            .iter()
+            .find(|(known, _)| *known == offset)
+            .map_or(SlotPosition::Inside, |(_, place)| *place)
     }
 
     /// Sets the registers of a thread that stopped in this slot to what they would be in unprobed
@@ -94,10 +97,10 @@ pub(crate) struct Template {
     site: u64,
     /// The address after the original.
     next: u64,
-    onward: Onward,
+    onward: Continuation,
     bytes: Vec<u8>,
     fixups: Vec<Fixup>,
-    places: Vec<(usize, Place)>,
+    places: Vec<(usize, SlotPosition)>,
     absolute: Vec<usize>,
     instruction_length: usize,
 }
@@ -149,7 +152,12 @@ impl Fixup {
 
 impl Template {
     /// The slot of an instruction whose bytes are `original`.
-    pub(crate) fn of(decoded: &Decoded, original: &[u8], onward: Onward, lent: Option<Lent>) -> Template {
+    pub(crate) fn of(
+        decoded: &Decoded,
+        original: &[u8],
+        onward: Continuation,
+        lent: Option<SubstitutedArgument>,
+    ) -> Template {
         let site = decoded.instruction.ip();
         let mut template = Template {
             mode: decoded.mode,
@@ -158,7 +166,7 @@ impl Template {
             onward,
             bytes: Vec::with_capacity(SLOT_CAPACITY),
             fixups: Vec::new(),
-            places: vec![(0, Place::Before)],
+            places: vec![(0, SlotPosition::Before)],
             absolute: Vec::new(),
             instruction_length: 0,
         };
@@ -237,7 +245,7 @@ impl Template {
     fn system_call(&mut self, original: &[u8]) {
         self.bytes.extend_from_slice(original);
         self.instruction_length = self.bytes.len();
-        self.places.push((self.bytes.len() - 2, Place::Before));
+        self.places.push((self.bytes.len() - 2, SlotPosition::Before));
         self.after(self.next, Some(self.next));
         self.bytes.extend_from_slice(&[0x48, 0xb9]);
         self.absolute_next();
@@ -253,16 +261,16 @@ impl Template {
     ///   e9 rel32               jmp next
     ///   <8 bytes>              what the call reads
     /// ```
-    fn lending(&mut self, original: &[u8], lent: Lent) {
+    fn lending(&mut self, original: &[u8], lent: SubstitutedArgument) {
         let argument = lent.argument;
         self.bytes.extend_from_slice(&[0x48, 0x8d, 0x35]);
         let data = self.bytes.len();
         self.bytes.extend_from_slice(&[0; 4]);
         self.instruction_length = self.bytes.len();
-        self.places.push((self.bytes.len(), Place::Prepared { argument }));
+        self.places.push((self.bytes.len(), SlotPosition::Prepared { argument }));
         self.bytes.extend_from_slice(original);
-        self.places.push((self.bytes.len() - 2, Place::Prepared { argument }));
-        self.places.push((self.bytes.len(), Place::Done { rip: self.next, rcx: self.next, argument }));
+        self.places.push((self.bytes.len() - 2, SlotPosition::Prepared { argument }));
+        self.places.push((self.bytes.len(), SlotPosition::Done { rip: self.next, rcx: self.next, argument }));
         match argument {
             Argument::Address(address) => {
                 self.bytes.extend_from_slice(&[0x48, 0x8d, 0x35]);
@@ -317,7 +325,7 @@ impl Template {
     /// taken:
     ///   e9 rel32               jmp target
     /// ```
-    /// With [`Onward::Behind`]:
+    /// With [`Continuation::Behind`]:
     /// ```text
     ///   [67] e0..e3 02         loop/jrcxz taken
     ///   eb 05                  jmp behind
@@ -335,7 +343,7 @@ impl Template {
             Count::Loop => 0xe2,
             Count::IsZero => 0xe3,
         };
-        let behind = self.onward == Onward::Behind;
+        let behind = self.onward == Continuation::Behind;
         self.bytes.extend_from_slice(&[opcode, if behind { 2 } else { 5 }]);
         self.instruction_length = self.bytes.len();
         self.go_on();
@@ -390,13 +398,13 @@ impl Template {
         }
         self.instruction_length = self.bytes.len();
         let word = self.mode.word();
-        self.places.push((self.bytes.len(), Place::Pushed { bytes: word }));
+        self.places.push((self.bytes.len(), SlotPosition::Pushed { bytes: word }));
         self.bytes.extend_from_slice(&[0xff, 0x34, 0x24]);
-        self.places.push((self.bytes.len(), Place::Pushed { bytes: 2 * word }));
+        self.places.push((self.bytes.len(), SlotPosition::Pushed { bytes: 2 * word }));
         self.push_next(self.bytes.len() + 11);
-        self.places.push((self.bytes.len(), Place::Pushed { bytes: 3 * word }));
+        self.places.push((self.bytes.len(), SlotPosition::Pushed { bytes: 3 * word }));
         self.bytes.extend_from_slice(&[0x8f, 0x44, 0x24, word as u8]);
-        self.places.push((self.bytes.len(), Place::Pushed { bytes: 2 * word }));
+        self.places.push((self.bytes.len(), SlotPosition::Pushed { bytes: 2 * word }));
         self.bytes.push(0xc3);
         self.store_next();
     }
@@ -455,9 +463,9 @@ impl Template {
     fn go_on(&mut self) {
         self.after(self.next, None);
         match self.onward {
-            Onward::Next => self.jump_to(self.next),
-            Onward::To(address) => self.jump_to(self.mode.cut(address)),
-            Onward::Behind => {}
+            Continuation::Next => self.jump_to(self.next),
+            Continuation::To(address) => self.jump_to(self.mode.cut(address)),
+            Continuation::Behind => {}
         }
     }
 
@@ -484,7 +492,7 @@ impl Template {
 
     /// Notes that at this offset the instruction has completed and the program continues at `rip`.
     fn after(&mut self, rip: u64, rcx: Option<u64>) {
-        self.places.push((self.bytes.len(), Place::After { rip, rcx }));
+        self.places.push((self.bytes.len(), SlotPosition::After { rip, rcx }));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Properties that hold for any bytes, registers and memory.
 
-use dprobes_patch::{Memory, Mode, Place, Registers, SLOT_CAPACITY, displace_in};
+use dprobes_patch::{Memory, Mode, Registers, SLOT_CAPACITY, SlotPosition, displace_in};
 use proptest::prelude::*;
 
 /// Memory that grants a number of accesses, with any content, and records writes.
@@ -130,7 +130,7 @@ proptest! {
                 Ok(made) => {
                     prop_assert!(reach.contains(&slot));
                     prop_assert!(made.bytes.len() <= SLOT_CAPACITY && made.instruction_length <= made.bytes.len());
-                    prop_assert_eq!(made.place(0), Place::Before);
+                    prop_assert_eq!(made.place(0), SlotPosition::Before);
                 }
                 Err(refusal) => {
                     prop_assert!(!reach.contains(&slot));

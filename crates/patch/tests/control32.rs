@@ -11,7 +11,7 @@ use common::native::{
     STACK, Start,
 };
 use common::random::{FLAGS, Random, poke, start};
-use dprobes_patch::{Access, Memory, Mode, Place, Registers, displace_in};
+use dprobes_patch::{Access, Memory, Mode, Registers, SlotPosition, displace_in};
 
 const MODE: Mode = Mode::Bits32;
 
@@ -391,11 +391,13 @@ fn every_stop_in_a_slot_has_a_place() {
             let place = slot.place((shown.rip - SLOT_ABOVE) as usize);
             assert!(slot.mend(&mut shown), "{displaced:?} at {:#x}", state.registers.rip);
             match place {
-                Place::Before | Place::Pushed { .. } | Place::Prepared { .. } => {
+                SlotPosition::Before | SlotPosition::Pushed { .. } | SlotPosition::Prepared { .. } => {
                     assert_eq!((shown.rip, shown.gpr), (SITE, original.gpr), "{displaced:?} {place:?}");
                 }
-                Place::After { rip, .. } | Place::Done { rip, .. } => assert_eq!(shown.rip, rip),
-                Place::Inside => panic!("{displaced:?} at {:#x}", state.registers.rip),
+                SlotPosition::After { rip, .. } | SlotPosition::Done { rip, .. } => {
+                    assert_eq!(shown.rip, rip)
+                }
+                SlotPosition::Inside => panic!("{displaced:?} at {:#x}", state.registers.rip),
             }
             let end = arena.step(&state);
             state.registers = end.registers;

@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::encodings::{Addresses, Encoding, all};
-use dprobes_patch::{Displaced, Mode, Place, Refusal, SLOT_CAPACITY, displace_in};
+use dprobes_patch::{Displaced, Mode, Refusal, SLOT_CAPACITY, SlotPosition, displace_in};
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic};
 
 const HIGH: Addresses = Addresses {
@@ -41,7 +41,7 @@ fn check_slot(encoding: &Encoding, displaced: &Displaced, slot_address: u64) {
     let context = || format!("{encoding:02x?}: {displaced:?} at {slot_address:#x}");
     let slot = displaced.slot(slot_address).unwrap_or_else(|refusal| panic!("{}: {refusal}", context()));
     assert!(slot.bytes.len() <= SLOT_CAPACITY, "{}", context());
-    assert_eq!(slot.place(0), Place::Before, "{}", context());
+    assert_eq!(slot.place(0), SlotPosition::Before, "{}", context());
     let mode = displaced.mode();
     let decode = |bytes: &[u8], address| decode(mode, bytes, address);
     let next = displaced.address() + displaced.length() as u64;
@@ -82,12 +82,12 @@ fn check_slot(encoding: &Encoding, displaced: &Displaced, slot_address: u64) {
     }
     let mut after = copy.len();
     if original.code() == Code::Syscall {
-        assert_eq!(slot.place(after), Place::After { rip: next, rcx: Some(next) }, "{}", context());
+        assert_eq!(slot.place(after), SlotPosition::After { rip: next, rcx: Some(next) }, "{}", context());
         let load = decode(&slot.bytes[after..], slot_address + after as u64);
         assert_eq!((load.code(), load.immediate64()), (Code::Mov_r64_imm64, next), "{}", context());
         after += load.len();
     }
-    assert_eq!(slot.place(after), Place::After { rip: next, rcx: None }, "{}", context());
+    assert_eq!(slot.place(after), SlotPosition::After { rip: next, rcx: None }, "{}", context());
     let jump = decode(&slot.bytes[after..], slot_address + after as u64);
     let long = if mode == Mode::Bits64 { Code::Jmp_rel32_64 } else { Code::Jmp_rel32_32 };
     assert_eq!((jump.code(), jump.near_branch_target()), (long, next), "{}", context());

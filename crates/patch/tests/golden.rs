@@ -3,7 +3,9 @@
 
 use std::fmt::Write;
 
-use dprobes_patch::{Argument, Lent, Mode, Place, Registers, SLOT_CAPACITY, Slot, displace, displace_in};
+use dprobes_patch::{
+    Argument, Mode, Registers, SLOT_CAPACITY, Slot, SlotPosition, SubstitutedArgument, displace, displace_in,
+};
 use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
 
 const SITE: u64 = 0x40_1000;
@@ -20,7 +22,7 @@ fn listing(mode: Mode, slot: &Slot) -> String {
         let place = slot.place(offset);
         let instruction = decoder.decode();
         // Behind the slot's last known place is its last jump, or data.
-        let is_data = mode == Mode::Bits64 && place == Place::Inside && slot.bytes.len() - offset == 8;
+        let is_data = mode == Mode::Bits64 && place == SlotPosition::Inside && slot.bytes.len() - offset == 8;
         let (length, text) = if is_data {
             let mut value = [0; 8];
             value.copy_from_slice(&slot.bytes[offset..]);
@@ -103,7 +105,10 @@ const SET: u64 = 0xffff_ffff_ffff_ffef;
 
 fn lent(argument: Argument) -> Slot {
     let displaced = displace(&[0x0f, 0x05], SITE).expect("a system call");
-    displaced.lending(Lent { bytes: SET, argument }).slot(SLOT).expect("the slot is near")
+    displaced
+        .with_argument(SubstitutedArgument { bytes: SET, argument })
+        .slot(SLOT)
+        .expect("the slot is near")
 }
 
 #[test]

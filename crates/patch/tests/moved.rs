@@ -4,7 +4,7 @@
 mod common;
 
 use common::encodings::{Addresses, all};
-use dprobes_patch::{Mode, Onward, displace_in};
+use dprobes_patch::{Continuation, Mode, displace_in};
 
 #[test]
 fn a_slot_moves_with_its_module() {
@@ -25,7 +25,7 @@ fn a_slot_moves_with_its_module() {
                 (moved.address(), moved.reach(), moved.text()),
                 (there.address(), there.reach(), there.text())
             );
-            for onward in [Onward::Next, Onward::Behind] {
+            for onward in [Continuation::Next, Continuation::Behind] {
                 let (Ok(here), Ok(there)) =
                     (here.slot_to(SLOT, onward), there.slot_to(SLOT.wrapping_add(by), onward))
                 else {

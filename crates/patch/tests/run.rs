@@ -9,7 +9,7 @@ use common::flow::{is_closed, targets};
 use common::program::instructions;
 use common::random::Random;
 use dprobes_patch::tactic::{Code, Flow, Jump, Limits, Planner, Purpose, Removal, Site, Space, Write};
-use dprobes_patch::{Onward, displace};
+use dprobes_patch::{Continuation, displace};
 use iced_x86::code_asm::*;
 
 /// The addresses of the program, its trampolines, and free memory: two gigabytes on either side.
@@ -147,7 +147,8 @@ impl Armed {
         for (address, length) in [(jump.address, jump.length)].iter().chain(&jump.followers) {
             let rest = &self.bytes[(address - PROGRAM) as usize..];
             let displaced = displace(rest, *address).expect("all of the program can be displaced");
-            let slot = displaced.slot_to(start + bytes.len() as u64, Onward::Behind).expect("it is near");
+            let slot =
+                displaced.slot_to(start + bytes.len() as u64, Continuation::Behind).expect("it is near");
             bytes.extend_from_slice(&slot.bytes);
             next = address + *length as u64;
         }

@@ -8,7 +8,7 @@ use common::native::{
     Start,
 };
 use common::random::{Random, poke, start};
-use dprobes_patch::{Access, Place, Registers, displace};
+use dprobes_patch::{Access, Registers, SlotPosition, displace};
 
 /// The end of the data.
 const END: u64 = DATA + DATA_LENGTH as u64;
@@ -85,8 +85,10 @@ fn the_trap_flag_set_before() {
         let mut end = arena.step(&state);
         // A call through a register or memory takes several steps; those in between are not the
         // program's.
-        while matches!(slot.place(end.registers.rip.wrapping_sub(SLOT_ABOVE) as usize), Place::Pushed { .. })
-        {
+        while matches!(
+            slot.place(end.registers.rip.wrapping_sub(SLOT_ABOVE) as usize),
+            SlotPosition::Pushed { .. }
+        ) {
             end = arena.step(&Start { registers: end.registers, data: end.data.clone(), ..state.clone() });
         }
         slot.mend(&mut end.registers);
@@ -255,11 +257,13 @@ fn every_stop_in_a_slot_has_a_place() {
             let place = slot.place((shown.rip - SLOT_ABOVE) as usize);
             assert!(slot.mend(&mut shown), "{displaced:?} at {:#x}", state.registers.rip);
             match place {
-                Place::Before | Place::Pushed { .. } | Place::Prepared { .. } => {
+                SlotPosition::Before | SlotPosition::Pushed { .. } | SlotPosition::Prepared { .. } => {
                     assert_eq!((shown.rip, shown.gpr), (SITE, original.gpr), "{displaced:?} {place:?}");
                 }
-                Place::After { rip, .. } | Place::Done { rip, .. } => assert_eq!(shown.rip, rip),
-                Place::Inside => panic!("{displaced:?} at {:#x}", state.registers.rip),
+                SlotPosition::After { rip, .. } | SlotPosition::Done { rip, .. } => {
+                    assert_eq!(shown.rip, rip)
+                }
+                SlotPosition::Inside => panic!("{displaced:?} at {:#x}", state.registers.rip),
             }
             let end = arena.step(&state);
             state.registers = end.registers;
@@ -268,11 +272,12 @@ fn every_stop_in_a_slot_has_a_place() {
             assert!(steps < 10, "{displaced:?}");
         }
         assert!(state.registers.rip == FORWARD || state.registers.rip == SITE + bytes.len() as u64);
-        let inside = (0..slot.bytes.len()).filter(|offset| slot.place(*offset) == Place::Inside).count();
+        let inside =
+            (0..slot.bytes.len()).filter(|offset| slot.place(*offset) == SlotPosition::Inside).count();
         assert!(
             inside > 0
-                && slot.place(slot.bytes.len()) == Place::Inside
-                && slot.place(usize::MAX) == Place::Inside
+                && slot.place(slot.bytes.len()) == SlotPosition::Inside
+                && slot.place(usize::MAX) == SlotPosition::Inside
         );
         let mut elsewhere = Registers { rip: SLOT_ABOVE - 1, ..Registers::default() };
         assert!(!slot.mend(&mut elsewhere) && elsewhere.rip == SLOT_ABOVE - 1);

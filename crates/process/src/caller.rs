@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use libc::{c_int, c_long};
 
-use crate::remote::{Away, Numbers};
+use crate::remote::{CallDetour, Numbers};
 use crate::{Entrance, Error, Stop, Stopped, memory};
 
 /// A stopped thread of a 64-bit process, with the address of a `syscall` instruction.
@@ -26,7 +26,7 @@ pub struct Caller {
     /// Whether the thread's seccomp filters are suspended for the calls.
     suspended: bool,
     /// The thread's state from before its first call, once it has made one.
-    away: Option<Away>,
+    away: Option<CallDetour>,
 }
 
 /// A system call to be made by a thread.
@@ -124,7 +124,7 @@ impl Caller {
     /// The thread has been killed.
     pub fn end(mut self) -> Result<(Stopped, Stop), Error> {
         if let Some(away) = self.away {
-            (self.thread, self.stop) = away.come_back(self.thread, &mut || ())?;
+            (self.thread, self.stop) = away.end_detour(self.thread, &mut || ())?;
         }
         if self.suspended {
             self.thread.restore_seccomp()?;
@@ -181,7 +181,7 @@ impl Caller {
         let pid = thread.tid();
         let (thread, mut away) = match away {
             Some(away) => (thread, away),
-            None => thread.set_out(syscall, &mut || ())?,
+            None => thread.begin_detour(syscall, &mut || ())?,
         };
         let numbers: Vec<Numbers> = calls.iter().map(|call| (call.number, call.arguments)).collect();
         let (thread, results) = away.calls(thread, &numbers, room, &mut || ())?;

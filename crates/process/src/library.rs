@@ -19,7 +19,7 @@ use image::{Image, Machine};
 
 const CACHE: &str = "/etc/ld.so.cache";
 /// The most bytes of the cache that are read; it has some tens of thousands.
-const LARGEST: u64 = 16 << 20;
+const MAX_CACHE_BYTES: u64 = 16 << 20;
 const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
 const HEADER: usize = 48;
 const ENTRY: usize = 24;
@@ -50,7 +50,7 @@ pub fn find_library(name: &str, machine: Machine) -> Option<PathBuf> {
     let mut cache = Vec::new();
     if let Ok(file) = File::open(CACHE) {
         // An unreadable cache counts as an empty one.
-        let _ = file.take(LARGEST).read_to_end(&mut cache);
+        let _ = file.take(MAX_CACHE_BYTES).read_to_end(&mut cache);
     }
     let cached = in_cache(&cache, name.as_bytes(), flags).into_iter();
     let standard = directories.iter().map(|directory| Path::new(directory).join(name));

@@ -100,7 +100,7 @@ pub fn maps(pid: i32) -> Result<Vec<Mapping>, ModuleError> {
 
 /// A mapping with its flags from `smaps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Marked {
+pub struct MappingWithFlags {
     /// The mapping.
     pub mapping: Mapping,
     /// It is left out of core dumps: madvise(MADV_DONTDUMP), or device memory, which must not be
@@ -114,7 +114,7 @@ pub struct Marked {
 /// # Errors
 ///
 /// As [`maps`].
-pub fn marked(pid: i32) -> Result<Vec<Marked>, ModuleError> {
+pub fn maps_with_flags(pid: i32) -> Result<Vec<MappingWithFlags>, ModuleError> {
     let failed = |what: &str, cause| ModuleError::Process {
         pid,
         action: format!("{what} the marks of the mappings"),
@@ -122,7 +122,7 @@ pub fn marked(pid: i32) -> Result<Vec<Marked>, ModuleError> {
     };
     let file = File::open(format!("/proc/{pid}/smaps")).map_err(|cause| failed("open", cause))?;
     let mut text = BufReader::new(file.take(MAPS));
-    let mut marked: Vec<Marked> = Vec::new();
+    let mut marked: Vec<MappingWithFlags> = Vec::new();
     let mut line = Vec::new();
     loop {
         line.clear();
@@ -134,14 +134,14 @@ pub fn marked(pid: i32) -> Result<Vec<Marked>, ModuleError> {
 }
 
 /// Parses one line of `smaps`: it begins a mapping, or describes the last one.
-fn mark(line: &[u8], marked: &mut Vec<Marked>) {
+fn mark(line: &[u8], marked: &mut Vec<MappingWithFlags>) {
     if let Some(flags) = line.strip_prefix(b"VmFlags:") {
         let undumpable = flags.split(|byte| *byte == b' ').any(|flag| matches!(flag, b"dd" | b"io" | b"pf"));
         if let Some(last) = marked.last_mut() {
             last.undumpable = undumpable;
         }
     } else if let Some(mapping) = parse(line) {
-        marked.push(Marked { mapping, undumpable: false });
+        marked.push(MappingWithFlags { mapping, undumpable: false });
     }
 }
 
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn our_own_marks() {
-        let marked = marked(std::process::id() as i32).unwrap();
+        let marked = maps_with_flags(std::process::id() as i32).unwrap();
         let data = &raw const marked as u64;
         let stack = marked.iter().find(|one| one.mapping.contains(data)).expect("the stack is mapped");
         assert!(!stack.undumpable && stack.mapping.writable);

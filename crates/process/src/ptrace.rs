@@ -32,7 +32,7 @@ thread_local! {
 }
 
 /// Notes that a thread's stop was seen but not taken from the kernel.
-pub(crate) fn set_untaken(tid: pid_t, status: c_int) {
+pub(crate) fn set_pending_stop(tid: pid_t, status: c_int) {
     UNTAKEN.set((tid, status));
 }
 

@@ -19,7 +19,7 @@
 //! A frame can lead to the stub again, for another call: so a thread makes several calls with one
 //! stop ([`chain`]).
 //!
-//! Stub and frame are in the tracer's own memory ([`Refuge`]) once it has some in the process. For
+//! Stub and frame are in the tracer's own memory ([`StubMemory`]) once it has some in the process. For
 //! the earlier calls, which map that memory, the stub is written into the zeros that fill the last
 //! page of the vdso or of a file's code ([`Entrance::spare`]), and the frame goes below the used
 //! part of the thread's stack, if that certainly is a stack. A tracer that is killed then leaves
@@ -71,7 +71,7 @@ pub struct Entrance {
     /// The address of an instruction that enters the kernel.
     pub instruction: u64,
     /// The tracer's own memory for the stub and the frame.
-    pub refuge: Option<Refuge>,
+    pub refuge: Option<StubMemory>,
     /// Without a `refuge`: unused executable memory for the [`STUB`]. It is all zeros, and again so
     /// after each call.
     pub spare: Option<u64>,
@@ -80,14 +80,14 @@ pub struct Entrance {
 /// Memory in a process that only its tracer uses: from there a thread returns by itself if the
 /// tracer dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refuge {
+pub struct StubMemory {
     /// The address of the [`STUB`], in executable memory.
     pub stub: u64,
-    /// The end of memory that the process can write, at least [`Refuge::ROOM`] bytes.
+    /// The end of memory that the process can write, at least [`StubMemory::ROOM`] bytes.
     pub end: u64,
 }
 
-impl Refuge {
+impl StubMemory {
     /// Bytes for a frame with all extended state that processors have, and for a signal handler
     /// below it.
     pub const ROOM: u64 = 48 << 10;
@@ -125,7 +125,7 @@ fn find_instruction(memory: &Memory, mappings: &[Mapping], machine: Machine) -> 
 }
 
 /// The stub and the frame by which a thread returns without the tracer, in place in its process.
-struct WayBack {
+struct ReturnFrame {
     /// The address of the stub.
     stub: u64,
     /// The thread's stack pointer there.
@@ -134,10 +134,15 @@ struct WayBack {
     borrowed: Option<(Memory, u64)>,
 }
 
-impl WayBack {
+impl ReturnFrame {
     /// Writes stub and frame for a thread with these registers and blocked signals. `None` if there
     /// is no place for them.
-    fn prepare(thread: &Stopped, entrance: Entrance, registers: &Registers, mask: u64) -> Option<WayBack> {
+    fn prepare(
+        thread: &Stopped,
+        entrance: Entrance,
+        registers: &Registers,
+        mask: u64,
+    ) -> Option<ReturnFrame> {
         let tid = thread.tid();
         if registers.is_32_bit() || ptrace::has_shadow_stack(tid) {
             return None;
@@ -165,7 +170,7 @@ impl WayBack {
         }
         // The kernel expects the frame's first word below the stack pointer, as after a handler's
         // return has popped it.
-        Some(WayBack { stub, rsp: start + 8, borrowed })
+        Some(ReturnFrame { stub, rsp: start + 8, borrowed })
     }
 
     /// Cleans up when the thread is back.
@@ -253,25 +258,25 @@ impl Stopped {
         number: c_long,
         arguments: [u64; 6],
     ) -> Result<(Stopped, Stop, io::Result<u64>), Error> {
-        let (thread, mut away) = self.set_out(entrance, &mut || ())?;
+        let (thread, mut away) = self.begin_detour(entrance, &mut || ())?;
         let (thread, results) = away.calls(thread, &[(number, arguments)], None, &mut || ())?;
-        let (thread, stop) = away.come_back(thread, &mut || ())?;
+        let (thread, stop) = away.end_detour(thread, &mut || ())?;
         let none = || Err(io::ErrorKind::Other.into());
         Ok((thread, stop, results.into_iter().next().unwrap_or_else(none)))
     }
 
     /// Settles and prepares the thread for calls.
-    pub(crate) fn set_out(
+    pub(crate) fn begin_detour(
         self,
         entrance: Entrance,
         step: &mut dyn FnMut(),
-    ) -> Result<(Stopped, Away), Error> {
+    ) -> Result<(Stopped, CallDetour), Error> {
         let (thread, settled) = self.settle()?;
         let saved = thread.registers()?;
         let mask = ptrace::signal_mask(thread.tid())?;
-        let way_back = WayBack::prepare(&thread, entrance, &saved, mask);
+        let way_back = ReturnFrame::prepare(&thread, entrance, &saved, mask);
         step();
-        let away = Away {
+        let away = CallDetour {
             instruction: entrance.instruction,
             saved,
             mask,
@@ -294,11 +299,11 @@ impl Stopped {
 ///
 /// Between two calls the thread stays where the first one left the kernel, in the stub: if the
 /// tracer dies there, it returns by itself.
-pub(crate) struct Away {
+pub(crate) struct CallDetour {
     instruction: u64,
     saved: Registers,
     mask: u64,
-    way_back: Option<WayBack>,
+    way_back: Option<ReturnFrame>,
     /// Whether the thread has left the place where it was settled.
     begun: bool,
     /// Whether a SIGSTOP came, which must be sent again.
@@ -311,13 +316,13 @@ pub(crate) struct Away {
     chains: Option<Option<u64>>,
 }
 
-impl std::fmt::Debug for Away {
+impl std::fmt::Debug for CallDetour {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Away").field("rip", &self.saved.rip()).finish_non_exhaustive()
     }
 }
 
-impl Away {
+impl CallDetour {
     /// Makes one system call; `step` is called after each change of the thread's state.
     ///
     /// # Errors
@@ -392,7 +397,7 @@ impl Away {
     ///
     /// # Errors
     /// The thread has been killed.
-    pub(crate) fn come_back(
+    pub(crate) fn end_detour(
         self,
         mut thread: Stopped,
         step: &mut dyn FnMut(),

@@ -15,17 +15,17 @@ use crate::{Error, Running, files};
 /// The surroundings of a started command besides the caller's standard streams, environment and
 /// directory.
 #[derive(Clone, Copy, Debug)]
-pub struct Surroundings {
+pub struct StartOptions {
     /// Its signal mask.
     pub signal_mask: SigSet,
     /// The process group it joins, or `None` for the caller's.
     pub group: Option<i32>,
 }
 
-impl Default for Surroundings {
+impl Default for StartOptions {
     /// No signals are blocked; the caller's group.
-    fn default() -> Surroundings {
-        Surroundings { signal_mask: SigSet::empty(), group: None }
+    fn default() -> StartOptions {
+        StartOptions { signal_mask: SigSet::empty(), group: None }
     }
 }
 
@@ -37,7 +37,7 @@ impl Default for Surroundings {
 ///
 /// # Errors
 /// The command cannot be executed ([`Error::Start`]), or the kernel refuses to trace it.
-pub fn start(command: &[OsString], surroundings: &Surroundings) -> Result<Running, Error> {
+pub fn start(command: &[OsString], surroundings: &StartOptions) -> Result<Running, Error> {
     let name = || command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let fail = |cause| Error::Start { command: name(), cause };
     let arguments = command

@@ -77,11 +77,11 @@ mod tests {
     use nix::unistd::Pid;
 
     use super::*;
-    use crate::{Event, Surroundings, look_at, start};
+    use crate::{Event, StartOptions, look_at, start};
 
     /// A process that has just begun its program.
     fn begun() -> Stopped {
-        let running = start(&["/bin/true".into()], &Surroundings::default()).expect("there is a true");
+        let running = start(&["/bin/true".into()], &StartOptions::default()).expect("there is a true");
         loop {
             match look_at(running.tid()).expect("a child") {
                 Some(Event::Stopped(thread, Stop::Exec { .. })) => return thread,

@@ -569,7 +569,7 @@ fn wait_for(wanted: pid_t, flags: c_int) -> Result<Option<Event>, Error> {
         // taken before any request to its thread.
         (tid, libc::CLD_TRAPPED | libc::CLD_STOPPED) if code < EVENT => {
             let status = code << 8 | 0x7f;
-            ptrace::set_untaken(tid, status);
+            ptrace::set_pending_stop(tid, status);
             event(tid, status).map(Some)
         }
         (tid, _) => match take(tid, libc::WNOHANG) {

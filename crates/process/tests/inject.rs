@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use common::{Scratch, have, run};
 use dprobes_process::{
-    Birth, Caller, Entrance, Error, Event, Memory, Refuge, Stop, Stopped, find_syscall, heap_start,
+    Birth, Caller, Entrance, Error, Event, Memory, Stop, Stopped, StubMemory, find_syscall, heap_start,
     keeps_its_id, look_at, low_gaps, low_places, maps, read, shared_memory, thread_id_offset, write,
 };
 use image::Machine;
@@ -269,7 +269,7 @@ fn a_call_by_memory_that_is_gone_fails_and_changes_nothing() {
         let (thread, _, mapped) = thread.call(syscall, libc::SYS_mmap, arguments).expect("it lives");
         assert_eq!(mapped.expect("there is room"), place, "{kind}");
         // Writable memory is not executable; and it contains only zeros.
-        let gone = Entrance { refuge: Some(Refuge { stub: place, end: place + SIZE }), ..syscall };
+        let gone = Entrance { refuge: Some(StubMemory { stub: place, end: place + SIZE }), ..syscall };
         let (thread, _, failed) = thread.call(gone, libc::SYS_getpid, [0; 6]).expect("it lives");
         assert_eq!(failed.expect_err("nothing can be called").raw_os_error(), Some(libc::EFAULT), "{kind}");
         assert_eq!(thread.registers().expect("its registers").words(), before, "{kind}");

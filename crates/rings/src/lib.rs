@@ -14,7 +14,7 @@
 //! ```
 //!
 //! `tail` is the reader's own number, `head` is written by the process. A record is a header
-//! ([`layout::Header`]), the log, and, if the header says so, an extra part ([`layout::More`]) and
+//! ([`layout::Header`]), the log, and, if the header says so, an extra part ([`layout::ExtraHeader`]) and
 //! the stack traces; each part begins at a multiple of 8 bytes.
 
 #![forbid(unsafe_code)]
@@ -22,7 +22,7 @@
 use std::fmt;
 use std::mem::offset_of;
 
-use layout::{HEADER, Header, LOG_SHIFT, MARK, MORE, More, flag, record_size, state};
+use layout::{ExtraHeader, HEADER, Header, LOG_SHIFT, LOST_MARK, MORE, flag, record_size, state};
 
 /// The memory of a ring. The process may write to it at any moment.
 pub trait Source {
@@ -80,12 +80,12 @@ pub enum Next<'a> {
     /// passed already.
     Lost(u32),
     /// Contents that no handler writes.
-    Nonsense(Nonsense),
+    Nonsense(Invalid),
 }
 
 /// Why the contents are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nonsense {
+pub enum Invalid {
     /// The ring is said to hold more than its size, or part of a word.
     Fill,
     /// The state is unknown, or the flags are invalid.
@@ -98,14 +98,14 @@ pub enum Nonsense {
     Bounds,
 }
 
-impl fmt::Display for Nonsense {
+impl fmt::Display for Invalid {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str(match self {
-            Nonsense::Fill => "more than there is room for",
-            Nonsense::State => "a record in no state that there is",
-            Nonsense::Size => "a record that is not there as a whole",
-            Nonsense::Site => "a record of no site",
-            Nonsense::Bounds => "a record of more than its probe can log",
+            Invalid::Fill => "more than there is room for",
+            Invalid::State => "a record in no state that there is",
+            Invalid::Size => "a record that is not there as a whole",
+            Invalid::Site => "a record of no site",
+            Invalid::Bounds => "a record of more than its probe can log",
         })
     }
 }
@@ -189,13 +189,13 @@ impl Cursor {
             }
             // `empty` may have made a head that is no multiple of 8 the tail.
             if filled > ring.size || !self.head.is_multiple_of(8) || !self.tail.is_multiple_of(8) {
-                return Next::Nonsense(Nonsense::Fill);
+                return Next::Nonsense(Invalid::Fill);
             }
             let offset = self.tail & (ring.size - 1);
             let room = filled.min(ring.size - offset);
             let place = ring.place + offset as usize;
             source.soon(place.wrapping_add(AHEAD));
-            let Some(status) = source.state(place) else { return Next::Nonsense(Nonsense::Fill) };
+            let Some(status) = source.state(place) else { return Next::Nonsense(Invalid::Fill) };
             let dropped = match status & state::BITS {
                 state::SKIP => {
                     // The start of the ring comes next. This happens at most once, since `filled`
@@ -208,7 +208,7 @@ impl Cursor {
                 state::TENTATIVE if all => true,
                 state::TENTATIVE => return Next::Nothing,
                 state::LOST => return self.lost(source, place),
-                _ => return Next::Nonsense(Nonsense::State),
+                _ => return Next::Nonsense(Invalid::State),
             };
             head.dropped = dropped;
             return match record(source, (place, room as usize), status, bounds, head) {
@@ -223,9 +223,9 @@ impl Cursor {
     fn lost(&mut self, source: &(impl Source + ?Sized), place: usize) -> Next<'static> {
         let mut count = [0; 4];
         if !source.copy(place + 4, &mut count) {
-            return Next::Nonsense(Nonsense::Size);
+            return Next::Nonsense(Invalid::Size);
         }
-        self.tail = self.tail.wrapping_add(MARK as u64);
+        self.tail = self.tail.wrapping_add(LOST_MARK as u64);
         Next::Lost(u32::from_le_bytes(count))
     }
 
@@ -249,28 +249,28 @@ fn record(
     status: u32,
     bounds: impl Fn(u32) -> Option<Bounds>,
     head: &mut Head,
-) -> Result<(), Nonsense> {
+) -> Result<(), Invalid> {
     let [_, flags, ..] = status.to_le_bytes();
     let flags = u32::from(flags) << 8;
     let (has_more, has_log) = (flags & flag::MORE != 0, flags & flag::NO_LOG == 0);
     let log = (status >> LOG_SHIFT) as usize;
     if flags & !(flag::MORE | flag::NO_LOG) != 0 || (!has_log && log > 0) {
-        return Err(Nonsense::State);
+        return Err(Invalid::State);
     }
     let size = record_size(log, has_more.then_some(0));
     if room < size {
-        return Err(Nonsense::Size);
+        return Err(Invalid::Size);
     }
     let mut bytes = [0; HEADER];
     if !source.copy(place, &mut bytes) {
-        return Err(Nonsense::Size);
+        return Err(Invalid::Size);
     }
     let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
     let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
     let number = half(offset_of!(Header, number));
-    let bounds = bounds(number).ok_or(Nonsense::Site)?;
+    let bounds = bounds(number).ok_or(Invalid::Site)?;
     if log > bounds.log {
-        return Err(Nonsense::Bounds);
+        return Err(Invalid::Bounds);
     }
     head.time = word(offset_of!(Header, time));
     head.number = number;
@@ -293,20 +293,20 @@ fn more(
     room: usize,
     bounds: Bounds,
     head: &mut Head,
-) -> Result<(), Nonsense> {
+) -> Result<(), Invalid> {
     let log = head.log.unwrap_or(0);
     let mut bytes = [0; MORE];
     if !source.copy(head.place + record_size(log, None), &mut bytes) {
-        return Err(Nonsense::Size);
+        return Err(Invalid::Size);
     }
     let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
-    head.codes = Some((half(offset_of!(More, major)), half(offset_of!(More, minor))));
-    let at = offset_of!(More, traces);
+    head.codes = Some((half(offset_of!(ExtraHeader, major)), half(offset_of!(ExtraHeader, minor))));
+    let at = offset_of!(ExtraHeader, traces);
     let traces = u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
     head.traces =
-        usize::try_from(traces).ok().filter(|&traces| traces <= bounds.traces).ok_or(Nonsense::Bounds)?;
+        usize::try_from(traces).ok().filter(|&traces| traces <= bounds.traces).ok_or(Invalid::Bounds)?;
     head.size = record_size(log, Some(head.traces));
-    if head.size > room { Err(Nonsense::Size) } else { Ok(()) }
+    if head.size > room { Err(Invalid::Size) } else { Ok(()) }
 }
 
 /// Reads a ring to its end and asserts that every record is within bounds: for tests and fuzzing.
@@ -362,13 +362,13 @@ mod tests {
             let mut cursor = Cursor { tail, head: 24 };
             let mut head = Head::default();
             let next = cursor.next(&bytes[..], RING, |_| Some(BOUNDS), false, &mut head);
-            assert!(matches!(next, Next::Nonsense(Nonsense::Fill)), "{tail}");
+            assert!(matches!(next, Next::Nonsense(Invalid::Fill)), "{tail}");
             cursor.empty();
             assert_eq!(cursor.filled(), 0);
         }
     }
 
-    /// A record of site 0, with stack traces of this size if it has a `More` part.
+    /// A record of site 0, with stack traces of this size if it has a `ExtraHeader` part.
     fn record(state: u32, flags: u32, log: usize, traces: Option<u64>) -> Vec<u8> {
         let mut bytes = vec![0; record_size(log, traces.map(|_| 0))];
         bytes[..4].copy_from_slice(&status(state, flags, log).to_le_bytes());
@@ -376,13 +376,13 @@ mod tests {
             let at = bytes.len() - MORE;
             bytes[at..at + 4].copy_from_slice(&8u32.to_le_bytes());
             bytes[at + 4..at + 8].copy_from_slice(&9u32.to_le_bytes());
-            bytes[at + offset_of!(More, traces)..].copy_from_slice(&traces.to_le_bytes());
+            bytes[at + offset_of!(ExtraHeader, traces)..].copy_from_slice(&traces.to_le_bytes());
         }
         bytes
     }
 
     /// What comes next: the head if it is a record.
-    fn next(head: u64, tail: u64, at: usize, bytes: &[u8]) -> Result<Head, Option<Nonsense>> {
+    fn next(head: u64, tail: u64, at: usize, bytes: &[u8]) -> Result<Head, Option<Invalid>> {
         let mut memory = vec![0; 8 + 1024];
         memory[8 + at..][..bytes.len()].copy_from_slice(bytes);
         let bounds = |number| (number == 0).then_some(BOUNDS);
@@ -401,36 +401,36 @@ mod tests {
         assert_eq!(committed(0, 10, None), Ok((Some(10), None, 0)));
         assert_eq!(committed(flag::MORE, 10, Some(3)), Ok((Some(10), Some((8, 9)), 3)));
         assert_eq!(committed(flag::MORE | flag::NO_LOG, 0, Some(32)), Ok((None, Some((8, 9)), 32)));
-        assert_eq!(committed(flag::MORE | flag::NO_LOG, 8, Some(32)), Err(Some(Nonsense::State)));
-        assert_eq!(committed(0x400, 10, None), Err(Some(Nonsense::State)));
-        assert_eq!(committed(0, 65, None), Err(Some(Nonsense::Bounds)));
-        assert_eq!(committed(flag::MORE, 0, Some(33)), Err(Some(Nonsense::Bounds)));
-        assert_eq!(committed(flag::MORE, 0, Some(u64::MAX)), Err(Some(Nonsense::Bounds)));
-        assert_eq!(of(&record(9, 0, 0, None)), Err(Some(Nonsense::State)));
+        assert_eq!(committed(flag::MORE | flag::NO_LOG, 8, Some(32)), Err(Some(Invalid::State)));
+        assert_eq!(committed(0x400, 10, None), Err(Some(Invalid::State)));
+        assert_eq!(committed(0, 65, None), Err(Some(Invalid::Bounds)));
+        assert_eq!(committed(flag::MORE, 0, Some(33)), Err(Some(Invalid::Bounds)));
+        assert_eq!(committed(flag::MORE, 0, Some(u64::MAX)), Err(Some(Invalid::Bounds)));
+        assert_eq!(of(&record(9, 0, 0, None)), Err(Some(Invalid::State)));
         assert_eq!(of(&record(state::TENTATIVE, 0, 0, None)), Err(None));
         let mut other = record(state::COMMITTED, 0, 0, None);
         // The greatest length that a status can have.
         other[2..4].fill(0xff);
-        assert_eq!(of(&other), Err(Some(Nonsense::Size)));
+        assert_eq!(of(&other), Err(Some(Invalid::Size)));
         other[2..4].fill(0);
         other[offset_of!(Header, number)] = 1;
-        assert_eq!(of(&other), Err(Some(Nonsense::Site)));
+        assert_eq!(of(&other), Err(Some(Invalid::Site)));
         // Larger than what was put in; larger than the ring; part of a word.
         let whole = record(state::COMMITTED, 0, 16, None);
         let long = record(state::COMMITTED, flag::MORE, 16, Some(8));
         let put = |bytes: &[u8], head: usize| next(head as u64, 0, 0, bytes);
         assert!(put(&whole, whole.len()).is_ok());
-        assert_eq!(put(&whole, whole.len() - 8), Err(Some(Nonsense::Size)));
+        assert_eq!(put(&whole, whole.len() - 8), Err(Some(Invalid::Size)));
         assert!(put(&long, long.len() + 8).is_ok());
-        assert_eq!(put(&long, long.len()), Err(Some(Nonsense::Size)));
-        assert_eq!(put(&long, long.len() - 8), Err(Some(Nonsense::Size)));
-        assert_eq!(put(&whole, 1032), Err(Some(Nonsense::Fill)));
-        assert_eq!(next(u64::MAX, 0, 0, &whole), Err(Some(Nonsense::Fill)));
-        assert_eq!(next(77, 0, 0, &whole), Err(Some(Nonsense::Fill)));
+        assert_eq!(put(&long, long.len()), Err(Some(Invalid::Size)));
+        assert_eq!(put(&long, long.len() - 8), Err(Some(Invalid::Size)));
+        assert_eq!(put(&whole, 1032), Err(Some(Invalid::Fill)));
+        assert_eq!(next(u64::MAX, 0, 0, &whole), Err(Some(Invalid::Fill)));
+        assert_eq!(next(77, 0, 0, &whole), Err(Some(Invalid::Fill)));
         // A skip that leads past the end; a header that does not fit before the end of the ring.
-        assert_eq!(next(512, 0, 0, &record(state::SKIP, 0, 0, None)), Err(Some(Nonsense::Fill)));
+        assert_eq!(next(512, 0, 0, &record(state::SKIP, 0, 0, None)), Err(Some(Invalid::Fill)));
         let committed = status(state::COMMITTED, 0, 0).to_le_bytes();
-        assert_eq!(next(1040, 1016, 1016, &committed), Err(Some(Nonsense::Size)));
+        assert_eq!(next(1040, 1016, 1016, &committed), Err(Some(Invalid::Size)));
     }
 
     #[test]

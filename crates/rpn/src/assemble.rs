@@ -206,7 +206,7 @@ impl Writer<'_> {
             let warning = Diagnostic::warning(instruction.place, "`ret` outside of a procedure");
             self.messages.add(warning.label("there is no call to return from; `exit` ends a handler"));
         }
-        crate::context::instruction(op, instruction.place, self.object).keep(self.messages);
+        crate::context::instruction(op, instruction.place, self.object).or_report(self.messages);
         let bytes = op.row().operand.size(self.object.word().bytes());
         let value = match &instruction.operand {
             None => Ok(0),
@@ -219,7 +219,7 @@ impl Writer<'_> {
                 self.target(op, name).map(|target| target.wrapping_sub(offset + 1 + bytes) as u64)
             }
         };
-        let value = value.keep(self.messages).unwrap_or(0);
+        let value = value.or_report(self.messages).unwrap_or(0);
         self.object.code.push(op as u8);
         self.object.code.extend_from_slice(&value.to_le_bytes()[..bytes]);
     }

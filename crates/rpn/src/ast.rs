@@ -4,7 +4,7 @@ use vm::Op;
 
 use crate::expression::{Expression, Name};
 use crate::keys::Key;
-use crate::object::Point;
+use crate::object::FunctionPoint;
 use crate::registers::Register;
 use crate::source::{Place, Span};
 
@@ -95,7 +95,7 @@ pub(crate) enum Value {
     /// `first:last`
     Range(Expression, Expression),
     /// `function:point`; the last field is the place of the point.
-    Point(Name, Point, Place),
+    Point(Name, FunctionPoint, Place),
 }
 
 impl Value {

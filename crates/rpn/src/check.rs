@@ -13,7 +13,7 @@ use crate::object::{Access, Location, ModuleKind, Object, Probe, Watch};
 use crate::source::Span;
 
 /// Maximum number of groups or types that a program may define.
-pub(crate) const MOST_NAMES: usize = 1000;
+pub(crate) const MAX_NAMES: usize = 1000;
 
 /// Default of `logmax`.
 pub(crate) const LOGMAX: usize = 1024;
@@ -82,7 +82,7 @@ impl<'a> Statements<'a> {
     fn number(&mut self, key: Key, limits: RangeInclusive<i128>) -> Option<i128> {
         let Some(Value::Number(expression)) = &self.find(key)?.value else { return None };
         let what = format!("`{} =`", key.name());
-        within(expression, &what, limits).keep(self.messages)
+        within(expression, &what, limits).or_report(self.messages)
     }
 
     fn unsigned<T: TryFrom<i128> + Default>(&mut self, key: Key, most: i128) -> T {
@@ -102,9 +102,9 @@ impl<'a> Statements<'a> {
         let Some(Value::Names(names)) = self.find(key).and_then(|statement| statement.value.as_ref()) else {
             return Vec::new();
         };
-        if let Some(first) = names.get(MOST_NAMES) {
+        if let Some(first) = names.get(MAX_NAMES) {
             let wrong = Diagnostic::error(first.place, format!("too many names in `{} =`", key.name()));
-            self.messages.add(wrong.label(format!("expected at most {MOST_NAMES}")));
+            self.messages.add(wrong.label(format!("expected at most {MAX_NAMES}")));
             return Vec::new();
         }
         let mut kept: Vec<&Name> = Vec::new();
@@ -232,7 +232,7 @@ impl<'a> Statements<'a> {
             None => Ok((location, None)),
             Some(last) => length(first, last).map(|length| (location, Some(length))),
         });
-        read.keep(self.messages).unwrap_or(nowhere)
+        read.or_report(self.messages).unwrap_or(nowhere)
     }
 
     fn watch(&mut self, object: &Object, length: Option<i128>, probe: &ProbePoint) -> Option<Watch> {
@@ -319,7 +319,7 @@ impl<'a> Statements<'a> {
             1 => wrong,
             bytes => wrong.help(format!("it is the first {bytes} bytes of the instruction on {arch}")),
         });
-        let number = u32::try_from(number.keep(self.messages)?).ok()?;
+        let number = u32::try_from(number.or_report(self.messages)?).ok()?;
         if let Some(named) = arch.unprobed(number) {
             let span = self.find(Key::Opcode).map_or(Span::default(), Statement::span);
             self.messages.add(

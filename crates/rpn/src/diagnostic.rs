@@ -138,14 +138,14 @@ impl Diagnostic {
             let same = marks.iter().map(|(span, ..)| *span).filter(|span| span.source == first.source);
             let together = window(&source.text, same);
             // Lines too far apart are shown separately.
-            let alone = together.len() > MOST_SHOWN;
+            let alone = together.len() > MAX_SHOWN;
             let window = if alone { window(&source.text, [first].into_iter()) } else { together };
             let (here, rest) = match alone {
                 true => (vec![marks.remove(0)], marks),
                 false => marks.into_iter().partition(|(span, ..)| span.source == first.source),
             };
             marks = rest;
-            if window.len() > MOST_SHOWN {
+            if window.len() > MAX_SHOWN {
                 let Position { line, column } = sources.position(first);
                 let origin = Origin::path(printable::text(&source.name)).line(line).char_column(column);
                 elements.push(origin.into());
@@ -180,7 +180,7 @@ impl Diagnostic {
 }
 
 /// Maximum bytes of source that one part of a message shows.
-const MOST_SHOWN: usize = 16 << 10;
+const MAX_SHOWN: usize = 16 << 10;
 
 /// The whole lines that contain the spans.
 fn window(text: &str, spans: impl Iterator<Item = Span> + Clone) -> Range<usize> {
@@ -213,7 +213,7 @@ pub(crate) struct Messages {
 }
 
 /// The maximum number of messages kept for one compilation.
-pub(crate) const MOST_MESSAGES: usize = 1000;
+pub(crate) const MAX_MESSAGES: usize = 1000;
 
 impl Messages {
     pub(crate) fn add(&mut self, message: Diagnostic) {
@@ -225,7 +225,7 @@ impl Messages {
 
     /// Whether the maximum has been reached, so that the caller can stop checking.
     pub(crate) fn full(&self) -> bool {
-        self.all.len() >= MOST_MESSAGES
+        self.all.len() >= MAX_MESSAGES
     }
 
     /// Whether there are errors, so that the program is refused.
@@ -236,8 +236,8 @@ impl Messages {
     /// All messages in the order of the source.
     pub(crate) fn in_order(mut self, sources: &Sources) -> Vec<Diagnostic> {
         self.all.sort_by_cached_key(|message| sources.path_to(message.span));
-        if let Some(last) = self.all.last().filter(|_| self.all.len() >= MOST_MESSAGES) {
-            let rest = Diagnostic::note(last.span, format!("these are the first {MOST_MESSAGES} messages"));
+        if let Some(last) = self.all.last().filter(|_| self.all.len() >= MAX_MESSAGES) {
+            let rest = Diagnostic::note(last.span, format!("these are the first {MAX_MESSAGES} messages"));
             self.all.push(rest.label("what comes after is not checked"));
         }
         self.all
@@ -246,17 +246,17 @@ impl Messages {
 
 /// Unwraps a result; adds the message of an error to the messages.
 pub(crate) trait Keep<T> {
-    fn keep(self, messages: &mut Messages) -> Option<T>;
+    fn or_report(self, messages: &mut Messages) -> Option<T>;
 }
 
 impl<T> Keep<T> for Result<T, Diagnostic> {
-    fn keep(self, messages: &mut Messages) -> Option<T> {
+    fn or_report(self, messages: &mut Messages) -> Option<T> {
         self.map_err(|message| messages.add(message)).ok()
     }
 }
 
 /// The maximum number of names among which [`nearest`] searches.
-const MOST_NAMES: usize = 1000;
+const MAX_NAMES: usize = 1000;
 
 /// The name most similar to `word`, ignoring case, if it is similar enough to have been meant.
 pub(crate) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -269,7 +269,7 @@ pub(crate) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) 
     let enough = word.chars().count().div_ceil(3);
     names
         .into_iter()
-        .take(MOST_NAMES)
+        .take(MAX_NAMES)
         .filter(|name| name.len() <= LONGEST)
         .map(|name| (distance(name), name))
         .filter(|(distance, name)| *distance <= enough && *distance < name.chars().count())
@@ -299,18 +299,18 @@ mod tests {
     #[test]
     fn beyond_the_limit_there_are_no_messages() {
         let mut messages = Messages::default();
-        for _ in 0..MOST_MESSAGES + 7 {
+        for _ in 0..MAX_MESSAGES + 7 {
             messages.add(Diagnostic::error(Span::default(), "x"));
         }
         let all = messages.in_order(&Sources::default());
-        assert_eq!(all.len(), MOST_MESSAGES + 1);
-        assert_eq!(all[MOST_MESSAGES].message, "these are the first 1000 messages");
+        assert_eq!(all.len(), MAX_MESSAGES + 1);
+        assert_eq!(all[MAX_MESSAGES].message, "these are the first 1000 messages");
     }
 
     #[test]
     fn lines_too_long_or_too_far_apart_are_not_shown_as_one() {
         let mut sources = Sources::default();
-        let text = format!("first\n{}\nlast\n{}", "\n".repeat(MOST_SHOWN), "x".repeat(MOST_SHOWN + 1));
+        let text = format!("first\n{}\nlast\n{}", "\n".repeat(MAX_SHOWN), "x".repeat(MAX_SHOWN + 1));
         let source = sources.add("a".into(), text.as_str().into(), None);
         let at = |text_start: usize, length: u32| {
             let start = u32::try_from(text_start).unwrap();

@@ -111,11 +111,11 @@ pub(crate) enum Grammar {
 }
 
 /// Maximum nesting of parentheses and unary operators.
-const DEEPEST: usize = 64;
+const MAX_NESTING: usize = 64;
 
 /// Maximum number of operators in an expression. It bounds the depth of the tree, and so every
 /// recursion over it.
-const MOST_OPERATORS: usize = 512;
+const MAX_OPERATORS: usize = 512;
 
 /// Whether an expression may start with this token, names excepted.
 pub(crate) fn starts_number(cursor: &Cursor) -> bool {
@@ -161,11 +161,11 @@ impl Parser<'_, '_> {
 
     fn nest(&mut self) -> Result<(), Diagnostic> {
         self.depth += 1;
-        if self.depth <= DEEPEST {
+        if self.depth <= MAX_NESTING {
             return Ok(());
         }
         Err(Diagnostic::error(self.cursor.peek().place, "this expression is nested too deeply")
-            .label(format!("more than {DEEPEST} levels")))
+            .label(format!("more than {MAX_NESTING} levels")))
     }
 
     fn binary(&mut self, least: u8) -> Result<Expression, Diagnostic> {
@@ -180,9 +180,9 @@ impl Parser<'_, '_> {
                 return Ok(left);
             };
             self.operators += 1;
-            if self.operators > MOST_OPERATORS {
+            if self.operators > MAX_OPERATORS {
                 return Err(Diagnostic::error(next.place, "this expression is too long")
-                    .label(format!("more than {MOST_OPERATORS} operators")));
+                    .label(format!("more than {MAX_OPERATORS} operators")));
             }
             self.cursor.skip(1);
             let right = self.binary(precedence)?;

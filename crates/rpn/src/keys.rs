@@ -3,7 +3,7 @@
 
 /// The header in which a statement may appear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum HeaderKind {
     /// In the file header.
     File,
     /// In a probe's header.
@@ -14,7 +14,7 @@ pub(crate) enum Place {
 
 /// The kind of value of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Takes {
+pub(crate) enum ValueKind {
     /// A name, or a string in quotes.
     Name,
     /// One or more names.
@@ -45,12 +45,12 @@ macro_rules! keys {
             }
 
             /// The header in which it may appear.
-            pub(crate) fn place(self) -> Place {
+            pub(crate) fn place(self) -> HeaderKind {
                 match self { $(Key::$key => $place,)* }
             }
 
             /// The kind of its value.
-            pub(crate) fn takes(self) -> Takes {
+            pub(crate) fn takes(self) -> ValueKind {
                 match self { $(Key::$key => $takes,)* }
             }
 
@@ -63,32 +63,32 @@ macro_rules! keys {
 }
 
 keys! {
-    Name "name" Place::File, Takes::Name, "a module's name";
-    Modtype "modtype" Place::File, Takes::Word(&["user", "kernel", "kmod"]), "`user`, `kernel` or `kmod`";
-    Vars "vars" Place::File, Takes::Number, "a number of local variables";
-    Gvars "gvars" Place::File, Takes::Number, "a number of global variables";
-    Groupdef "groupdef" Place::File, Takes::Names, "the names of groups";
-    Typedef "typedef" Place::File, Takes::Names, "the names of types";
-    Major "major" Place::File, Takes::Number, "a major code";
-    Id "id" Place::File, Takes::Number, "a number";
-    Logmax "logmax" Place::File, Takes::Number, "a number of bytes";
-    Jmpmax "jmpmax" Place::File, Takes::Number, "a number of jumps";
-    Insmax "insmax" Place::File, Takes::Number, "a number of instructions";
-    ExcptLog "excpt_log" Place::File, Takes::Number, "a number of bytes";
-    Autostacktrace "autostacktrace" Place::File, Takes::Word(&["yes", "no"]), "`yes` or `no`";
-    Heapmax "heapmax" Place::File, Takes::Number, "a number of bytes";
-    Logonfault "logonfault" Place::Both, Takes::Word(&["yes", "no"]), "`yes` or `no`";
-    Ignore "ignore" Place::Both, Takes::Number, "a number of hits";
-    Maxhits "maxhits" Place::Both, Takes::Number, "a number of hits";
-    Offset "offset" Place::Probe, Takes::Point, "a number, a symbol, a symbol and a number, or `FUNCTION:POINT`";
-    Address "address" Place::Probe, Takes::Range, "an address";
-    Watchpoint "watchpoint" Place::Probe, Takes::Word(&["x", "w", "rw", "io"]), "`x`, `w`, `rw` or `io`";
-    Opcode "opcode" Place::Probe, Takes::Number, "the first bytes of the probed instruction";
-    Group "group" Place::Probe, Takes::Name, "the name of a group";
-    Type "type" Place::Probe, Takes::Name, "the name of a type";
-    Minor "minor" Place::Probe, Takes::Number, "a minor code";
-    ExcptMask "excpt_mask" Place::Probe, Takes::Number, "the mask of exceptions";
-    Heap "heap" Place::Probe, Takes::Number, "a number of bytes";
+    Name "name" HeaderKind::File, ValueKind::Name, "a module's name";
+    Modtype "modtype" HeaderKind::File, ValueKind::Word(&["user", "kernel", "kmod"]), "`user`, `kernel` or `kmod`";
+    Vars "vars" HeaderKind::File, ValueKind::Number, "a number of local variables";
+    Gvars "gvars" HeaderKind::File, ValueKind::Number, "a number of global variables";
+    Groupdef "groupdef" HeaderKind::File, ValueKind::Names, "the names of groups";
+    Typedef "typedef" HeaderKind::File, ValueKind::Names, "the names of types";
+    Major "major" HeaderKind::File, ValueKind::Number, "a major code";
+    Id "id" HeaderKind::File, ValueKind::Number, "a number";
+    Logmax "logmax" HeaderKind::File, ValueKind::Number, "a number of bytes";
+    Jmpmax "jmpmax" HeaderKind::File, ValueKind::Number, "a number of jumps";
+    Insmax "insmax" HeaderKind::File, ValueKind::Number, "a number of instructions";
+    ExcptLog "excpt_log" HeaderKind::File, ValueKind::Number, "a number of bytes";
+    Autostacktrace "autostacktrace" HeaderKind::File, ValueKind::Word(&["yes", "no"]), "`yes` or `no`";
+    Heapmax "heapmax" HeaderKind::File, ValueKind::Number, "a number of bytes";
+    Logonfault "logonfault" HeaderKind::Both, ValueKind::Word(&["yes", "no"]), "`yes` or `no`";
+    Ignore "ignore" HeaderKind::Both, ValueKind::Number, "a number of hits";
+    Maxhits "maxhits" HeaderKind::Both, ValueKind::Number, "a number of hits";
+    Offset "offset" HeaderKind::Probe, ValueKind::Point, "a number, a symbol, a symbol and a number, or `FUNCTION:POINT`";
+    Address "address" HeaderKind::Probe, ValueKind::Range, "an address";
+    Watchpoint "watchpoint" HeaderKind::Probe, ValueKind::Word(&["x", "w", "rw", "io"]), "`x`, `w`, `rw` or `io`";
+    Opcode "opcode" HeaderKind::Probe, ValueKind::Number, "the first bytes of the probed instruction";
+    Group "group" HeaderKind::Probe, ValueKind::Name, "the name of a group";
+    Type "type" HeaderKind::Probe, ValueKind::Name, "the name of a type";
+    Minor "minor" HeaderKind::Probe, ValueKind::Number, "a minor code";
+    ExcptMask "excpt_mask" HeaderKind::Probe, ValueKind::Number, "the mask of exceptions";
+    Heap "heap" HeaderKind::Probe, ValueKind::Number, "a number of bytes";
 }
 
 impl Key {
@@ -99,12 +99,12 @@ impl Key {
 
     /// Whether it may appear in the file header.
     pub(crate) fn in_file(self) -> bool {
-        matches!(self.place(), Place::File | Place::Both)
+        matches!(self.place(), HeaderKind::File | HeaderKind::Both)
     }
 
     /// Whether it may appear in a probe's header.
     pub(crate) fn in_probe(self) -> bool {
-        matches!(self.place(), Place::Probe | Place::Both)
+        matches!(self.place(), HeaderKind::Probe | HeaderKind::Both)
     }
 
     /// Whether it is the first statement of a probe.

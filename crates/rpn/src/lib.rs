@@ -38,14 +38,14 @@ mod disassemble;
 mod expression;
 mod files;
 mod keys;
+#[cfg(test)]
+mod language_doc_tests;
 mod lex;
 mod object;
 mod parse;
 pub mod ppdf;
 mod preprocess;
 mod print;
-#[cfg(test)]
-mod reference;
 mod registers;
 mod selection;
 mod source;
@@ -59,13 +59,13 @@ pub use diagnostic::{Diagnostic, Related, Severity};
 pub use disassemble::disassemble;
 pub use files::{DiskFiles, Files, MemoryFiles};
 pub use object::{
-    Access, Location, ModuleFile, ModuleKind, Object, Point, Probe, Proc, Site, SymbolUse, Watch,
+    Access, FunctionPoint, Location, ModuleFile, ModuleKind, Object, Probe, Proc, Site, SymbolUse, Watch,
 };
 pub use registers::{Register, Uses};
 pub use selection::Selection;
 pub use source::{Position, SourceId, Sources, Span};
 
-use preprocess::{Preprocessor, Setting};
+use preprocess::{Inputs, Preprocessor};
 
 /// Options of a compilation.
 #[derive(Clone, Debug, Default)]
@@ -133,7 +133,7 @@ pub fn compile_text(name: &str, text: &str, options: &Options) -> Result<Compile
 /// As [`compile`].
 pub fn compile_with(files: &dyn Files, path: &Path, options: &Options) -> Result<Compiled, Failure> {
     let text = read(files, path)?;
-    let setting = Setting { files, defines: &options.defines, include_dirs: &options.include_dirs };
+    let setting = Inputs { files, defines: &options.defines, include_dirs: &options.include_dirs };
     let Preprocessor { sources, mut messages, output, exhausted, .. } =
         Preprocessor::run(setting, path, &text);
     let mut object = Object::default();
@@ -152,12 +152,12 @@ pub fn compile_with(files: &dyn Files, path: &Path, options: &Options) -> Result
 }
 
 fn read(files: &dyn Files, path: &Path) -> Result<String, Failure> {
-    let bytes = files.read(path, files::LARGEST_FILE, false);
+    let bytes = files.read(path, files::MAX_FILE_BYTES, false);
     let why = match bytes.map(String::from_utf8) {
         Ok(Ok(text)) => return Ok(text),
         Ok(Err(error)) => format!("its byte {} is not UTF-8", error.utf8_error().valid_up_to()),
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
-            format!("it is larger than {} bytes", files::LARGEST_FILE)
+            format!("it is larger than {} bytes", files::MAX_FILE_BYTES)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => "there is no such file".to_string(),
         Err(error) => error.to_string(),

@@ -182,13 +182,13 @@ pub enum Location {
         /// The name of a function, or a pattern with `*`, `?` and `[...]` that matches several.
         function: String,
         /// Where in the functions.
-        point: Point,
+        point: FunctionPoint,
     },
 }
 
 /// A position in a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Point {
+pub enum FunctionPoint {
     /// Its entry.
     Entry,
     /// Its exits: each `ret`, and each jump to another function.
@@ -199,32 +199,32 @@ pub enum Point {
     Each,
 }
 
-impl Point {
+impl FunctionPoint {
     /// Parses a point: `entry`, `return`, `*`, or an offset in hexadecimal as `a4`, `0xa4` or
     /// `+a4`, in any case.
-    pub fn parse(text: &str) -> Option<Point> {
+    pub fn parse(text: &str) -> Option<FunctionPoint> {
         match text.to_ascii_lowercase().as_str() {
-            "entry" => Some(Point::Entry),
-            "return" => Some(Point::Return),
-            "*" => Some(Point::Each),
+            "entry" => Some(FunctionPoint::Entry),
+            "return" => Some(FunctionPoint::Return),
+            "*" => Some(FunctionPoint::Each),
             number => {
                 let number = number.strip_prefix('+').unwrap_or(number);
                 let digits = number.strip_prefix("0x").unwrap_or(number);
                 let digits = Some(digits).filter(|it| it.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
-                u64::from_str_radix(digits, 16).ok().map(Point::Offset)
+                u64::from_str_radix(digits, 16).ok().map(FunctionPoint::Offset)
             }
         }
     }
 }
 
-impl fmt::Display for Point {
+impl fmt::Display for FunctionPoint {
     /// `entry`, `return`, `0xa4`, `*`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Point::Entry => f.write_str("entry"),
-            Point::Return => f.write_str("return"),
-            Point::Offset(offset) => write!(f, "{offset:#x}"),
-            Point::Each => f.write_str("*"),
+            FunctionPoint::Entry => f.write_str("entry"),
+            FunctionPoint::Return => f.write_str("return"),
+            FunctionPoint::Offset(offset) => write!(f, "{offset:#x}"),
+            FunctionPoint::Each => f.write_str("*"),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 /// What is known about a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Known {
+pub(crate) enum ObsoleteName {
     /// Renamed to this; parsing continues with the operand.
     Renamed(&'static str),
     /// Removed in 3.4.0; what to use instead.
@@ -15,7 +15,7 @@ pub(crate) enum Known {
     /// The original reserved an opcode for it but never implemented it; what it was for.
     Absent(&'static str),
 }
-use Known::{Absent, Removed, Renamed};
+use ObsoleteName::{Absent, Removed, Renamed};
 
 /// `push arg, N`: an argument of the probed function. Written like an instruction, it becomes
 /// several.
@@ -27,7 +27,7 @@ const FLAT: &str = "flat addresses: `push mem, u8`, `u16`, `u32` or `u64`";
 const FLAT_POP: &str = "flat addresses: `pop mem, u8`, `u16`, `u32` or `u64`";
 
 /// The names, as words and signs.
-pub(crate) const SPELLINGS: &[(&str, Known)] = &[
+pub(crate) const SPELLINGS: &[(&str, ObsoleteName)] = &[
     ("push b,", Renamed("push")),
     ("push w,", Renamed("push")),
     ("push d,", Renamed("push")),
@@ -79,7 +79,7 @@ pub(crate) struct Form {
     /// Its words and signs.
     pub(crate) pieces: Vec<&'static str>,
     /// The name of its row in the instruction table, or what is known about it.
-    pub(crate) meaning: Result<&'static str, Known>,
+    pub(crate) meaning: Result<&'static str, ObsoleteName>,
 }
 
 /// The names that start with a word, ignoring case; empty if there are none.
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_new_name_is_an_instruction() {
         for (name, known) in SPELLINGS {
-            if let Known::Renamed(new) = known {
+            if let ObsoleteName::Renamed(new) = known {
                 assert!(vm::TABLE.iter().any(|row| row.name == *new), "{name}: {new}");
             }
         }

@@ -2,8 +2,8 @@
 //! and the disassembly of a compiled object compiles to the same object.
 
 use dprobes_rpn::{
-    Access, Arch, Location, ModuleKind, Object, Options, Point, Probe, Proc, Register, SymbolUse, Watch,
-    compile_text, disassemble,
+    Access, Arch, FunctionPoint, Location, ModuleKind, Object, Options, Probe, Proc, Register, SymbolUse,
+    Watch, compile_text, disassemble,
 };
 use proptest::prelude::*;
 use vm::{Op, Operand, TABLE};
@@ -184,8 +184,13 @@ fn location() -> impl Strategy<Value = Location> {
         "[ -~]{1,12}",
         Just("operator new(unsigned long)".to_string())
     ];
-    let offset = any::<u64>().prop_map(Point::Offset);
-    let point = prop_oneof![Just(Point::Entry), Just(Point::Return), Just(Point::Each), offset];
+    let offset = any::<u64>().prop_map(FunctionPoint::Offset);
+    let point = prop_oneof![
+        Just(FunctionPoint::Entry),
+        Just(FunctionPoint::Return),
+        Just(FunctionPoint::Each),
+        offset
+    ];
     let points = (name.clone(), point).prop_map(|(function, point)| Location::Points { function, point });
     let symbol = (name, prop_oneof![Just(0), any::<i64>(), -100..100i64]);
     prop_oneof![

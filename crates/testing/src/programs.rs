@@ -11,7 +11,7 @@ use crate::find_program;
 use crate::place::{program_directory, repository};
 
 /// How long to wait until a program just written can be started.
-const PATIENCE: Duration = Duration::from_secs(10);
+const BUSY_FILE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs a command that must succeed, and returns its standard output.
 ///
@@ -34,7 +34,10 @@ pub fn spawn(command: &mut Command) -> io::Result<Child> {
     let begin = Instant::now();
     loop {
         match command.spawn() {
-            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && begin.elapsed() < PATIENCE => {
+            Err(error)
+                if error.kind() == io::ErrorKind::ExecutableFileBusy
+                    && begin.elapsed() < BUSY_FILE_TIMEOUT =>
+            {
                 std::thread::sleep(Duration::from_millis(1));
             }
             result => return result,

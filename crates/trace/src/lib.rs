@@ -14,9 +14,9 @@
 pub mod ctf;
 pub mod digits;
 mod header;
+mod header_cache;
 mod items;
 pub mod queue;
-mod quick;
 pub mod raw;
 mod record;
 pub mod sink;

@@ -21,7 +21,7 @@ use std::io::{self, Write};
 
 use crate::digits::HEXADECIMAL;
 use crate::header;
-use crate::quick::{self, Known, ROW};
+use crate::header_cache::{self, HeaderCache, ROW};
 use crate::template::{self, Template, Templates};
 use crate::{Items, Record};
 
@@ -45,7 +45,7 @@ pub struct Text {
     form: Form,
     templates: Option<Templates>,
     text: Vec<u8>,
-    known: Known,
+    known: HeaderCache,
 }
 
 impl Text {
@@ -56,7 +56,7 @@ impl Text {
             form,
             templates: None,
             text: Vec::with_capacity(512),
-            known: Known::default(),
+            known: HeaderCache::default(),
         }
     }
 
@@ -126,7 +126,7 @@ impl Text {
             Form::Formatted => {
                 for (bytes, offset) in record.data.chunks(ROW).zip((0..).step_by(ROW)) {
                     known.codes(record, text);
-                    quick::row(offset, bytes, text);
+                    header_cache::row(offset, bytes, text);
                 }
             }
             Form::Unformatted => record.data.chunks(LINE).for_each(|bytes| self.line(record, bytes)),

@@ -4,7 +4,7 @@
 use std::io::Cursor;
 
 use dprobes_trace::store::{Item, Reader, VERSION};
-use dprobes_trace::template::{Kept, Template};
+use dprobes_trace::template::{StoredTemplates, Template};
 
 const FILE: &[u8] = include_bytes!("data/version-1.dpt");
 
@@ -17,7 +17,7 @@ fn a_store_of_version_1_is_read_to_its_end() {
     assert_eq!((info.programs.len(), info.probes.len(), info.sites.len(), info.counts.len()), (1, 2, 2, 2));
     // Version 1 does not name the programs of templates: they apply to all.
     assert!(info.templates.iter().all(|template| template.program.is_none()));
-    let kept = Kept::of(info.templates.iter().map(|stored| {
+    let kept = StoredTemplates::of(info.templates.iter().map(|stored| {
         let format = stored.format.as_deref();
         let template = Template::compile(stored.major, stored.minor, &stored.description, format);
         (stored.program, template.expect("it is right"))

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use dprobes_trace::template::{Field, Kind, Template, TemplateFile, Templates, Value, Width};
+use dprobes_trace::template::{Field, FieldType, Template, TemplateFile, Templates, Value, Width};
 use dprobes_trace::{Items, Record};
 use proptest::prelude::*;
 
@@ -175,9 +175,12 @@ fn values_are_typed_and_as_many_as_fields() {
     let byte = |name: &str| Field {
         name: name.to_owned(),
         label: name.to_owned(),
-        kind: Kind::Unsigned(Width::Bytes(1)),
+        kind: FieldType::Unsigned(Width::Bytes(1)),
     };
-    assert_eq!(template.fields()[4].kind, Kind::List(Box::new(Kind::Struct(vec![byte("a"), byte("b")]))));
+    assert_eq!(
+        template.fields()[4].kind,
+        FieldType::List(Box::new(FieldType::Struct(vec![byte("a"), byte("b")])))
+    );
 }
 
 #[test]

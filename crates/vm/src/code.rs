@@ -58,8 +58,8 @@ impl<'a> Code<'a> {
     pub(crate) fn op(&mut self) -> Result<Op, Exception> {
         self.start = self.next;
         #[cfg(test)]
-        if crate::stopped::is_due(self.count) {
-            return Err(crate::stopped::STOPPED);
+        if crate::resume_tests::is_due(self.count) {
+            return Err(crate::resume_tests::STOPPED);
         }
         self.left = self.left.checked_sub(1).ok_or(PAUSE)?;
         let [byte] = self.bytes()?;
@@ -70,7 +70,7 @@ impl<'a> Code<'a> {
     }
 
     /// After a pause: refills the budget. Returns whether any instruction may still be executed.
-    pub(crate) fn go_on(&mut self) -> bool {
+    pub(crate) fn refill_budget(&mut self) -> bool {
         self.left = self.later.min(PAUSE_EVERY);
         self.later -= self.left;
         self.left > 0

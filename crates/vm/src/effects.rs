@@ -7,7 +7,7 @@
 
 /// Where execution continues after an instruction that raises no exception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Transfer {
+pub enum ControlFlow {
     /// To the next instruction.
     None,
     /// At its operand's target.
@@ -24,12 +24,12 @@ pub enum Transfer {
     Handler,
 }
 
-impl Transfer {
+impl ControlFlow {
     /// Whether execution can reach the next instruction, directly or by returning from a call.
     pub const fn falls_through(self) -> bool {
         match self {
-            Transfer::None | Transfer::Branch | Transfer::Call | Transfer::Handler => true,
-            Transfer::Jump | Transfer::Return | Transfer::End => false,
+            ControlFlow::None | ControlFlow::Branch | ControlFlow::Call | ControlFlow::Handler => true,
+            ControlFlow::Jump | ControlFlow::Return | ControlFlow::End => false,
         }
     }
 }
@@ -91,7 +91,7 @@ impl Effects {
     }
 
     /// The intersection of both sets.
-    pub const fn only(self, others: Effects) -> Effects {
+    pub const fn intersection(self, others: Effects) -> Effects {
         Effects(self.0 & others.0)
     }
 
@@ -131,16 +131,16 @@ mod tests {
         for row in TABLE {
             let goes = matches!(
                 row.transfer,
-                Transfer::Jump | Transfer::Branch | Transfer::Call | Transfer::Handler
+                ControlFlow::Jump | ControlFlow::Branch | ControlFlow::Call | ControlFlow::Handler
             );
             assert_eq!(goes, matches!(row.operand, Operand::Label | Operand::Proc), "{}", row.name);
-            assert_eq!(row.transfer == Transfer::Call, row.operand == Operand::Proc, "{}", row.name);
+            assert_eq!(row.transfer == ControlFlow::Call, row.operand == Operand::Proc, "{}", row.name);
         }
     }
 
     #[test]
     fn only_the_execution_group_and_sx_transfer_control() {
-        for row in TABLE.iter().filter(|row| row.transfer != Transfer::None) {
+        for row in TABLE.iter().filter(|row| row.transfer != ControlFlow::None) {
             assert!(row.group == Group::Execution || row.op == Op::Sx, "{}", row.name);
         }
         let last = TABLE.iter().filter(|row| !row.transfer.falls_through()).map(|row| row.op);

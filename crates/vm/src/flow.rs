@@ -2,7 +2,7 @@
 
 use crate::code::Code;
 use crate::frame::{CALL_DEPTH, Frame, Frames, slot};
-use crate::resume::Middle;
+use crate::resume::PartialRun;
 use crate::stack::Stack;
 use crate::{CALL_LIMIT, Exception, INSTRUCTION_LIMIT, JUMP_LIMIT, Program, Register, RegisterSet, Word};
 
@@ -36,7 +36,7 @@ impl<'a, 's, const WIDE: bool> Flow<'a, 's, WIDE> {
     #[inline(always)]
     pub(crate) fn new(
         program: &Program<'a>,
-        middle: &Middle<'_>,
+        middle: &PartialRun<'_>,
         stack: Stack<'s>,
         frames: &'s mut Frames,
     ) -> Flow<'a, 's, WIDE> {

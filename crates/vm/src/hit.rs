@@ -4,34 +4,34 @@ use crate::flow::Flow;
 use crate::log::{Failure, Log, Token};
 use crate::machine::{self, Fault, Machine};
 use crate::stack::STACK_WORDS;
-use crate::state::Aside;
+use crate::state::RareState;
 use crate::variables::Variables;
 use crate::{Exception, Word};
 use core::sync::atomic::Ordering;
 
 /// The machine, the log, the codes of the record, and rarely used state.
-pub(crate) struct Hit<'s, 'm, M, const WIDE: bool> {
+pub(crate) struct RunContext<'s, 'm, M, const WIDE: bool> {
     pub(crate) machine: &'m mut M,
     pub(crate) mask: u16,
     pub(crate) log: Log<'s>,
-    aside: &'s mut Aside,
+    aside: &'s mut RareState,
     /// Whether this run has used `aside` (and so cleared it).
     aside_used: bool,
     pub(crate) major: Option<u32>,
     pub(crate) minor: Option<u32>,
 }
 
-impl<'s, 'm, M: Machine, const WIDE: bool> Hit<'s, 'm, M, WIDE> {
+impl<'s, 'm, M: Machine, const WIDE: bool> RunContext<'s, 'm, M, WIDE> {
     const WORD: Word = Flow::<WIDE>::WORD;
 
     /// Begins a run.
     #[inline(always)]
-    pub(crate) fn new(machine: &'m mut M, mask: u16, log: Log<'s>, aside: &'s mut Aside) -> Self {
-        Hit { machine, mask, log, aside, aside_used: false, major: None, minor: None }
+    pub(crate) fn new(machine: &'m mut M, mask: u16, log: Log<'s>, aside: &'s mut RareState) -> Self {
+        RunContext { machine, mask, log, aside, aside_used: false, major: None, minor: None }
     }
 
     /// The rarely used state, cleared at the first use in a run.
-    pub(crate) fn aside(&mut self) -> &mut Aside {
+    pub(crate) fn aside(&mut self) -> &mut RareState {
         if !self.aside_used {
             self.aside.clear();
             self.aside_used = true;

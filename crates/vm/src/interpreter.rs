@@ -1,18 +1,18 @@
 //! The interpreter's main loop: what each instruction does.
 //!
 //! One arm per row of the table, in the order of the groups; rare instructions are in
-//! [`crate::outside`]. An instruction that fails raises an exception (`?`), which leaves the loop
+//! [`crate::slow_path`]. An instruction that fails raises an exception (`?`), which leaves the loop
 //! until it has been handled.
 
 use crate::arithmetic as bits;
 use crate::code::PAUSE;
 use crate::flow::Flow;
 use crate::frame::slot;
-use crate::hit::Hit;
+use crate::hit::RunContext;
 use crate::log::{Log, Token};
 use crate::machine::Machine;
-use crate::outside::{outside, spent};
-use crate::resume::{Middle, resume};
+use crate::resume::{PartialRun, resume};
+use crate::slow_path::{end_at_instruction_limit, slow_path};
 use crate::stack::Stack;
 use crate::state::State;
 use crate::variables::{GLOBAL, LOCAL, Variables};
@@ -55,45 +55,45 @@ pub const INSTRUCTIONS: u32 = 1 << 24;
 ///
 /// The handler's log is then in [`State::log`], its stack traces in [`State::trace`].
 pub fn run<M: Machine>(program: &Program<'_>, entry: usize, state: &mut State, machine: &mut M) -> Outcome {
-    resume(program, &Middle { offset: entry, ..Middle::default() }, state, machine)
+    resume(program, &PartialRun { offset: entry, ..PartialRun::default() }, state, machine)
 }
 
 /// [`resume`] for one word size: 8 bytes if `WIDE`, else 4.
 pub(crate) fn run_for<M: Machine, const WIDE: bool>(
     program: &Program<'_>,
-    middle: &Middle<'_>,
+    middle: &PartialRun<'_>,
     state: &mut State,
     machine: &mut M,
 ) -> Outcome {
-    let State { words, used, frames, log, aside, .. } = state;
+    let State { words, used, frames, log, rare: aside, .. } = state;
     // All words count as used while the run lasts, in case it is cut off.
     let mut stack = Stack::new(words, core::mem::replace(used, words.len()));
     stack.fill(Flow::<WIDE>::WORD, middle.top, middle.elements);
     let mut flow = Flow::<WIDE>::new(program, middle, stack, frames);
     let mut log = Log::new(log, program.logmax);
     log.fill(middle.log, middle.complete);
-    let mut hit = Hit::<M, WIDE>::new(machine, program.mask, log, aside);
+    let mut hit = RunContext::<M, WIDE>::new(machine, program.mask, log, aside);
     let code = |number: Option<u32>| number.map(|number| number & 0xffff);
     (hit.major, hit.minor) = (code(middle.major), code(middle.minor));
     let end = loop {
         let stop = match execute(program, &mut flow, &mut hit) {
-            Ok(Stop::End(end)) => break end,
+            Ok(LoopExit::End(end)) => break end,
             Ok(stop) => stop,
             #[cfg(test)]
-            Err(exception) if exception == crate::stopped::STOPPED => {
-                crate::stopped::capture(&mut flow, &mut hit);
+            Err(exception) if exception == crate::resume_tests::STOPPED => {
+                crate::resume_tests::capture(&mut flow, &mut hit);
                 break End::Abort;
             }
             Err(exception) if exception == PAUSE => {
-                if flow.code.go_on() && !hit.machine.is_over() {
+                if flow.code.refill_budget() && !hit.machine.is_over() {
                     continue;
                 }
-                break spent(program, &mut flow, &mut hit);
+                break end_at_instruction_limit(program, &mut flow, &mut hit);
             }
-            Err(exception) => Stop::Exception(exception),
+            Err(exception) => LoopExit::Exception(exception),
         };
         let end;
-        (flow, end) = outside(program, stop, flow, &mut hit);
+        (flow, end) = slow_path(program, stop, flow, &mut hit);
         if let Some(end) = end {
             break end;
         }
@@ -112,7 +112,7 @@ pub(crate) fn run_for<M: Machine, const WIDE: bool>(
 }
 
 /// Why the main loop was left.
-pub(crate) enum Stop {
+pub(crate) enum LoopExit {
     /// The handler has ended.
     End(End),
     /// An exception is to be raised.
@@ -128,8 +128,8 @@ pub(crate) enum Stop {
 fn execute<M: Machine, const WIDE: bool>(
     program: &Program<'_>,
     flow: &mut Flow<'_, '_, WIDE>,
-    hit: &mut Hit<'_, '_, M, WIDE>,
-) -> Result<Stop, Exception> {
+    hit: &mut RunContext<'_, '_, M, WIDE>,
+) -> Result<LoopExit, Exception> {
     let word = Flow::<WIDE>::WORD;
     let locals = Variables { list: program.locals, kind: LOCAL };
     let globals = Variables { list: program.globals, kind: GLOBAL };
@@ -155,11 +155,11 @@ fn execute<M: Machine, const WIDE: bool>(
             }
             Op::Call => flow.call()?,
             Op::Ret => flow.ret()?,
-            Op::Abort => return Ok(Stop::End(End::Abort)),
-            Op::Remove => return Ok(Stop::End(End::Remove)),
-            Op::Exit => return Ok(Stop::End(End::Exit)),
+            Op::Abort => return Ok(LoopExit::End(End::Abort)),
+            Op::Remove => return Ok(LoopExit::End(End::Remove)),
+            Op::Exit => return Ok(LoopExit::End(End::Exit)),
             Op::ExitTo => match flow.code.u8()? {
-                facility @ 1..=3 => return Ok(Stop::End(End::ExitTo(facility as u8))),
+                facility @ 1..=3 => return Ok(LoopExit::End(End::ExitTo(facility as u8))),
                 facility => return Err(Exception::operand(FACILITY, facility)),
             },
 
@@ -291,7 +291,7 @@ fn execute<M: Machine, const WIDE: bool>(
             Op::PushR | Op::PushU => {
                 let register = flow.register()?;
                 if !register.is_general() {
-                    return Ok(Stop::Register(register));
+                    return Ok(LoopExit::Register(register));
                 }
                 let value = hit.machine.register(register);
                 flow.stack.push(cut(register, value));
@@ -302,7 +302,7 @@ fn execute<M: Machine, const WIDE: bool>(
                     return Err(flow.code.invalid());
                 }
                 let value = cut(register, flow.stack.pop());
-                if !hit.machine.takes(register, value) {
+                if !hit.machine.accepts(register, value) {
                     return Err(Exception::operand(SELECTOR, value));
                 }
                 hit.machine.set_register(register, value);
@@ -469,7 +469,7 @@ fn execute<M: Machine, const WIDE: bool>(
             | Op::PushIo32
             | Op::PopIo8
             | Op::PopIo16
-            | Op::PopIo32) => return Ok(Stop::Instruction(op)),
+            | Op::PopIo32) => return Ok(LoopExit::Instruction(op)),
         }
     }
 }

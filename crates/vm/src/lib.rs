@@ -38,7 +38,7 @@
 //! | `resume` | a run that something else has begun |
 //! | `state` | the memory that a run works in; nothing in it passes to the next run |
 //! | `interpreter` | [`run`] and the loop, one arm per row of the table |
-//! | `outside` | what leaves the loop: exceptions, and the instructions that are seldom needed |
+//! | `slow_path` | what leaves the loop: exceptions, and the instructions that are seldom needed |
 //! | `flow` | where a run is: `code` (fetching, jumping), `stack` (the RPN stack), `frame` (calls) |
 //! | `hit` | what a run does outside: memory, and `log` (records) |
 //! | `trace`, `heap` | the stack trace buffer; the heap |
@@ -115,10 +115,10 @@ mod interpreter;
 mod log;
 mod machine;
 mod opcode;
-mod outside;
 mod program;
 mod register;
 mod resume;
+mod slow_path;
 mod stack;
 mod state;
 mod trace;
@@ -126,30 +126,30 @@ mod variables;
 mod word;
 
 pub use decode::{Decoded, Instruction, Instructions, instructions, may};
-pub use effects::{Effects, Transfer};
+pub use effects::{ControlFlow, Effects};
 pub use exception::{DEFAULT_MASK, Exception, NON_MASKABLE};
 pub use frame::CALL_DEPTH;
 pub use heap::{HEAP_BLOCKS, HEAP_LIMIT};
 pub use interpreter::{CALL_LIMIT, HANDLER_LIMIT, INSTRUCTION_LIMIT, INSTRUCTIONS, JUMP_LIMIT, run};
 pub use log::LOG_LIMIT;
-pub use machine::{Fault, Lent, Machine};
+pub use machine::{Fault, Machine, RunAccess};
 pub use opcode::{Context, Group, Op, Operand, Row, TABLE};
-pub use program::{End, Outcome, Point, Program};
+pub use program::{End, Outcome, ProbepointInfo, Program};
 pub use register::{Push, Register, RegisterSet, Shape};
-pub use resume::{Call, Element, Middle, resume};
+pub use resume::{Call, Element, PartialRun, resume};
 pub use stack::STACK_WORDS;
 pub use state::State;
 pub use trace::TRACE_LIMIT;
 pub use word::Word;
 
 #[cfg(test)]
-mod effect_laws;
+mod effect_properties;
 #[cfg(test)]
 extern crate self as vm;
 #[cfg(test)]
-mod laws;
+mod properties;
 #[cfg(test)]
-mod stopped;
+mod resume_tests;
 #[cfg(test)]
 #[allow(unreachable_pub, reason = "a library's file")]
 #[path = "../../testing/src/conformance/machine.rs"]

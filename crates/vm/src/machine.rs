@@ -42,7 +42,7 @@ pub trait Machine {
 
     /// Whether a register that may be popped can be set to this value: a segment register accepts 0
     /// and selectors of existing segments. `false` raises [`crate::Exception::INVALID_OPERAND`].
-    fn takes(&mut self, _register: Register, _value: u64) -> bool {
+    fn accepts(&mut self, _register: Register, _value: u64) -> bool {
         true
     }
 
@@ -103,13 +103,13 @@ pub trait Machine {
 
     /// Calls the plugins registered for `callk` and lends them the run's stack and log. Returns
     /// whether it could. The default lends nothing and does as [`Machine::call_kernel_modules`].
-    fn call_registered(&mut self, _run: &mut dyn Lent) -> bool {
+    fn call_registered(&mut self, _run: &mut dyn RunAccess) -> bool {
         self.call_kernel_modules()
     }
 }
 
 /// The part of a run that `callk` lends to plugins: its stack and its log.
-pub trait Lent {
+pub trait RunAccess {
     /// The program's word.
     fn word(&self) -> Word;
 

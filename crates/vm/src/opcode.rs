@@ -4,7 +4,7 @@
 //! `docs/language.md`). Operands follow the opcode, little-endian. To add an instruction, add a row
 //! here and its arm in the interpreter.
 
-use crate::effects::{Effects, Transfer};
+use crate::effects::{ControlFlow, Effects};
 
 /// The kind of operand that follows an opcode: its bytecode form and its source form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -108,7 +108,7 @@ pub struct Row {
     /// The probes in which it can be used.
     pub context: Context,
     /// Where execution continues after it.
-    pub transfer: Transfer,
+    pub transfer: ControlFlow,
     /// Its other effects.
     pub effects: Effects,
 }
@@ -133,10 +133,10 @@ macro_rules! context {
 
 macro_rules! transfer {
     () => {
-        Transfer::None
+        ControlFlow::None
     };
     ($transfer:ident) => {
-        Transfer::$transfer
+        ControlFlow::$transfer
     };
 }
 

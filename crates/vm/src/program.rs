@@ -37,7 +37,7 @@ pub struct Program<'a> {
     /// and [`crate::HEAP_LIMIT`].
     pub heap: usize,
     /// The probepoint, as stack traces show it.
-    pub point: Point<'a>,
+    pub point: ProbepointInfo<'a>,
 }
 
 impl Default for Program<'_> {
@@ -54,14 +54,14 @@ impl Default for Program<'_> {
             excpt_log: 1024,
             autostacktrace: false,
             heap: 0,
-            point: Point::default(),
+            point: ProbepointInfo::default(),
         }
     }
 }
 
 /// The probepoint as the header of a stack trace shows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Point<'a> {
+pub struct ProbepointInfo<'a> {
     /// The name of the module (`name =`).
     pub module: &'a [u8],
     /// The probepoint's offset in the module.

@@ -1,7 +1,7 @@
 //! Continues a run that compiled code has begun. Compiled code does the common cases and leaves the
 //! rest to the interpreter.
 //!
-//! A [`Middle`] has no field for state that compiled code cannot have produced: no exception was
+//! A [`PartialRun`] has no field for state that compiled code cannot have produced: no exception was
 //! raised and no handler set, the stack base is 0, and there is no heap block and no stack trace.
 
 use crate::frame::CALL_DEPTH;
@@ -13,7 +13,7 @@ use crate::{Outcome, Program, Word};
 /// The state of an unfinished run. Whatever it holds, continuing it is safe and bounded like a
 /// whole run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Middle<'a> {
+pub struct PartialRun<'a> {
     /// The offset in the code of the next instruction.
     pub offset: usize,
     /// The slot of the stack's top, modulo 1024: 0 if nothing was pushed, 1023 after one push.
@@ -48,7 +48,7 @@ pub struct Element {
     pub value: u64,
 }
 
-impl<'a> Middle<'a> {
+impl<'a> PartialRun<'a> {
     /// The calls, at most [`CALL_DEPTH`].
     #[inline(always)]
     pub(crate) fn calls(&self) -> &'a [Call] {
@@ -70,7 +70,7 @@ pub struct Call {
 /// from here on are those of [`crate::run`], had it reached this state.
 pub fn resume<M: Machine>(
     program: &Program<'_>,
-    middle: &Middle<'_>,
+    middle: &PartialRun<'_>,
     state: &mut State,
     machine: &mut M,
 ) -> Outcome {

@@ -24,8 +24,8 @@ pub struct State {
     pub(crate) frames: Frames,
     pub(crate) log: [u8; LOG_LIMIT],
     pub(crate) log_length: usize,
-    pub(crate) aside: Aside,
-    /// Whether the last run used `aside` and did not end with an abort.
+    pub(crate) rare: RareState,
+    /// Whether the last run used `rare` and did not end with an abort.
     pub(crate) traced: bool,
     /// Instructions that the last run executed.
     #[cfg(test)]
@@ -33,7 +33,7 @@ pub struct State {
 }
 
 /// State that few runs use. It is cleared when a run first uses it.
-pub(crate) struct Aside {
+pub(crate) struct RareState {
     /// The last exception that was raised.
     pub(crate) last: Exception,
     /// How many times an exception handler was called.
@@ -42,7 +42,7 @@ pub(crate) struct Aside {
     pub(crate) trace: Trace,
 }
 
-impl Aside {
+impl RareState {
     /// Resets it to the state at the start of a run.
     pub(crate) fn clear(&mut self) {
         (self.last, self.handled) = (Exception::NONE, 0);
@@ -61,7 +61,7 @@ impl State {
             frames: [Frame::OUTERMOST; CALL_DEPTH + 1],
             log: [0; LOG_LIMIT],
             log_length: 0,
-            aside: Aside { last: Exception::NONE, handled: 0, heap: Heap::new(), trace: Trace::new() },
+            rare: RareState { last: Exception::NONE, handled: 0, heap: Heap::new(), trace: Trace::new() },
             traced: false,
             #[cfg(test)]
             steps: 0,
@@ -93,7 +93,7 @@ impl State {
     /// If `excpt_log` bytes do not suffice, the last trace ends early, after a whole word or a
     /// whole prefix.
     pub fn trace(&self) -> &[u8] {
-        if self.traced { self.aside.trace.bytes() } else { &[] }
+        if self.traced { self.rare.trace.bytes() } else { &[] }
     }
 
     /// An element of the RPN stack as the last run left it: the one `below` elements below the top.

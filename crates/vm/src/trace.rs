@@ -6,7 +6,7 @@
 use crate::frame::{Frame, Range};
 use crate::stack::STACK_WORDS;
 use crate::variables::Variables;
-use crate::{Exception, Point, Word};
+use crate::{Exception, ProbepointInfo, Word};
 use core::sync::atomic::Ordering;
 
 /// The maximum size in bytes of a run's stack traces, whatever `excpt_log` says.
@@ -38,7 +38,7 @@ struct Full;
 /// The data that a trace shows.
 pub(crate) struct View<'v> {
     /// The probepoint.
-    pub(crate) point: Point<'v>,
+    pub(crate) point: ProbepointInfo<'v>,
     /// The last exception.
     pub(crate) last: Exception,
     /// The current exception handler.
@@ -144,7 +144,7 @@ impl Writer<'_> {
     }
 
     /// Writes the header, completely or not at all.
-    fn header(&mut self, point: &Point<'_>) -> Result<(), Full> {
+    fn header(&mut self, point: &ProbepointInfo<'_>) -> Result<(), Full> {
         let name = name(point);
         if self.room() < HEADER + name.len() {
             return Err(Full);
@@ -226,7 +226,7 @@ impl Writer<'_> {
 }
 
 /// The module's name as the header has it: at most as long as the buffer.
-fn name<'a>(point: &Point<'a>) -> &'a [u8] {
+fn name<'a>(point: &ProbepointInfo<'a>) -> &'a [u8] {
     &point.module[..point.module.len().min(TRACE_LIMIT)]
 }
 

@@ -136,7 +136,7 @@ pub extern "C" fn dprobes_give_up() -> ! {
         handler = const HANDLER,
         dropped = const offset_of!(HandlerInfo, dropped),
         settings = sym dprobes_settings,
-        nothing = const offset_of!(Identity, nothing),
+        nothing = const offset_of!(Identity, dummy_state),
         leave = sym leave,
     )
 }

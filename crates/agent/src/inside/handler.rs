@@ -3,15 +3,15 @@
 use core::slice::from_raw_parts;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use vm::{End, Middle, Outcome, Point, Program, State, Word};
+use vm::{End, Outcome, PartialRun, ProbepointInfo, Program, State, Word};
 
 use super::hidden::Hidden;
 use super::machine::Thread;
 use super::ring::Ring;
 use super::{kernel, settings};
 use layout::{
-    Context, HandlerInfo, Header, MORE, More, Over, RESUME, RESUME_ELEMENTS, Resume, SAVED, STATE, Saved,
-    UNSET, flag, record_size, state, status,
+    Context, ExtraHeader, HandlerInfo, Header, MORE, ProbeEnd, RESUME, RESUME_ELEMENTS, Resume, SAVED, STATE,
+    Saved, UNSET, flag, record_size, state, status,
 };
 
 /// Resumes the run in a context to its end and makes its record. Returns the address of the
@@ -53,7 +53,7 @@ pub(super) unsafe extern "C" fn run(context: *mut Context, handler: *const Handl
     let record = Record { handler, outcome, number: resume.number, time: resume.time, tid, rsp };
     // SAFETY: as above.
     let made = unsafe { record.make(context, state) };
-    made.unwrap_or_else(|| (&raw const settings::identity().nothing) as u64)
+    made.unwrap_or_else(|| (&raw const settings::identity().dummy_state) as u64)
 }
 
 /// Resumes the run.
@@ -90,7 +90,7 @@ unsafe fn interpret(
         excpt_log: handler.excpt_log as usize,
         autostacktrace: handler.autostacktrace != 0,
         heap: handler.heap as usize,
-        point: Point {
+        point: ProbepointInfo {
             module: bytes(handler.module.into(), handler.module_length),
             offset: handler.point,
             id: handler.id,
@@ -98,7 +98,7 @@ unsafe fn interpret(
             minor: handler.minor,
         },
     };
-    let middle = Middle {
+    let middle = PartialRun {
         offset: resume.offset as usize,
         top: resume.top as usize,
         elements: &resume.elements[..(resume.element_count as usize).min(RESUME_ELEMENTS)],
@@ -143,7 +143,7 @@ impl Record<'_> {
         }
         let data = log.unwrap_or(&[]);
         let codes = (self.outcome.major, self.outcome.minor);
-        let more = (codes != (None, None) || !trace.is_empty()).then(|| More {
+        let more = (codes != (None, None) || !trace.is_empty()).then(|| ExtraHeader {
             major: codes.0.unwrap_or(handler.major),
             minor: codes.1.unwrap_or(handler.minor),
             traces: trace.len() as u64,
@@ -176,7 +176,7 @@ impl Record<'_> {
             body.copy_from_nonoverlapping(data.as_ptr(), data.len());
             if let Some(more) = more {
                 let behind = body.add(data.len().next_multiple_of(8));
-                behind.cast::<More>().write(more);
+                behind.cast::<ExtraHeader>().write(more);
                 behind.add(MORE).copy_from_nonoverlapping(trace.as_ptr(), trace.len());
             }
         }
@@ -187,7 +187,7 @@ impl Record<'_> {
     /// Notes that the handler has removed its probe; returns whether it was removed before.
     fn is_removed(&self) -> bool {
         over(self.handler).is_some_and(|over| {
-            let before = over.removed.swap(Over::BY_HANDLER, Ordering::Relaxed);
+            let before = over.removed.swap(ProbeEnd::BY_HANDLER, Ordering::Relaxed);
             over.closed.store(1, Ordering::Relaxed);
             before != 0
         })
@@ -195,10 +195,10 @@ impl Record<'_> {
 }
 
 /// The word that says whether the handler's probe is disabled.
-fn over(handler: &HandlerInfo) -> Option<&Over> {
+fn over(handler: &HandlerInfo) -> Option<&ProbeEnd> {
     // SAFETY: a nonzero address is that of words which the tracer has put there and which stay
     // there.
-    unsafe { (handler.over as usize as *const Over).as_ref() }
+    unsafe { (handler.over as usize as *const ProbeEnd).as_ref() }
 }
 
 /// Increments a counter that processes share.

@@ -10,7 +10,7 @@ use vm::{Fault, Machine, Register, RegisterSet, Shape};
 use super::float::FloatRegisters;
 use super::hidden::Hidden;
 use super::{guarded, kernel, segment, settings};
-use layout::{Over, Registers};
+use layout::{ProbeEnd, Registers};
 
 /// The thread's registers as compiled code has stored them, and its memory.
 pub(super) struct Thread<'a> {
@@ -22,7 +22,7 @@ pub(super) struct Thread<'a> {
     /// The floating-point registers, read when first needed. No handler can change them.
     pub(super) float: Option<FloatRegisters>,
     /// Tells whether the probe is disabled.
-    pub(super) over: Option<&'a Over>,
+    pub(super) over: Option<&'a ProbeEnd>,
 }
 
 /// The index of a register in [`Registers::general`].
@@ -70,7 +70,7 @@ impl Machine for Thread<'_> {
         }
     }
 
-    fn takes(&mut self, register: Register, value: u64) -> bool {
+    fn accepts(&mut self, register: Register, value: u64) -> bool {
         let is_segment = matches!(register, Register::Ds | Register::Es | Register::Fs | Register::Gs);
         !is_segment || u16::try_from(value).is_ok_and(segment::can_be_loaded)
     }

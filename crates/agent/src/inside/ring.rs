@@ -3,14 +3,14 @@
 use core::sync::atomic::Ordering;
 
 use super::settings;
-use layout::{ABANDONED, Context, Control, Header, MARK, state};
+use layout::{ABANDONED, Context, Control, Header, LOST_MARK, state};
 
 /// How often to check for room before the thread announces that it waits.
-const LOOKS: u32 = 200;
+const SPINS_BEFORE_WAITING: u32 = 200;
 /// Checks for room per check of the reader itself.
 const GLANCE: u32 = 1 << 12;
 /// TSC ticks without a sign of life after which the reader is considered dead.
-const PATIENCE: u64 = 1 << 35;
+const READER_TIMEOUT_TICKS: u64 = 1 << 35;
 
 /// A ring, with its current write position.
 pub(super) struct Ring<'a> {
@@ -47,7 +47,7 @@ impl Ring<'_> {
         let ring = self.context.ring.load(Ordering::Relaxed) as *mut u8;
         let lost = self.control.lost.0.load(Ordering::Relaxed);
         let owed = lost.wrapping_sub(self.context.marked.load(Ordering::Relaxed));
-        let marked = if owed == 0 { 0 } else { MARK as u64 };
+        let marked = if owed == 0 { 0 } else { LOST_MARK as u64 };
         let begin = self.head + marked;
         let place = begin & self.size.wrapping_sub(1);
         let left = self.size.wrapping_sub(place);
@@ -115,7 +115,7 @@ impl Ring<'_> {
                 waiter.store(0, Ordering::Relaxed);
                 return has_room;
             }
-            if look == LOOKS {
+            if look == SPINS_BEFORE_WAITING {
                 waiter.store(self.context.holder.load(Ordering::Relaxed).into(), Ordering::Relaxed);
             }
             core::hint::spin_loop();
@@ -125,7 +125,7 @@ impl Ring<'_> {
 
     /// Whether threads are not to wait for room.
     fn is_in_vain(&self) -> bool {
-        settings::identity().gives_up.load(Ordering::Relaxed) != 0
+        settings::identity().must_not_wait.load(Ordering::Relaxed) != 0
             || self.control.tail.0.load(Ordering::Relaxed) == ABANDONED
     }
 }
@@ -152,7 +152,7 @@ impl Reader {
         }
         if sign != self.sign {
             *self = Reader { sign, since: counter() };
-        } else if counter().wrapping_sub(self.since) > PATIENCE {
+        } else if counter().wrapping_sub(self.since) > READER_TIMEOUT_TICKS {
             dead.store(sign, Ordering::Relaxed);
             return true;
         }

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dprobes_agent::image::{Entry, Settings, image};
 use layout::{
-    CONTEXT_SIZE, CONTROL, Context, Control, HEADER, HandlerInfo, Header, Identity, LOG_SHIFT, LOW_END, More,
-    RESUME, RING_SIZE, Resume, SCRATCH, SCRATCH_SIZE, STATE, UNSET, flag, record_size, state,
+    CONTEXT_SIZE, CONTROL, Context, Control, ExtraHeader, HEADER, HandlerInfo, Header, Identity, LOG_SHIFT,
+    LOW_END, RESUME, RING_SIZE, Resume, SCRATCH, SCRATCH_SIZE, STATE, UNSET, flag, record_size, state,
 };
 use libc::{c_int, c_void, siginfo_t};
 use vm::{Program, State};
@@ -289,7 +289,7 @@ impl Bench {
             let log = (status >> LOG_SHIFT) as usize;
             let more = (status & flag::MORE != 0).then(|| {
                 assert!(record_size(log, Some(0)) as u64 <= left);
-                *((at + record_size(log, None) as u64) as *const More)
+                *((at + record_size(log, None) as u64) as *const ExtraHeader)
             });
             let traces = more.map_or(0, |more| more.traces as usize);
             let size = record_size(log, more.map(|_| traces)) as u64;
@@ -326,7 +326,7 @@ pub struct Taken<'a> {
     pub state: u32,
     pub has_log: bool,
     pub log: &'a [u8],
-    pub more: Option<More>,
+    pub more: Option<ExtraHeader>,
     pub trace: &'a [u8],
     /// Size of the whole record.
     pub size: u64,

@@ -23,7 +23,7 @@ const FORMS: [(&str, &str); 10] = [
 const BALLAST: [&str; 5] =
     ["xor %edx,%edx", "lea 7(%rcx,%rdx,2),%rcx", "mov %rdi,%rsi", "imul $0x1234567,%rcx,%rdx", "cmp $9,%dl"];
 /// The most filler instructions in a function.
-const MOST_BALLAST: u64 = 24;
+const MAX_BALLAST: u64 = 24;
 
 /// The source of a library with this many functions. Number N is named `fG_N`, where G is N modulo
 /// `groups`.
@@ -45,7 +45,7 @@ pub(super) fn source(functions: u64, groups: u64) -> String {
         let (begin, end) = FORMS[next(FORMS.len() as u64) as usize];
         let end = end.replace('N', &number.to_string());
         let _ = writeln!(source, ".p2align 4\n.globl {name}\n.type {name},@function\n{name}: {begin}");
-        for _ in 0..next(MOST_BALLAST) {
+        for _ in 0..next(MAX_BALLAST) {
             let _ = writeln!(source, "{}", BALLAST[next(BALLAST.len() as u64) as usize]);
         }
         let _ = writeln!(source, "{end}\n.size {name},.-{name}");

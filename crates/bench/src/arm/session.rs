@@ -17,7 +17,7 @@ use crate::other;
 /// How long the program runs while armed.
 const RUN: Duration = Duration::from_millis(300);
 /// How long a session may take to end.
-const PATIENCE: Duration = Duration::from_secs(120);
+const END_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What to arm.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +93,7 @@ pub fn measure(
     let interrupted = Instant::now();
     session.signal(Signal::SIGINT);
     while session.ended()?.is_none() {
-        if interrupted.elapsed() > PATIENCE {
+        if interrupted.elapsed() > END_TIMEOUT {
             return Err(other("dprobes does not end"));
         }
         std::thread::sleep(Duration::from_micros(500));

@@ -28,7 +28,7 @@ pub const WAYS: [&str; 5] = ["loop", "threads", "forks", "modules", "signals"];
 pub const PHASES: [&str; 3] = ["arming", "running", "disarming"];
 
 /// The time after which anything counts as hung.
-const PATIENCE: Duration = Duration::from_secs(60);
+const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Pseudo-random numbers (xorshift64*), determined by the seed.
 #[derive(Clone, Copy, Debug)]
@@ -100,7 +100,7 @@ impl Kill<'_> {
         let pid = program.pid();
         let mut front = self.attach(pid)?;
         let began = Instant::now();
-        while !is_traced(pid) && began.elapsed() < PATIENCE {
+        while !is_traced(pid) && began.elapsed() < HANG_TIMEOUT {
             std::thread::sleep(Duration::from_micros(200));
         }
         match self.phase {
@@ -118,7 +118,7 @@ impl Kill<'_> {
         }
         let ended = Instant::now();
         while front.child().try_wait()?.is_none() {
-            if ended.elapsed() > PATIENCE {
+            if ended.elapsed() > HANG_TIMEOUT {
                 return Ok(Outcome::Harmed("dprobes does not end".to_owned()));
             }
             std::thread::sleep(Duration::from_millis(1));

@@ -74,7 +74,7 @@ impl Program {
             if let Some(status) = self.started.child().try_wait()? {
                 break status;
             }
-            if asked.elapsed() > super::PATIENCE {
+            if asked.elapsed() > super::HANG_TIMEOUT {
                 return Ok(Err("the program does not end".to_owned()));
             }
             std::thread::sleep(Duration::from_millis(1));

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long an answer may take. A server whose every instruction traps is slow, but not dead.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The observations of a server's clients.
 #[derive(Debug, Default)]
@@ -92,7 +92,7 @@ fn wrong(what: impl Into<String>) -> io::Error {
 /// Sets and reads keys of redis.
 pub(super) fn redis(seen: &Seen, number: u64, socket: &Path) -> io::Result<()> {
     let stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut writer = stream;
     for request in 0_u64.. {
@@ -128,7 +128,7 @@ pub(super) fn redis(seen: &Seen, number: u64, socket: &Path) -> io::Result<()> {
 /// Requests a page repeatedly, over connections of a hundred requests each.
 pub(super) fn http(seen: &Seen, port: u16, page: &[u8]) -> io::Result<()> {
     let stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut writer = stream;
     for _ in 0..100 {

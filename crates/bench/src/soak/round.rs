@@ -41,7 +41,7 @@ const HANDLERS: [(&str, bool); 5] = [
 ];
 
 /// How long a session may take to end, and a process to get its text back.
-const PATIENCE: Duration = Duration::from_secs(120);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Hits after which a trap is removed, so that a server survives.
 const TRAPS: u64 = 30;
@@ -136,7 +136,7 @@ fn untraced(server: &Server) -> Option<String> {
     let start = Instant::now();
     loop {
         let pid = server.processes().into_iter().find(|&pid| is_traced(pid))?;
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > SETTLE_TIMEOUT {
             return Some(format!("somebody traces process {pid} still"));
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -150,7 +150,7 @@ fn restored(server: &Server) -> Option<String> {
     loop {
         let mut processes = server.processes().into_iter();
         let (pid, text) = processes.find_map(|pid| text::difference(pid).map(|text| (pid, text)))?;
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > SETTLE_TIMEOUT {
             return Some(format!("in process {pid}, {text}"));
         }
         std::thread::sleep(Duration::from_millis(50));
@@ -273,14 +273,14 @@ impl Session<'_> {
                 children(front).into_iter().for_each(|pid| send(pid, Signal::SIGKILL));
             }
             ended = started.ended()?;
-            if end.elapsed() > PATIENCE {
+            if end.elapsed() > SETTLE_TIMEOUT {
                 shown.wrong.push("dprobes does not end".to_owned());
                 return Ok(String::new());
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         while tracers.iter().any(|&pid| !is_gone(pid)) {
-            if end.elapsed() > PATIENCE {
+            if end.elapsed() > SETTLE_TIMEOUT {
                 shown.wrong.push("the tracer does not end".to_owned());
                 return Ok(String::new());
             }

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub const SERVERS: [&str; 3] = ["redis", "nginx", "postgres"];
 
 /// How many log lines to show of a server that has died.
-const LAST: usize = 30;
+const LOG_TAIL_LINES: usize = 30;
 
 /// How long a server may take to start.
 const START: Duration = Duration::from_secs(60);
@@ -100,7 +100,7 @@ impl Server {
     pub(super) fn last_words(&mut self) -> String {
         let log = String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned();
         let lines: Vec<&str> = log.lines().collect();
-        let last = lines[lines.len().saturating_sub(LAST)..].join(" / ");
+        let last = lines[lines.len().saturating_sub(LOG_TAIL_LINES)..].join(" / ");
         format!("{:?}, {last}", self.started.ended())
     }
 

@@ -1,7 +1,7 @@
 //! Writes the values of a record as `DebugAnnotation`s.
 
 use trace::Record;
-use trace::template::{Field, Kind as FieldKind, Template, Value};
+use trace::template::{Field, FieldType as FieldKind, Template, Value};
 
 use super::field::{annotation, event};
 use super::names::{Kind, Names};

@@ -24,7 +24,7 @@ use trace::Record;
 use trace::template::{Template, Value};
 
 use crate::event::{Event, Form};
-use crate::known::{Known, Side};
+use crate::facts::{Side, TraceFacts};
 use crate::map::Map;
 use crate::spans::{Losses, Spans, Step};
 use annotate::{annotations, flag};
@@ -82,7 +82,7 @@ pub struct Perfetto<W: Write> {
 
 impl<W: Write> Perfetto<W> {
     /// Writes to `out`, in large pieces.
-    pub fn new(out: W, known: &Known, counters: Counters) -> Perfetto<W> {
+    pub fn new(out: W, known: &TraceFacts, counters: Counters) -> Perfetto<W> {
         let mut perfetto = Perfetto {
             out,
             packets: Vec::with_capacity(2 * FULL),
@@ -102,7 +102,7 @@ impl<W: Write> Perfetto<W> {
     }
 
     /// Writes the packets before the first record: the clocks.
-    fn begin(&mut self, known: &Known) {
+    fn begin(&mut self, known: &TraceFacts) {
         let start = known.times.map_or(known.start, |(least, _)| least);
         let monotonic = start.wrapping_sub(known.monotonic.cast_unsigned());
         message(whole::PACKET, &mut self.packets, |out| {
@@ -222,7 +222,7 @@ fn name(name: &str, module: &str, names: &mut Names, out: &mut Vec<u8>) {
 }
 
 /// Counters of the trace itself: dropped records, and the variables at the end.
-fn totals(known: &Known) -> Vec<Total> {
+fn totals(known: &TraceFacts) -> Vec<Total> {
     let mut totals = Vec::new();
     let mut dropped = 0_u64;
     // They are in order of time.

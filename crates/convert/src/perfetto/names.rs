@@ -5,7 +5,7 @@ use super::wire::{message, number, text};
 use crate::map::Map;
 
 /// Most names of all kinds. When there are more, all are forgotten and written again as needed.
-const MOST: usize = 1 << 16;
+const MAX_NAMES: usize = 1 << 16;
 
 /// The kind of a name, by its field in `InternedData`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl Names {
 
     /// Whether there are so many names that they must be forgotten.
     pub(super) fn is_full(&self) -> bool {
-        self.known.iter().map(Map::len).sum::<usize>() >= MOST
+        self.known.iter().map(Map::len).sum::<usize>() >= MAX_NAMES
     }
 
     /// Forgets all names.

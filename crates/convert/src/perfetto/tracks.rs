@@ -7,7 +7,7 @@ use super::wire::{message, number, text};
 use crate::map::Map;
 
 /// Most tracks. Threads beyond share one.
-const MOST: usize = 1 << 17;
+const MAX_TRACKS: usize = 1 << 17;
 
 /// The track of threads without one of their own.
 pub(super) const OTHERS: u64 = 1;
@@ -43,7 +43,7 @@ impl Tracks {
     }
 
     fn is_full(&self) -> bool {
-        self.count as usize >= MOST
+        self.count as usize >= MAX_TRACKS
     }
 
     /// The track of a record's thread.

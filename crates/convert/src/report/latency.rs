@@ -3,14 +3,14 @@
 
 use super::histogram::Histogram;
 use crate::event::Event;
-use crate::known::Side;
+use crate::facts::Side;
 use crate::map::{Map, Set};
 use crate::spans::{Losses, Spans, Step};
 
 /// Most functions whose times are counted.
-const MOST_FUNCTIONS: usize = 4096;
+const MAX_FUNCTIONS: usize = 4096;
 /// Most threads with a pending start between two points.
-const MOST_THREADS: usize = 1 << 16;
+const MAX_THREADS: usize = 1 << 16;
 
 /// Two points to time, each as probes by program and number.
 #[derive(Clone, Debug, Default)]
@@ -81,7 +81,7 @@ impl Latencies {
                 Side::Inside => Step::Lone,
             };
             if let Step::End(span) = step {
-                if self.functions.len() >= MOST_FUNCTIONS && !self.functions.contains_key(&function) {
+                if self.functions.len() >= MAX_FUNCTIONS && !self.functions.contains_key(&function) {
                     self.uncounted += 1;
                 } else {
                     self.functions.entry(function).or_default().add(span.length);
@@ -100,7 +100,7 @@ impl Latencies {
                 }
             }
             if pair.from.contains(&probe) {
-                let is_full = pair.started.len() >= MOST_THREADS && !pair.started.contains_key(&thread);
+                let is_full = pair.started.len() >= MAX_THREADS && !pair.started.contains_key(&thread);
                 if is_full || pair.started.insert(thread, record.time).is_some() {
                     pair.open += 1;
                 }

@@ -20,7 +20,7 @@ use std::io;
 use trace::store::{Info, Lookup, point_name};
 
 use crate::event::{Event, Form};
-use crate::known::Known;
+use crate::facts::TraceFacts;
 use crate::map::Map;
 pub use findings::Findings;
 pub use html::html;
@@ -36,7 +36,7 @@ use timeline::Axis;
 use crate::spans::Losses;
 
 /// Most probes counted individually.
-const MOST_PROBES: usize = 1 << 14;
+const MAX_PROBES: usize = 1 << 14;
 
 /// Counts the records of a trace.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl Report {
     pub fn new(
         name: &str,
         info: &Info,
-        known: &Known,
+        known: &TraceFacts,
         between: Vec<Between>,
         range: (Option<u64>, Option<u64>),
     ) -> Report {
@@ -75,7 +75,7 @@ impl Report {
         let since = |time: u64| time.saturating_sub(info.about.start);
         found.notes = info.notes.iter().map(|note| (since(note.time), note.text.clone())).collect();
         let (lookup, mut numbers) = (Lookup::new(info), Map::default());
-        for probe in info.probes.iter().take(MOST_PROBES) {
+        for probe in info.probes.iter().take(MAX_PROBES) {
             numbers.insert((probe.program, probe.number), found.probes.len());
             let counts = lookup.counts(probe.program, probe.number).cloned();
             found.probes.push(Probe { name: lookup.probe_name(probe), counts, ..Probe::default() });
@@ -103,7 +103,7 @@ impl Report {
         }
         // The facts about this probe were lost.
         let number = self.found.probes.len();
-        if number >= MOST_PROBES {
+        if number >= MAX_PROBES {
             return None;
         }
         let name = match event.place.point.is_empty() {
@@ -169,7 +169,7 @@ impl Form for Report {
 }
 
 /// The variables that are not 0.
-fn variables(known: &Known) -> Vec<(String, u64)> {
+fn variables(known: &TraceFacts) -> Vec<(String, u64)> {
     let named = known.variables.iter().flat_map(|variables| {
         let owner = variables.program.map(|program| known.program(program).unwrap_or("?"));
         variables.values.iter().enumerate().filter(|(_, value)| **value != 0).map(move |(index, &value)| {

@@ -4,7 +4,7 @@ use crate::event::Event;
 use crate::map::Map;
 
 /// Most threads counted individually.
-const MOST: usize = 1 << 16;
+const MAX_THREADS: usize = 1 << 16;
 
 /// A thread and its records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl Talkers {
             Some(last) => last,
             None => match self.numbers.get(&key) {
                 Some(&number) => number,
-                None if self.all.len() >= MOST => {
+                None if self.all.len() >= MAX_THREADS => {
                     self.others += 1;
                     return;
                 }

@@ -27,7 +27,7 @@ pub(crate) struct List {
     /// List the points of these functions that --at MODULE:FUNCTION:POINT would probe: entry,
     /// return, * or an offset
     #[arg(long, value_name = "POINT", value_parser = point)]
-    pub(crate) points: Option<rpn::Point>,
+    pub(crate) points: Option<rpn::FunctionPoint>,
     /// Count how many of these points would be jumps, by tactic, and how many would not, by reason;
     /// no process is changed
     ///

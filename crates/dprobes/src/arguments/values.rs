@@ -37,9 +37,9 @@ pub(super) fn plugin(text: &str) -> Result<Plugin, String> {
 }
 
 /// Parses a point of a function.
-pub(super) fn point(text: &str) -> Result<rpn::Point, String> {
+pub(super) fn point(text: &str) -> Result<rpn::FunctionPoint, String> {
     let wrong = || "entry, return, * or an offset in hexadecimal expected".to_owned();
-    rpn::Point::parse(text).ok_or_else(wrong)
+    rpn::FunctionPoint::parse(text).ok_or_else(wrong)
 }
 
 /// Parses a target for probes of the background session.

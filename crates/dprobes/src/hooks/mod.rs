@@ -2,7 +2,7 @@
 //! Trace for Linux and other Operating Systems*, FREENIX 2001, "Generalised Kernel Hook
 //! Interface"), and `callk`.
 //!
-//! The hooks are dormant until a plugin arms an exit; `plugin` loads plugins. [`Hooked`] wraps the
+//! The hooks are dormant until a plugin arms an exit; `plugin` loads plugins. [`WithHooks`] wraps the
 //! observer that takes records: it passes on what no exit has taken. The targets know nothing of
 //! it.
 
@@ -113,7 +113,7 @@ impl hooks::FromCode for Offered {
 
 /// An observer behind the hooks.
 #[derive(Debug)]
-pub(crate) struct Hooked<O> {
+pub(crate) struct WithHooks<O> {
     /// Takes the records that no exit has taken.
     pub(crate) inner: O,
     /// The inserted programs.
@@ -122,10 +122,10 @@ pub(crate) struct Hooked<O> {
     bytes: Vec<u8>,
 }
 
-impl<O> Hooked<O> {
+impl<O> WithHooks<O> {
     /// Puts the hooks before an observer.
-    pub(crate) fn new(inner: O) -> Hooked<O> {
-        Hooked { inner, events: Events::default(), bytes: Vec::new() }
+    pub(crate) fn new(inner: O) -> WithHooks<O> {
+        WithHooks { inner, events: Events::default(), bytes: Vec::new() }
     }
 
     /// Offers a record to the exits.
@@ -161,7 +161,7 @@ impl<O> Hooked<O> {
     }
 }
 
-impl<O: Observer> Observer for Hooked<O> {
+impl<O: Observer> Observer for WithHooks<O> {
     fn record(&mut self, program: usize, record: &Record) -> io::Result<()> {
         match self.offer(program, record) {
             Offered::Passed => self.inner.record(program, record),

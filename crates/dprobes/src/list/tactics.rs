@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use engine::{Coverage, Ground};
+use engine::{Coverage, FreeAddresses};
 use image::Image;
 use process::ImageCache;
-use rpn::Point;
+use rpn::FunctionPoint;
 use serde::Serialize;
 
 use super::Wanted;
@@ -32,11 +32,11 @@ pub(super) fn of_file(
     image: &Image,
     path: &Path,
     wanted: &Wanted,
-    point: Option<Point>,
+    point: Option<FunctionPoint>,
     json: bool,
     out: &mut dyn Write,
 ) -> Result<usize, Failure> {
-    let found = one(image, path, wanted, point, &Ground::likely(image))?;
+    let found = one(image, path, wanted, point, &FreeAddresses::likely(image))?;
     tell(&[found], json, out)
 }
 
@@ -44,7 +44,7 @@ pub(super) fn of_file(
 pub(super) fn of_process(
     pid: i32,
     pattern: Option<&str>,
-    point: Option<Point>,
+    point: Option<FunctionPoint>,
     json: bool,
     out: &mut dyn Write,
 ) -> Result<usize, Failure> {
@@ -52,7 +52,7 @@ pub(super) fn of_process(
     let wanted = Wanted::parse(pattern.unwrap_or("*"))?;
     let named = survey.modules.iter().filter(|module| wanted.matches_module(&module.path));
     let found = named.map(|module| {
-        let ground = Ground::of_process(pid, module.bias).map_err(Failure::new)?;
+        let ground = FreeAddresses::of_process(pid, module.bias).map_err(Failure::new)?;
         one(&module.image, &module.path, &wanted, point, &ground)
     });
     let (found, failed): (Vec<_>, Vec<_>) = found.partition(Result::is_ok);
@@ -69,11 +69,11 @@ fn one(
     image: &Image,
     path: &Path,
     wanted: &Wanted,
-    point: Option<Point>,
-    ground: &Ground,
+    point: Option<FunctionPoint>,
+    ground: &FreeAddresses,
 ) -> Result<Found, Failure> {
     let module = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let point = point.unwrap_or(Point::Entry);
+    let point = point.unwrap_or(FunctionPoint::Entry);
     let points = format!("{}:{point}", wanted.name());
     let failed = |reason| Failure::new(format!("{module}:{points}: {reason}"));
     let survey = engine::survey(wanted.name(), point, None, image, image, true).map_err(failed)?;

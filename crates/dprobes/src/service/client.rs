@@ -19,7 +19,7 @@ use crate::arguments::{
 use crate::{Failure, points, ppdf, program, symbols, targets, templates};
 
 /// How long a new session may take to accept connections.
-const PATIENCE: Duration = Duration::from_secs(5);
+const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Inserts programs and returns; the session keeps the probes.
 pub(crate) fn insert(arguments: &Insert) -> Result<ExitCode, Failure> {
@@ -204,7 +204,7 @@ fn begin() -> Result<UnixStream, Failure> {
         }
         _ => {}
     }
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + START_TIMEOUT;
     loop {
         if let Some(stream) = connect()? {
             return Ok(stream);

@@ -21,11 +21,11 @@ use trace::sink::Target;
 use super::protocol::{self, GetVars, Insert, Mode, Reply, Request};
 use super::refused::{self, Refusal, Refused};
 use super::scan::{self, Scanner};
-use super::sink::{Shared, Sinks};
+use super::sink::{SessionOutput, Shared};
 use super::socket::{self, Home};
 use crate::arguments::{Preprocessor, Program, Select, Shown};
 use crate::control::Watch;
-use crate::hooks::{Events, Hooked, Plugins};
+use crate::hooks::{Events, Plugins, WithHooks};
 use crate::{Failure, front, heap, messages, program, summary, symbols, targets, templates};
 
 /// How long to wait for the last records of a removed program.
@@ -34,11 +34,11 @@ const COMPLETION: Duration = Duration::from_millis(300);
 /// machine.
 const SETTLING: Duration = Duration::from_secs(10);
 /// How long to wait, at the end, for clients that are still being answered.
-const PATIENCE: Duration = Duration::from_secs(2);
+const LAST_CLIENTS_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a client may take to send its request.
-const CLIENT_PATIENCE: Duration = Duration::from_secs(10);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the session sleeps while it follows no process and searches for none.
-const REST: Duration = Duration::from_millis(200);
+const IDLE_SLEEP: Duration = Duration::from_millis(200);
 
 /// A request, and the channel for its answer.
 type Call = (Request, Sender<Reply>);
@@ -77,8 +77,8 @@ pub(crate) fn become_session() -> Result<(), Failure> {
             return Err(failure);
         }
     };
-    let shared = Shared(Rc::new(RefCell::new(Sinks::new(log))));
-    let mut observer = Hooked::new(shared.clone());
+    let shared = Shared(Rc::new(RefCell::new(SessionOutput::new(log))));
+    let mut observer = WithHooks::new(shared.clone());
     let events = observer.events.clone();
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut observer);
     tracer.serve();
@@ -100,7 +100,7 @@ pub(crate) fn become_session() -> Result<(), Failure> {
     drop(std::mem::take(&mut session.plugins));
     // No further requests are answered; wait for the answers under way.
     drop(requests);
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + LAST_CLIENTS_TIMEOUT;
     while clients.load(Ordering::SeqCst) > 0 && Instant::now() < end {
         std::thread::sleep(scan::INTERVAL / 10);
     }
@@ -134,7 +134,7 @@ fn listen(listener: UnixListener, calls: Sender<Call>, clients: Arc<AtomicUsize>
 
 /// Reads one client's request and writes the answer.
 fn take(stream: &UnixStream, calls: &Sender<Call>) {
-    let _ = stream.set_read_timeout(Some(CLIENT_PATIENCE));
+    let _ = stream.set_read_timeout(Some(CLIENT_TIMEOUT));
     let answer = if socket::is_welcome(stream) {
         match protocol::read(&mut BufReader::new(stream)) {
             Ok(request) => {
@@ -172,7 +172,7 @@ impl Session<'_> {
                 true => requests.try_recv().ok(),
                 // Nothing else to wait for.
                 false if self.tracer.serves_all() => requests.recv_timeout(scan::INTERVAL).ok(),
-                false => requests.recv_timeout(REST).ok(),
+                false => requests.recv_timeout(IDLE_SLEEP).ok(),
             };
             for (request, answer) in first.into_iter().chain(requests.try_iter()) {
                 let reply = self.answer(request);
@@ -268,7 +268,11 @@ impl Session<'_> {
         }
         let processes = if insert.processes.is_empty() {
             let own = scan::own_processes().into_iter().chain(self.tracer.followed());
-            self.admit(&mut program, &options, own.filter(|&pid| scan::maps_module(pid, &module)).collect())?
+            self.check_processes(
+                &mut program,
+                &options,
+                own.filter(|&pid| scan::maps_module(pid, &module)).collect(),
+            )?
         } else {
             self.admit_named(&program, &options, &insert.processes)?;
             insert.processes.iter().map(|&pid| (pid, None)).collect()
@@ -305,7 +309,7 @@ impl Session<'_> {
                 Err(error) if !insert.processes.is_empty() => {
                     self.take_out(number);
                     self.let_go_unprobed();
-                    Sinks::remove_files(&opened);
+                    SessionOutput::remove_files(&opened);
                     return Err(error.to_string());
                 }
                 Err(error) => reply.warnings.push(error.to_string()),
@@ -356,7 +360,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// The program can be placed in none of them, since the module lacks something.
-    fn admit(
+    fn check_processes(
         &mut self,
         program: &mut Versions,
         options: &Options,

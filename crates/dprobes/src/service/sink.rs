@@ -21,12 +21,12 @@ pub(crate) struct Opened {
 }
 
 /// The session's observer.
-pub(crate) struct Sinks {
+pub(crate) struct SessionOutput {
     pub(crate) targets: Targets,
     /// The positions of targets for a program that is about to be inserted: they stay open even if
     /// the last program that uses them ends.
     expected: Vec<usize>,
-    /// Warnings since the last call of `Sinks::heard`: those of an insert in progress.
+    /// Warnings since the last call of `SessionOutput::heard`: those of an insert in progress.
     heard: Heard,
     log: File,
 }
@@ -39,11 +39,11 @@ struct Heard {
 }
 
 /// Most warnings kept for the client that inserts.
-const MOST_HEARD: usize = 16;
+const MAX_HEARD: usize = 16;
 
-impl Sinks {
-    pub(crate) fn new(log: File) -> Sinks {
-        Sinks { targets: Targets::default(), expected: Vec::new(), heard: Heard::default(), log }
+impl SessionOutput {
+    pub(crate) fn new(log: File) -> SessionOutput {
+        SessionOutput { targets: Targets::default(), expected: Vec::new(), heard: Heard::default(), log }
     }
 
     /// The warnings since this was last called.
@@ -91,7 +91,7 @@ impl Sinks {
     fn abandon(&mut self, opened: &[Opened]) {
         self.expected.clear();
         opened.iter().filter(|opened| opened.is_new).for_each(|opened| self.targets.abandon(opened.place));
-        Sinks::remove_files(opened);
+        SessionOutput::remove_files(opened);
     }
 
     /// Removes the files of targets that were opened in vain and are closed; they would block the
@@ -112,12 +112,12 @@ impl Sinks {
     /// Sets the targets of a program, and whether none of its records may be lost.
     pub(crate) fn direct(&mut self, program: usize, opened: &[Opened], lossless: bool) {
         self.expected.clear();
-        self.targets.direct(program, opened.iter().map(|opened| opened.place).collect(), lossless);
+        self.targets.set_targets(program, opened.iter().map(|opened| opened.place).collect(), lossless);
     }
 
     /// Forgets a program whose records are all written; its targets get the global variables last.
     pub(crate) fn forget(&mut self, program: usize, globals: &[u64]) {
-        let Sinks { targets, expected, log, .. } = self;
+        let SessionOutput { targets, expected, log, .. } = self;
         targets.forget(program, globals, expected, |text| write(log, text));
     }
 
@@ -135,11 +135,11 @@ fn write(log: &mut File, text: &str) {
 /// The sinks, shared by the tracer, which fills them, and the session, which sets each program's
 /// targets.
 #[derive(Clone)]
-pub(crate) struct Shared(pub(crate) Rc<RefCell<Sinks>>);
+pub(crate) struct Shared(pub(crate) Rc<RefCell<SessionOutput>>);
 
 impl Observer for Shared {
     fn record(&mut self, program: usize, record: &Record) -> io::Result<()> {
-        let Sinks { targets, log, .. } = &mut *self.0.borrow_mut();
+        let SessionOutput { targets, log, .. } = &mut *self.0.borrow_mut();
         targets.record(program, record, |text| write(log, text))
     }
 
@@ -149,7 +149,7 @@ impl Observer for Shared {
         sinks.targets.note(&text);
         sinks.tell(&text);
         if let Some(warning) = text.strip_prefix(crate::messages::WARNING) {
-            match sinks.heard.lines.len() < MOST_HEARD {
+            match sinks.heard.lines.len() < MAX_HEARD {
                 true => sinks.heard.lines.push(warning.to_owned()),
                 false => sinks.heard.more += 1,
             }
@@ -177,7 +177,7 @@ impl Observer for Shared {
     }
 
     fn idle(&mut self) {
-        let Sinks { targets, log, .. } = &mut *self.0.borrow_mut();
+        let SessionOutput { targets, log, .. } = &mut *self.0.borrow_mut();
         targets.idle(|text| write(log, text));
     }
 
@@ -193,14 +193,14 @@ mod tests {
     use super::*;
 
     /// A session's sinks, and its log's contents.
-    fn sinks() -> (Sinks, tempfile::TempDir, impl Fn() -> String) {
+    fn sinks() -> (SessionOutput, tempfile::TempDir, impl Fn() -> String) {
         let home = tempfile::tempdir().expect("a directory");
         let path = home.path().join("log");
         let log = File::create(&path).expect("room");
-        (Sinks::new(log), home, move || std::fs::read_to_string(&path).expect("text"))
+        (SessionOutput::new(log), home, move || std::fs::read_to_string(&path).expect("text"))
     }
 
-    fn begin(sinks: &mut Sinks, targets: &[Target], lossless: bool) -> Vec<Opened> {
+    fn begin(sinks: &mut SessionOutput, targets: &[Target], lossless: bool) -> Vec<Opened> {
         sinks.begin(targets, lossless, &mut Vec::new()).expect("they are opened")
     }
 

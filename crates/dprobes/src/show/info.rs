@@ -9,7 +9,7 @@ use trace::store::{Counts, Gap, Info, Lookup, Probe};
 use crate::{messages, summary};
 
 /// Most sites, threads and messages shown.
-const MOST: usize = 100;
+const MAX_SHOWN: usize = 100;
 
 /// A store's information, in lines. A store may hold any text: control characters are escaped.
 pub(super) fn text(path: &str, size: u64, info: &Info) -> String {
@@ -169,18 +169,18 @@ fn threads(text: &mut String, info: &Info) {
     });
 }
 
-/// A heading, and a line per element; at most [`MOST`] lines.
+/// A heading, and a line per element; at most [`MAX_SHOWN`] lines.
 fn some<T>(text: &mut String, noun: &str, all: &[T], line: impl Fn(&T) -> String) {
     if all.is_empty() {
         return;
     }
     // Writing to a string cannot fail.
     let _ = writeln!(text, "{}:", messages::count(all.len() as u64, noun));
-    for one in all.iter().take(MOST) {
+    for one in all.iter().take(MAX_SHOWN) {
         let _ = writeln!(text, "  {}", line(one));
     }
-    if all.len() > MOST {
-        let _ = writeln!(text, "  and {} more", all.len() - MOST);
+    if all.len() > MAX_SHOWN {
+        let _ = writeln!(text, "  and {} more", all.len() - MAX_SHOWN);
     }
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use engine::{Lost, Placed};
 use trace::Record;
 
-use super::open::{Open, Taken};
+use super::open::{Open, TargetCounts};
 
 /// The targets of an observer.
 #[derive(Default)]
@@ -14,12 +14,12 @@ pub(crate) struct Targets {
     /// The open targets by position; `None` where one has ended.
     open: Vec<Option<Open>>,
     /// The targets of each program, by program number.
-    programs: Vec<Option<Directed>>,
+    programs: Vec<Option<ProgramTargets>>,
     refused: Refused,
 }
 
 /// The targets of a program.
-struct Directed {
+struct ProgramTargets {
     places: Vec<usize>,
     /// Whether none of its records may be lost.
     lossless: bool,
@@ -52,11 +52,11 @@ impl Targets {
     }
 
     /// Sets the targets of a program, and whether none of its records may be lost.
-    pub(crate) fn direct(&mut self, program: usize, places: Vec<usize>, lossless: bool) {
+    pub(crate) fn set_targets(&mut self, program: usize, places: Vec<usize>, lossless: bool) {
         if self.programs.len() <= program {
             self.programs.resize_with(program + 1, || None);
         }
-        self.programs[program] = Some(Directed { places, lossless });
+        self.programs[program] = Some(ProgramTargets { places, lossless });
         self.wait_where_asked();
     }
 
@@ -83,7 +83,7 @@ impl Targets {
 
     /// What became of the records of a program's targets so far, including records of other
     /// programs.
-    pub(crate) fn taken(&self, program: usize) -> Vec<Taken> {
+    pub(crate) fn taken(&self, program: usize) -> Vec<TargetCounts> {
         let open = self.places_of(program).iter().filter_map(|&place| self.open[place].as_ref());
         open.map(Open::taken).collect()
     }

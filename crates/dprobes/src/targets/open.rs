@@ -13,14 +13,14 @@ use trace::{Items, Record};
 use super::opening::{self, How, now};
 use crate::lines::Places;
 use crate::messages::count;
-use crate::outfile::Unsettled;
+use crate::outfile::PendingFile;
 
 /// An open target.
 pub(crate) struct Open {
     pub(crate) target: Target,
     sink: Box<dyn Sink>,
     /// What is still to be done for its file when there is something to keep.
-    unsettled: Unsettled,
+    unsettled: PendingFile,
     places: Places,
     /// The programs: number, number of probes, number of local variables.
     programs: Vec<(u32, usize, usize)>,
@@ -34,7 +34,7 @@ pub(crate) struct Open {
 
 /// What became of the records given to a target.
 #[derive(Clone, Debug)]
-pub(crate) struct Taken {
+pub(crate) struct TargetCounts {
     pub(crate) name: String,
     /// Records written completely.
     pub(crate) written: u64,
@@ -53,7 +53,7 @@ impl Open {
             Ok((sink, unsettled)) => (sink, unsettled, false, opening::caveat(target)),
             Err(error) if how.is_shared && *target == Target::KernelLog(None) => {
                 let (sink, told) = opening::nowhere(format!("{target}: {error}"));
-                (sink, Unsettled::nothing(), true, Some(told))
+                (sink, PendingFile::nothing(), true, Some(told))
             }
             Err(error) => return Err(opening::message(target, &error)),
         };
@@ -71,9 +71,9 @@ impl Open {
     }
 
     /// What became of its records so far; records still waiting in it count as written.
-    pub(crate) fn taken(&self) -> Taken {
+    pub(crate) fn taken(&self) -> TargetCounts {
         let lost = self.sink.lost();
-        Taken { name: self.name(), written: self.given.saturating_sub(lost), lost }
+        TargetCounts { name: self.name(), written: self.given.saturating_sub(lost), lost }
     }
 
     /// The message about a failure; only the first failure gives one.
@@ -93,7 +93,7 @@ impl Open {
     /// Puts the target's file in its place, instead of an old file; it goes on growing. Returns a
     /// warning if that fails.
     pub(crate) fn settle(&mut self) -> Option<String> {
-        let error = self.unsettled.settle().err()?;
+        let error = self.unsettled.commit().err()?;
         Some(format!("warning: {}: {error}", self.name()))
     }
 

@@ -14,16 +14,17 @@ use nix::unistd::{SysconfVar, sysconf};
 use trace::Record;
 use trace::queue::Limits;
 use trace::sink::{
-    CtfSink, Journal, KernelLog, Ltt, Outlet, Queued, Serial, Sink, StoreSink, Target, Terminal, TextFile,
+    CtfSink, Journal, KernelLog, Ltt, NonblockingFile, Queued, Serial, Sink, StoreSink, Target, Terminal,
+    TextFile,
 };
 use trace::store::About;
 
 use crate::control;
-use crate::outfile::{self, Unsettled};
+use crate::outfile::{self, PendingFile};
 
 /// A session's event stream loses data once its reader has taken nothing for this long, until it
 /// reads again.
-const PATIENCE: Duration = Duration::from_secs(3);
+const STREAM_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How targets are opened.
 #[derive(Clone, Copy, Debug)]
@@ -49,9 +50,9 @@ impl How {
 ///
 /// # Errors
 /// It cannot be opened.
-pub(super) fn open(target: &Target, how: How) -> io::Result<(Box<dyn Sink>, Unsettled)> {
+pub(super) fn open(target: &Target, how: How) -> io::Result<(Box<dyn Sink>, PendingFile)> {
     let device = Limits::device(how.lossless);
-    let (sink, unsettled): (Box<dyn Sink>, Option<Unsettled>) = match target {
+    let (sink, unsettled): (Box<dyn Sink>, Option<PendingFile>) = match target {
         Target::Terminal => (Box::new(Terminal::default()), None),
         Target::KernelLog(path) => {
             (Box::new(Queued::before(device, |progress| KernelLog::open(path.as_deref(), progress))?), None)
@@ -77,7 +78,7 @@ pub(super) fn open(target: &Target, how: How) -> io::Result<(Box<dyn Sink>, Unse
             (in_file(target, file, how)?, unsettled)
         }
     };
-    Ok((sink, unsettled.unwrap_or_else(Unsettled::nothing)))
+    Ok((sink, unsettled.unwrap_or_else(PendingFile::nothing)))
 }
 
 /// A target that is a single file.
@@ -85,8 +86,8 @@ fn in_file(target: &Target, file: File, how: How) -> io::Result<Box<dyn Sink>> {
     let limits = how.limits(file.metadata().is_ok_and(|known| known.is_file()));
     Ok(match target {
         Target::Ltt(_) => Box::new(Queued::before(limits, |progress| {
-            let outlet = Outlet::new(file, progress);
-            Ok(Ltt::new(if how.is_shared { outlet.with_patience(PATIENCE) } else { outlet }))
+            let outlet = NonblockingFile::new(file, progress);
+            Ok(Ltt::new(if how.is_shared { outlet.with_patience(STREAM_TIMEOUT) } else { outlet }))
         })?),
         Target::Store(_) => Box::new(StoreSink::begin(file, &about(), limits)?),
         _ => Box::new(TextFile::new(file, limits)),
@@ -135,7 +136,7 @@ fn at_end(path: &Path) -> io::Result<File> {
 
 /// Stands for a log that could not be opened; loses all records.
 #[derive(Debug)]
-struct Nowhere {
+struct FailedTarget {
     /// Why it could not be opened.
     error: String,
     lost: u64,
@@ -144,10 +145,10 @@ struct Nowhere {
 /// A target for a log that could not be opened, and the message for the user.
 pub(super) fn nowhere(error: String) -> (Box<dyn Sink>, String) {
     let told = format!("{error}; records are lost, unless -o or --log-target says where they go");
-    (Box::new(Nowhere { error, lost: 0 }), told)
+    (Box::new(FailedTarget { error, lost: 0 }), told)
 }
 
-impl Sink for Nowhere {
+impl Sink for FailedTarget {
     fn record(&mut self, _program: u32, _record: &Record) -> io::Result<()> {
         self.lost += 1;
         Err(io::Error::other(self.error.clone()))

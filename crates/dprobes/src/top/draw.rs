@@ -147,7 +147,7 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     use super::super::feed::{Others, Row, Snapshot};
-    use super::super::view::Wish;
+    use super::super::view::Action;
     use super::*;
 
     fn view() -> View {
@@ -203,8 +203,8 @@ mod tests {
     #[test]
     fn a_small_screen_shows_what_fits() {
         let mut view = view();
-        view.wish(Wish::Move(1));
-        view.wish(Wish::Pause);
+        view.wish(Action::Move(1));
+        view.wish(Action::Pause);
         let lines = screen(&view, 60, 5);
         assert!(lines[0].ends_with("PAUSED"), "{lines:?}");
         assert!(lines[3].contains("16.4 k"), "{lines:?}");

@@ -15,9 +15,9 @@ use trace::Record;
 use crate::output::{Output, text};
 
 /// Most functions of a probe shown individually.
-const MOST_FUNCTIONS: usize = 500;
+const MAX_FUNCTIONS: usize = 500;
 /// Most messages sent with a snapshot; the latest are kept.
-const MOST_NOTES: usize = 8;
+const MAX_NOTES: usize = 8;
 
 /// The counts at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,7 +70,7 @@ fn rows_of(probe: &ProbeReport) -> Vec<Row> {
     let whole = row(format!("{}:{}", probe.module, probe.point), counts.hits, Some(others));
     match probe.places.as_deref() {
         Some(places) if places.len() > 1 => {
-            let hit = places.iter().filter(|place| place.hits > 0).take(MOST_FUNCTIONS);
+            let hit = places.iter().filter(|place| place.hits > 0).take(MAX_FUNCTIONS);
             let functions =
                 hit.map(|place| row(format!("{}:{}", place.module, place.function), place.hits, None));
             std::iter::once(whole).chain(functions).collect()
@@ -132,7 +132,7 @@ impl Observer for Feed {
         if let Some(output) = &mut self.output {
             output.note(note);
         }
-        if self.notes.len() >= MOST_NOTES {
+        if self.notes.len() >= MAX_NOTES {
             self.notes.remove(0);
         }
         self.notes.push(text(note));

@@ -17,7 +17,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, PipeReader, PipeWriter};
 use std::process::ExitCode;
 
-use engine::{Surroundings, Tracer};
+use engine::{StartOptions, Tracer};
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout};
 use trace::sink::Target;
 
@@ -75,7 +75,7 @@ pub(crate) fn top(arguments: &Top) -> Result<ExitCode, Failure> {
         screen::show(title, counts, said, tracer)
     })?;
     let Pipes { counts: (_, counts), said: (_, said) } = pipes;
-    step_aside(&said).map_err(|error| Failure::new(format!("/dev/null: {error}")))?;
+    release_terminal(&said).map_err(|error| Failure::new(format!("/dev/null: {error}")))?;
     drop(said);
     let plugins = Plugins::load(&tracing.plugin)?;
     let mut feed = session::behind_hooks(Feed::new(output, counts, arguments.interval), &programs);
@@ -88,7 +88,7 @@ pub(crate) fn top(arguments: &Top) -> Result<ExitCode, Failure> {
     for Loaded { program, options, .. } in programs {
         tracer.insert(program, options, None);
     }
-    let surroundings = Surroundings { signal_mask: mask, group: Some(front.group) };
+    let surroundings = StartOptions { signal_mask: mask, group: Some(front.group) };
     let (started, result) = match pid {
         Some(pid) => (None, tracer.attach(*pid)),
         None => match tracer.start(&arguments.command, &surroundings) {
@@ -128,7 +128,7 @@ fn title(arguments: &Top) -> String {
 
 /// Leaves the terminal to the screen: neither this process nor the command that it starts uses it.
 /// Their standard error goes into a pipe, and is shown when the screen has ended.
-fn step_aside(said: &PipeWriter) -> io::Result<()> {
+fn release_terminal(said: &PipeWriter) -> io::Result<()> {
     let nothing = File::options().read(true).write(true).open("/dev/null")?;
     if io::stdin().is_terminal() {
         dup2_stdin(&nothing)?;

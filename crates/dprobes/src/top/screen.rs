@@ -22,14 +22,14 @@ use ratatui::crossterm::terminal::{
 use ratatui::crossterm::{cursor, execute};
 
 use super::draw::draw;
-use super::view::{View, Wish};
+use super::view::{Action, View};
 
 /// Time between two updates of the screen.
 const TICK: Duration = Duration::from_millis(50);
 /// Most bytes of standard error kept.
-const MOST_SAID: usize = 1 << 16;
+const MAX_SAID: usize = 1 << 16;
 /// Largest snapshot, in bytes.
-const MOST_SNAPSHOT: u64 = 16 << 20;
+const MAX_SNAPSHOT: u64 = 16 << 20;
 
 /// The terminal in raw mode.
 struct Screen {
@@ -87,7 +87,7 @@ pub(super) fn show(title: String, counts: PipeReader, said: PipeReader, tracer: 
     let own = Arc::clone(&shared);
     let taker = Builder::new().spawn(move || take(counts, &own));
     let own = Arc::clone(&shared);
-    let listener = Builder::new().spawn(move || listen(said, &own));
+    let listener = Builder::new().spawn(move || collect_stderr(said, &own));
     let own = Arc::clone(&shared);
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -143,7 +143,7 @@ fn take(counts: PipeReader, shared: &Shared) {
     let mut line = Vec::new();
     loop {
         line.clear();
-        match io::Read::take(&mut counts, MOST_SNAPSHOT).read_until(b'\n', &mut line) {
+        match io::Read::take(&mut counts, MAX_SNAPSHOT).read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => return,
             Ok(_) => {
                 if let Ok(snapshot) = serde_json::from_slice(&line) {
@@ -155,13 +155,13 @@ fn take(counts: PipeReader, shared: &Shared) {
 }
 
 /// Collects standard error, keeping the last part.
-fn listen(mut said: PipeReader, shared: &Shared) {
+fn collect_stderr(mut said: PipeReader, shared: &Shared) {
     let mut bytes = [0; 4096];
     while let Ok(count @ 1..) = io::Read::read(&mut said, &mut bytes) {
         let mut kept = lock(&shared.said);
         kept.extend_from_slice(&bytes[..count]);
-        if kept.len() > MOST_SAID {
-            let gone = kept.len() - MOST_SAID;
+        if kept.len() > MAX_SAID {
+            let gone = kept.len() - MAX_SAID;
             kept.drain(..gone);
         }
     }
@@ -180,7 +180,7 @@ fn run(shared: &Shared, tracer: i32) -> io::Result<()> {
         }
         if let Event::Key(key) = event::read()? {
             match wish(key) {
-                Some(Wish::Quit) => end(tracer),
+                Some(Action::Quit) => end(tracer),
                 Some(wish) => lock(&shared.view).wish(wish),
                 None => {}
             }
@@ -190,21 +190,21 @@ fn run(shared: &Shared, tracer: i32) -> io::Result<()> {
 }
 
 /// The action for a key.
-fn wish(key: KeyEvent) -> Option<Wish> {
+fn wish(key: KeyEvent) -> Option<Action> {
     if key.kind == KeyEventKind::Release {
         return None;
     }
     Some(match key.code {
-        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Wish::Quit,
-        KeyCode::Char('q') | KeyCode::Esc => Wish::Quit,
-        KeyCode::Char('s') => Wish::Sort,
-        KeyCode::Char('p' | ' ') => Wish::Pause,
-        KeyCode::Up | KeyCode::Char('k') => Wish::Move(-1),
-        KeyCode::Down | KeyCode::Char('j') => Wish::Move(1),
-        KeyCode::PageUp => Wish::Move(-20),
-        KeyCode::PageDown => Wish::Move(20),
-        KeyCode::Home => Wish::Move(isize::MIN),
-        KeyCode::End => Wish::Move(isize::MAX),
+        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Action::Quit,
+        KeyCode::Char('q') | KeyCode::Esc => Action::Quit,
+        KeyCode::Char('s') => Action::Sort,
+        KeyCode::Char('p' | ' ') => Action::Pause,
+        KeyCode::Up | KeyCode::Char('k') => Action::Move(-1),
+        KeyCode::Down | KeyCode::Char('j') => Action::Move(1),
+        KeyCode::PageUp => Action::Move(-20),
+        KeyCode::PageDown => Action::Move(20),
+        KeyCode::Home => Action::Move(isize::MIN),
+        KeyCode::End => Action::Move(isize::MAX),
         _ => return None,
     })
 }

@@ -41,7 +41,7 @@ impl Sort {
 
 /// What the user asks for with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum Action {
     /// End the program.
     Quit,
     /// Sort by the next column.
@@ -106,17 +106,17 @@ impl View {
         self.order();
     }
 
-    /// Does what the user asks for; the caller handles [`Wish::Quit`].
-    pub(super) fn wish(&mut self, wish: Wish) {
+    /// Does what the user asks for; the caller handles [`Action::Quit`].
+    pub(super) fn wish(&mut self, wish: Action) {
         match wish {
-            Wish::Quit => {}
-            Wish::Sort => {
+            Action::Quit => {}
+            Action::Sort => {
                 self.sort = self.sort.next();
                 self.top = 0;
                 self.order();
             }
-            Wish::Pause => self.paused = !self.paused,
-            Wish::Move(lines) => {
+            Action::Pause => self.paused = !self.paused,
+            Action::Move(lines) => {
                 let most = self.lines.len().saturating_sub(1);
                 self.top = self.top.saturating_add_signed(lines).min(most);
             }
@@ -186,20 +186,20 @@ mod tests {
     fn keys_sort_and_pause_and_move() {
         let mut view = View::new("ls".to_owned());
         view.take(snapshot(1_000_000, [100, 50, 200]));
-        view.wish(Wish::Sort);
+        view.wish(Action::Sort);
         assert_eq!((view.sort, names(&view)[0]), (Sort::Hits, "libc.so.6:three"));
-        view.wish(Wish::Sort);
-        view.wish(Wish::Sort);
+        view.wish(Action::Sort);
+        view.wish(Action::Sort);
         assert_eq!((view.sort, names(&view)[0]), (Sort::Name, "a.out:one:entry"));
-        view.wish(Wish::Pause);
+        view.wish(Action::Pause);
         view.take(snapshot(2_000_000, [900, 900, 900]));
         assert_eq!((view.time, view.lines[0].row.hits), (1_000_000, 100));
-        view.wish(Wish::Pause);
+        view.wish(Action::Pause);
         view.take(snapshot(3_000_000, [900, 900, 900]));
         assert_eq!(view.lines[0].rate, 400.0, "of all the time since the last look that was shown");
-        view.wish(Wish::Move(10));
+        view.wish(Action::Move(10));
         assert_eq!(view.top, 2);
-        view.wish(Wish::Move(-1));
+        view.wish(Action::Move(-1));
         assert_eq!(view.top, 1);
     }
 }

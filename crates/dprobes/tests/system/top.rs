@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::support::{Scratch, dprobes, need, run, start_server, target};
 
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const SCREEN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A terminal, and a command in it.
 struct Pty {
@@ -63,7 +63,7 @@ impl Pty {
     fn shows(&mut self, what: &str) {
         let start = Instant::now();
         while !self.text.contains(what) {
-            assert!(start.elapsed() < PATIENCE, "no {what:?} in {:?}", self.text);
+            assert!(start.elapsed() < SCREEN_TIMEOUT, "no {what:?} in {:?}", self.text);
             std::thread::sleep(Duration::from_millis(20));
             self.read();
         }
@@ -83,7 +83,7 @@ impl Pty {
             if let Some(status) = self.child.try_wait().expect("a child") {
                 break status;
             }
-            assert!(start.elapsed() < PATIENCE, "it does not end: {:?}", self.text);
+            assert!(start.elapsed() < SCREEN_TIMEOUT, "it does not end: {:?}", self.text);
             std::thread::sleep(Duration::from_millis(20));
         };
         self.read();

@@ -9,9 +9,9 @@ use crate::hold::tid_of;
 use crate::tracer::Tracer;
 
 /// How long a thread may take to stop: it has to get a processor.
-const PATIENCE: Duration = Duration::from_secs(3);
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a thread in an uninterruptible wait may take.
-const PATIENCE_IN_WAIT: Duration = Duration::from_millis(200);
+const UNINTERRUPTIBLE_STOP_TIMEOUT: Duration = Duration::from_millis(200);
 /// The pause between two polls: the first, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
 
@@ -27,7 +27,7 @@ impl Tracer<'_> {
         let mut asked = HashSet::new();
         // Threads that do not run: held here, or ended.
         let mut still: HashSet<i32> = self.holds.events.iter().map(tid_of).collect();
-        still.extend(self.births.newborn.keys());
+        still.extend(self.new_threads.newborn.keys());
         still.insert(tid);
         loop {
             let mut moving = Vec::new();
@@ -65,7 +65,9 @@ impl Tracer<'_> {
                 // The main thread of a process stays as a zombie until the last thread ends.
                 moving.retain(|&other| state_of(other) != 'Z');
                 let waits = moving.iter().all(|&other| state_of(other) == 'D');
-                if start.elapsed() > if waits { PATIENCE_IN_WAIT } else { PATIENCE } || moving.is_empty() {
+                if start.elapsed() > if waits { UNINTERRUPTIBLE_STOP_TIMEOUT } else { STOP_TIMEOUT }
+                    || moving.is_empty()
+                {
                     return Ok(moving);
                 }
                 std::thread::sleep(pause);

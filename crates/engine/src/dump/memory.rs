@@ -14,7 +14,7 @@
 use std::ops::Range;
 
 use elfcore::{CoreError, ReadProcessMemory, VaProtection, VaRegion};
-use process::{Mapping, Marked, Memory, Page, PageMap};
+use process::{Mapping, MappingWithFlags, Memory, Page, PageMap};
 
 use crate::change::{Change, LONGEST};
 
@@ -47,7 +47,7 @@ pub(super) fn layout(
     pages: &PageMap,
     without: &[Range<u64>],
 ) -> Result<Layout, String> {
-    let marked = process::marked(tid).map_err(|error| error.to_string())?;
+    let marked = process::maps_with_flags(tid).map_err(|error| error.to_string())?;
     let mut layout = Layout { regions: Vec::new(), sparse: Vec::new(), mappings: Vec::new() };
     for one in &marked {
         let mapping = &one.mapping;
@@ -92,7 +92,7 @@ fn is_anonymous(mapping: &Mapping) -> bool {
 }
 
 /// The ranges of a mapping that are dumped.
-fn pieces(marked: &Marked, memory: &Memory, pages: &PageMap) -> Result<Vec<Range<u64>>, String> {
+fn pieces(marked: &MappingWithFlags, memory: &Memory, pages: &PageMap) -> Result<Vec<Range<u64>>, String> {
     let mapping = &marked.mapping;
     let all = mapping.start..mapping.end;
     match mapping.label.as_deref() {

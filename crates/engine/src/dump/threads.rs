@@ -49,7 +49,7 @@ impl Tracer<'_> {
             Event::Stopped(thread, stop) => Some((thread, *stop)),
             Event::Ended { .. } => None,
         });
-        let newborn = self.births.newborn.values().map(|newborn| (&newborn.thread, Stop::Interrupt));
+        let newborn = self.new_threads.newborn.values().map(|newborn| (&newborn.thread, Stop::Interrupt));
         // A thread that is gone by now was killed, and is not shown.
         let others = held.chain(newborn).filter_map(|(thread, stop)| other(pid, thread, stop, space));
         shown.extend(others);

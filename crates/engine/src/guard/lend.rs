@@ -7,7 +7,7 @@
 use process::{Error, Module, Stop, Stopped};
 
 use super::Guard;
-use crate::jump::Sites;
+use crate::jump::ToArm;
 use crate::place::{self, Checks, Expected};
 use crate::placing::Work;
 use crate::site::{Planned, Use};
@@ -42,7 +42,7 @@ impl Tracer<'_> {
         let is_planned = space.planners.has(&key);
         let mut sites = self.plan_blocks(number, thread.tid(), &work.module);
         if let Some(program) = work.program.filter(|_| is_planned) {
-            let sites_of = Sites::Planned(std::mem::take(&mut sites));
+            let sites_of = ToArm::Planned(std::mem::take(&mut sites));
             let (stopped, now, left) =
                 self.arm_jumps(number, thread, stop, &work.module, sites_of, false, None)?;
             (thread, stop) = (stopped, now);
@@ -68,7 +68,7 @@ impl Tracer<'_> {
         let checks = Checks { opcodes: false, ..self.checks(tid) };
         let Some(space) = self.spaces.get(&number) else { return Vec::new() };
         let text = space.text();
-        let plan = |block: &super::blocks::Block| {
+        let plan = |block: &super::mask_calls::MaskCall| {
             let lent = block.lent(module.bias);
             if let Argument::Address(address) = lent.argument {
                 let mut set = [0; 8];
@@ -78,11 +78,12 @@ impl Tracer<'_> {
                 }
             }
             let mut site =
-                place::site(Expected::default(), block.vaddr, Use::Blocks, module, &text, checks).ok()?;
+                place::site(Expected::default(), block.vaddr, Use::MasksSignals, module, &text, checks)
+                    .ok()?;
             if !site.0.displaced.enters_kernel() {
                 return None;
             }
-            site.0.displaced = site.0.displaced.clone().lending(lent);
+            site.0.displaced = site.0.displaced.clone().with_argument(lent);
             Some(site)
         };
         blocks.iter().filter_map(plan).collect()

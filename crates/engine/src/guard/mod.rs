@@ -6,7 +6,7 @@
 //! * A thread that the tracer single-steps with its signals blocked gets its signal mask and trap
 //!   flag back by the same handler.
 //! * A thread in a system call for the tracer returns through a frame in this memory
-//!   ([`process::Refuge`]).
+//!   ([`process::StubMemory`]).
 //!
 //! The handler is installed from before the first byte is changed until all are restored, unless
 //! the program has a handler of its own or ignores SIGTRAP. The handler of a killed tracer is not
@@ -15,7 +15,7 @@
 //! and then does what the kernel would have done. If a thread hits a trap while it blocks SIGTRAP,
 //! the kernel resets the handler to the default; the tracer installs it again before it resumes the
 //! thread. Where a libc blocks all signals for a moment, that is prevented: in its system calls, if
-//! they are recognised (`blocks`, `lend`), else by the tracer (`moment`).
+//! they are recognised (`mask_calls`, `lend`), else by the tracer (`mask`).
 //!
 //! ```text
 //! +0      code, which can be executed
@@ -24,17 +24,17 @@
 //! ...     the table of slots, until it is moved to greater memory
 //! ```
 
-mod blocks;
 mod code;
 mod lend;
-mod moment;
+mod mask;
+mod mask_calls;
 mod table;
 
 use std::io;
 
-pub(crate) use blocks::Blocks;
-use moment::Preludes;
-use process::{Call, Caller, Entrance, Error, Memory, Refuge, STUB, Status, Stop, Stopped};
+use mask::MaskingTraps;
+pub(crate) use mask_calls::MaskCalls;
+use process::{Call, Caller, Entrance, Error, Memory, STUB, Status, Stop, Stopped, StubMemory};
 use table::Table;
 
 use crate::ledger::{Mapped, Piece};
@@ -50,7 +50,7 @@ const WORDS: u64 = CODE;
 /// The offset of the room for frames.
 const FRAMES: u64 = WORDS + 4096;
 /// The offset of the first table.
-const TABLE: u64 = FRAMES + Refuge::ROOM;
+const TABLE: u64 = FRAMES + StubMemory::ROOM;
 /// Bytes of the first table.
 const FIRST_TABLE: u64 = 8192;
 /// Bytes of the whole guard.
@@ -94,7 +94,7 @@ pub(crate) struct Guard {
     /// Signal masks of threads that hit traps.
     masks: Masks,
     /// Traps after which threads have hit another with all signals blocked.
-    preludes: Preludes,
+    preludes: MaskingTraps,
 }
 
 /// What is known of signal masks seen after a trap, which has unblocked SIGTRAP: whether a thread
@@ -114,7 +114,7 @@ impl Masks {
     /// Whether the handler need not be checked. A thread that blocks SIGTRAP on purpose also blocks
     /// other signals.
     fn is_harmless(&self, mask: u64) -> bool {
-        mask == 0 || !moment::is_of_one(mask) && self.harmless.contains(&mask)
+        mask == 0 || !mask::blocks_everything(mask) && self.harmless.contains(&mask)
     }
 
     /// Notes whether the handler was installed after a trap with this mask.
@@ -131,7 +131,7 @@ impl Masks {
 impl Guard {
     /// A guard that is not written to its process yet.
     fn new(base: u64, table: Table) -> Guard {
-        let (masks, preludes) = (Masks::default(), Preludes::default());
+        let (masks, preludes) = (Masks::default(), MaskingTraps::default());
         Guard { base, table, former: Vec::new(), handles: false, masks, preludes }
     }
 
@@ -141,7 +141,7 @@ impl Guard {
     }
 
     /// Where its threads make system calls for the tracer, and return from.
-    pub(crate) fn refuge(&self) -> Refuge {
+    pub(crate) fn refuge(&self) -> StubMemory {
         refuge(self.base)
     }
 
@@ -259,8 +259,8 @@ pub(crate) fn is_at(base: u64, memory: &Memory) -> bool {
 
 /// Where the threads of a process with a guard at `base` make system calls for the tracer, and
 /// return from.
-pub(crate) fn refuge(base: u64) -> Refuge {
-    Refuge { stub: base + (CODE - 64), end: base + TABLE }
+pub(crate) fn refuge(base: u64) -> StubMemory {
+    StubMemory { stub: base + (CODE - 64), end: base + TABLE }
 }
 
 /// Resets the SIGTRAP action to the default if it is still the handler of the guard at `base`.
@@ -365,7 +365,7 @@ impl Tracer<'_> {
         if is_there {
             return Ok((thread, stop));
         }
-        if moment::is_of_one(mask) {
+        if mask::blocks_everything(mask) {
             guard.preludes.note(before);
         }
         let action = set_handler(guard.base + WORDS + Words::ACTION);

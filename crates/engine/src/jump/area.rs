@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 
 use layout::PAGE;
 
-use super::around::REACH;
+use super::plan_input::REACH;
 use crate::slots::{self, Gap, Growth};
 
 /// The smallest area, in bytes.
@@ -17,7 +17,7 @@ pub(crate) const AREA: u64 = 1 << 16;
 /// Where more is to come: the factor by which more is mapped than needed, and the most that is
 /// mapped so.
 const TIMES: u64 = 4;
-const MOST: u64 = 1 << 28;
+const MAX_AREA_BYTES: u64 = 1 << 28;
 /// Trampolines are put below the code, rather than above it, if they are no farther from it than
 /// this.
 const BELOW: u64 = 1 << 26;
@@ -34,7 +34,7 @@ pub(crate) fn choose(
     more_to_come: bool,
 ) -> Option<Vec<(u64, u64)>> {
     let size = size.max(AREA).next_multiple_of(PAGE);
-    let spacious = if more_to_come { size.saturating_mul(TIMES).min(MOST).max(size) } else { size };
+    let spacious = if more_to_come { size.saturating_mul(TIMES).min(MAX_AREA_BYTES).max(size) } else { size };
     for size in [spacious, size] {
         if let Some(start) = best_gap(&slots::gaps(taken, size, near, reach), size, lowest) {
             return Some(vec![(start, size)]);

@@ -1,4 +1,4 @@
-//! Turns sites into jumps: makes a [`Draft`], carries it out ([`Carried`]), and makes a new one if
+//! Turns sites into jumps: makes a [`Draft`], carries it out ([`CarryOutcome`]), and makes a new one if
 //! the process has changed meanwhile.
 
 use layout::PAGE;
@@ -6,7 +6,7 @@ use process::{Module, Stop, Stopped};
 
 use super::Domain;
 use super::arming::Keep;
-use super::carry::Carried;
+use super::carry_out::CarryOutcome;
 use super::{Basis, Draft, proof};
 use crate::loader::Arrived;
 use crate::mapping::Called;
@@ -18,7 +18,7 @@ use crate::tracer::Tracer;
 const TRIES: usize = 4;
 
 /// A site that did not become a jump.
-pub(crate) struct Left {
+pub(crate) struct NotJumped {
     pub(crate) site: Planned,
     pub(crate) reason: String,
     /// Whether it may trap instead: not if jumps of other sites rely on its bytes.
@@ -28,7 +28,7 @@ pub(crate) struct Left {
 }
 
 /// What is to be armed in a module.
-pub(crate) enum Sites {
+pub(crate) enum ToArm {
     /// Sites still to be planned.
     Planned(Vec<Planned>),
     /// A draft that was made before.
@@ -46,16 +46,16 @@ impl Tracer<'_> {
         thread: Stopped,
         stop: Stop,
         module: &Module,
-        sites: Sites,
+        sites: ToArm,
         strict: bool,
         keep: Option<Keep>,
-    ) -> Called<Vec<Left>> {
+    ) -> Called<Vec<NotJumped>> {
         let (mut thread, mut stop, mut sites, mut keep) = (thread, stop, sites, keep);
         let mut why = String::new();
         for _ in 0..TRIES {
             let draft = match sites {
-                Sites::Drafted(draft) => *draft,
-                Sites::Planned(planned) => {
+                ToArm::Drafted(draft) => *draft,
+                ToArm::Planned(planned) => {
                     let Some(space) = self.spaces.get(&number) else {
                         return Ok((thread, stop, Err("the process is gone".to_owned())));
                     };
@@ -67,9 +67,9 @@ impl Tracer<'_> {
             let (stopped, now, carried) = self.carry_out(number, thread, stop, draft)?;
             (thread, stop) = (stopped, now);
             match carried {
-                Ok(Carried::Out(left)) => return Ok((thread, stop, Ok(left))),
-                Ok(Carried::Outdated(draft, reason)) => {
-                    sites = Sites::Planned(self.still_wanted(number, draft.into_sites()));
+                Ok(CarryOutcome::Out(left)) => return Ok((thread, stop, Ok(left))),
+                Ok(CarryOutcome::Outdated(draft, reason)) => {
+                    sites = ToArm::Planned(self.still_wanted(number, draft.into_sites()));
                     why = reason;
                 }
                 Err(reason) => return Ok((thread, stop, Err(reason))),
@@ -77,10 +77,10 @@ impl Tracer<'_> {
         }
         let can_trap = self.spaces.get(&number).is_some_and(|space| !space.planners.has(&module_key(module)));
         let left = match sites {
-            Sites::Planned(planned) => planned,
-            Sites::Drafted(draft) => draft.into_sites().collect(),
+            ToArm::Planned(planned) => planned,
+            ToArm::Drafted(draft) => draft.into_sites().collect(),
         };
-        let left = left.into_iter().map(|site| Left { site, reason: why.clone(), can_trap, was: None });
+        let left = left.into_iter().map(|site| NotJumped { site, reason: why.clone(), can_trap, was: None });
         Ok((thread, stop, Ok(left.collect())))
     }
 

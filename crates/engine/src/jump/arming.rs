@@ -18,18 +18,18 @@ use jit::SiteField;
 use patch::tactic::Planner;
 
 use super::cells::Domain;
+use super::code_cache::Kept;
 use super::code_file::CodeFile;
 use super::contexts::Contexts;
-use super::ground::Ground;
-use super::room::Room;
-use super::texts::Kept;
+use super::handler_memory::HandlerMemory;
+use super::low_room::Room;
 use super::trampoline::Trampoline;
 use super::writing::Writing;
-use super::{Left, New, write};
+use super::{New, NotJumped, write};
 use crate::change::Change;
 use crate::ledger::Listed;
 use crate::observer::Note;
-use crate::placed::About;
+use crate::placed_report::About;
 use crate::program::Probe;
 use crate::site::{INT3, Jump, Site, Use};
 use crate::space::ModuleKey;
@@ -70,7 +70,7 @@ pub(crate) struct Keep {
 
 /// The memory for handlers, as far as its addresses are in their code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Around {
+pub(super) struct HandlerAddresses {
     identity: u64,
     cells: u64,
     contexts: Contexts,
@@ -79,10 +79,10 @@ pub(super) struct Around {
     pub(super) hidden: u64,
 }
 
-impl Around {
-    pub(super) fn of(ground: &Ground) -> Around {
-        let Ground { identity, cells, contexts, ring_size, code, hidden, .. } = *ground;
-        Around { identity, cells, contexts, ring_size, code, hidden }
+impl HandlerAddresses {
+    pub(super) fn of(ground: &HandlerMemory) -> HandlerAddresses {
+        let HandlerMemory { identity, cells, contexts, ring_size, code, hidden, .. } = *ground;
+        HandlerAddresses { identity, cells, contexts, ring_size, code, hidden }
     }
 }
 
@@ -94,12 +94,12 @@ pub(super) type Piece = (u64, Vec<u8>);
 pub(crate) struct Arming {
     pub(super) keep: Keep,
     pub(super) module: ModuleKey,
-    pub(super) around: Around,
+    pub(super) around: HandlerAddresses,
     /// Whether a handler works in a context.
     pub(super) claims: bool,
     /// If the arming added descriptions of handlers: the state of the descriptions before
-    /// ([`Ground::described`]), and the ground with the new ones.
-    pub(super) described: Option<(u64, Ground)>,
+    /// ([`HandlerMemory::described`]), and the ground with the new ones.
+    pub(super) described: Option<(u64, HandlerMemory)>,
     /// The code of the mapping, and its start.
     pub(super) code: Rc<Kept>,
     pub(super) start: u64,
@@ -147,8 +147,8 @@ impl std::fmt::Debug for Arming {
 pub(crate) struct Parts<'a> {
     pub(crate) keep: Keep,
     pub(crate) module: ModuleKey,
-    pub(crate) ground: &'a Ground,
-    pub(crate) described: Option<(u64, Ground)>,
+    pub(crate) ground: &'a HandlerMemory,
+    pub(crate) described: Option<(u64, HandlerMemory)>,
     pub(crate) start: u64,
     pub(crate) code: Rc<Kept>,
     pub(crate) seen: &'a [u64],
@@ -161,7 +161,7 @@ pub(crate) struct Parts<'a> {
     /// The bytes of trampolines and of pads, each with its address.
     pub(crate) trampoline_bytes: &'a [Piece],
     pub(crate) pad_bytes: &'a BTreeMap<u64, Vec<u8>>,
-    pub(crate) left: &'a [Left],
+    pub(crate) left: &'a [NotJumped],
 }
 
 impl Arming {
@@ -170,7 +170,7 @@ impl Arming {
         let Parts { keep, trampolines, writing, code, start, left, .. } = parts;
         let mut pieces = write::together(
             parts.trampoline_bytes.iter().map(|(address, bytes)| (*address, &bytes[..])),
-            super::room::ALIGNMENT,
+            super::low_room::ALIGNMENT,
         );
         let (mut fields, mut is_fixed) = (Vec::new(), false);
         for trampoline in trampolines.trampolines.values() {
@@ -204,7 +204,7 @@ impl Arming {
         let left =
             left.iter().map(|left| (Rc::new((*left.site.0).clone()), left.reason.clone(), left.can_trap));
         Some(Arming {
-            around: Around::of(parts.ground),
+            around: HandlerAddresses::of(parts.ground),
             claims: parts.ground.claims,
             described: parts.described,
             module: parts.module,

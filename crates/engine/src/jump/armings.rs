@@ -13,8 +13,8 @@ use crate::space::module_key;
 use crate::tracer::Tracer;
 
 /// The most armings that are kept, and the most sites of them all together.
-const MOST: usize = 64;
-const MOST_SITES: usize = 1 << 19;
+const MAX_ARMINGS: usize = 64;
+const MAX_SITES: usize = 1 << 19;
 
 impl Tracer<'_> {
     /// Keeps an arming for other processes.
@@ -75,7 +75,7 @@ impl Armings {
         self.all.push(Rc::new(arming));
         let sites = |all: &[Rc<Arming>]| all.iter().map(|arming| arming.sites.len()).sum::<usize>();
         let mut gone = Vec::new();
-        while self.all.len() > MOST || self.all.len() > 1 && sites(&self.all) > MOST_SITES {
+        while self.all.len() > MAX_ARMINGS || self.all.len() > 1 && sites(&self.all) > MAX_SITES {
             gone.push(self.all.remove(0));
         }
         gone

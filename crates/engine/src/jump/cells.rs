@@ -45,7 +45,7 @@ const FIRST_SHIFT: u32 = 10;
 /// The most bytes of a piece of single words, unless more are requested at once.
 const GREATEST_WORDS: usize = 4 << 20;
 /// The most domains at a time.
-const MOST: usize = 128;
+const MAX_DOMAINS: usize = 128;
 
 /// A trust domain, known by the number of its memory. No number is used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -157,7 +157,7 @@ impl Cells {
             return Some(*known);
         }
         let domain = Domain(self.last.0.checked_add(1)?);
-        if self.domains.len() >= MOST {
+        if self.domains.len() >= MAX_DOMAINS {
             return None;
         }
         self.memories.add(domain).ok()?;
@@ -466,7 +466,8 @@ mod tests {
     #[test]
     fn there_are_only_so_many_domains_at_a_time() {
         let mut cells = Cells::new().expect("memory");
-        let all: Vec<Domain> = (0..MOST).map(|number| domain(&mut cells, &number.to_string())).collect();
+        let all: Vec<Domain> =
+            (0..MAX_DOMAINS).map(|number| domain(&mut cells, &number.to_string())).collect();
         let another = Rc::new(Trust::named("another"));
         assert_eq!(cells.domain(&another), None);
         cells.leave(all[5]);

@@ -11,9 +11,9 @@ use vm::{Effects, Word};
 
 use super::identity::mark;
 use super::numbers::{Common, Number};
-use super::over::is_mortal;
-use super::{Code, Counter, Ground};
-use crate::program::{DROPPED, MISSED, OVER, Program, TURNS};
+use super::probe_end::can_end_itself;
+use super::{Code, Counter, HandlerMemory};
+use crate::program::{DROPPED, LIMITED_HITS, MISSED, OVER, Program};
 use crate::site::Site;
 use crate::tracer::Tracer;
 use crate::versions::Versions;
@@ -54,7 +54,7 @@ impl Code for Handled {
 }
 
 /// A handler that was compiled for a site.
-pub(crate) struct Ready {
+pub(crate) struct CompiledHandler {
     pub(crate) code: Rc<dyn Code>,
     /// Whether its record is committed behind the displaced instruction (TENTATIVE until then).
     pub(crate) tentative: bool,
@@ -82,10 +82,10 @@ impl Tracer<'_> {
     /// space with this ground.
     pub(crate) fn compile(
         &mut self,
-        ground: &mut Ground,
+        ground: &mut HandlerMemory,
         (program_number, probe): (usize, usize),
         At { site, may_fault, ahead, waits, arming }: At<'_>,
-    ) -> Result<Ready, String> {
+    ) -> Result<CompiledHandler, String> {
         const NOWHERE: &str = "there is no memory to share with the process";
         let Some(cells) = &mut self.sharing.cells else { return Err(NOWHERE.to_owned()) };
         let base = ground.cells;
@@ -103,7 +103,8 @@ impl Tracer<'_> {
             .map(|(&variable, counter): (_, &Counter)| (Variable::Local(variable), counter.at(base)))
             .collect();
         let limits = has_limits(&program.versions.of_word(Word::W8).probes[probe]);
-        if !std::mem::replace(&mut program.probes[probe].is_compiled, true) && is_mortal(program, probe) {
+        if !std::mem::replace(&mut program.probes[probe].is_compiled, true) && can_end_itself(program, probe)
+        {
             self.sharing.mortal.push((program_number, probe));
         }
         let program = &mut self.programs[program_number];
@@ -166,7 +167,7 @@ impl Tracer<'_> {
             over: word(OVER),
             removable: self.session.serving,
             limits: limits.then(|| Limits {
-                hits: word(TURNS),
+                hits: word(LIMITED_HITS),
                 ignore: definition.ignore,
                 maxhits: definition.maxhits,
             }),
@@ -191,7 +192,7 @@ impl Tracer<'_> {
         let mut compiled = compile(&environment)?;
         let tentative = may_fault && compiled.claims && !definition.logonfault;
         if !tentative && !compiled.leaves {
-            return Ok(Ready { claims: compiled.claims, code: handled(compiled), tentative });
+            return Ok(CompiledHandler { claims: compiled.claims, code: handled(compiled), tentative });
         }
         environment.tentative = tentative;
         if compiled.leaves {
@@ -225,7 +226,7 @@ impl Tracer<'_> {
             environment.info = ground.describe((program_number, probe), object, info)?;
         }
         compiled = compile(&environment)?;
-        Ok(Ready { claims: compiled.claims, code: handled(compiled), tentative })
+        Ok(CompiledHandler { claims: compiled.claims, code: handled(compiled), tentative })
     }
 }
 

@@ -7,14 +7,14 @@ use std::rc::Rc;
 use process::{Mapping, Memory};
 
 use super::arming::Arming;
-use super::ground::Ground;
+use super::handler_memory::HandlerMemory;
 use super::trampoline::Trampoline;
-use super::{Left, arming};
+use super::{NotJumped, arming};
 use crate::change::Change;
 use crate::hold::Held;
 use crate::ledger::{EnteredList, Full};
 use crate::observer::Note;
-use crate::placed::About;
+use crate::placed_report::About;
 use crate::site::{Code, Jump, LONGEST, Planned, Site, Use};
 use crate::space::ModuleKey;
 
@@ -190,8 +190,8 @@ impl Copied {
     }
 
     /// Whether the handlers' memory is where their code expects it.
-    pub(super) fn suits(&self, ground: &Ground) -> bool {
-        self.arming.around == arming::Around::of(ground)
+    pub(super) fn suits(&self, ground: &HandlerMemory) -> bool {
+        self.arming.around == arming::HandlerAddresses::of(ground)
     }
 
     /// Whether its handlers need the table of hidden memory.
@@ -206,8 +206,8 @@ impl Copied {
     }
 
     /// Its sites that do not become jumps.
-    pub(super) fn left(&self) -> Vec<Left> {
-        let left = |(site, reason, can_trap): &(Rc<Site>, String, bool)| Left {
+    pub(super) fn left(&self) -> Vec<NotJumped> {
+        let left = |(site, reason, can_trap): &(Rc<Site>, String, bool)| NotJumped {
             site: Planned(Box::new(site.moved(self.by))),
             reason: reason.clone(),
             can_trap: *can_trap,

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use process::{Mapping, Module, Stop, Stopped};
 
 use super::arming::{Circumstances, Keep};
-use super::around::free_for_pads;
-use super::back::put_back;
 use super::copied::Copied;
 use super::draft::{Basis, Draft};
-use super::{Left, Sites, arm};
+use super::plan_input::free_for_pads;
+use super::put_back::put_back;
+use super::{NotJumped, ToArm, arm};
 use crate::mapping::{self, Called};
 use crate::observer::Note;
 use crate::place;
@@ -81,7 +81,7 @@ impl Tracer<'_> {
         thread: Stopped,
         stop: Stop,
         work: &mut Work,
-    ) -> Result<(Stopped, Stop, Option<Vec<Left>>), process::Error> {
+    ) -> Result<(Stopped, Stop, Option<Vec<NotJumped>>), process::Error> {
         let (mut thread, mut stop) = (thread, stop);
         let copies = std::mem::take(&mut work.copies);
         if copies.is_empty() {
@@ -114,10 +114,10 @@ impl Tracer<'_> {
         program: usize,
         thread: &Stopped,
         work: &Work,
-        sites: &Sites,
+        sites: &ToArm,
         remarks: Vec<Note>,
     ) -> Option<Keep> {
-        let is_all = matches!(sites, Sites::Planned(_)) && work.plan.refused.is_empty();
+        let is_all = matches!(sites, ToArm::Planned(_)) && work.plan.refused.is_empty();
         let circumstances = self.circumstances(program, thread, &work.module).filter(|_| is_all)?;
         Some(Keep {
             number: self.cache.armings.number(),
@@ -138,7 +138,7 @@ impl Tracer<'_> {
         stop: Stop,
         module: &Module,
         copied: &Copied,
-    ) -> Called<Vec<Left>> {
+    ) -> Called<Vec<NotJumped>> {
         let mappings = match thread.mappings() {
             Ok(mappings) => mappings,
             Err(error) => return Ok((thread, stop, Err(error.to_string()))),
@@ -212,7 +212,7 @@ impl Tracer<'_> {
         if space.planners.has(&key) || !copied.has_seen(space.traps_in(code.start..code.end)) {
             return Err("there are other probes in it");
         }
-        if space.groundless.is_some() || space.ringless.is_some() || space.cramped {
+        if space.groundless.is_some() || space.ringless.is_some() || space.map_refused {
             return Err("the process has no room");
         }
         // A record names its arming, not its site's address: an arming may be in a process only
@@ -277,7 +277,7 @@ impl Tracer<'_> {
         (module, code): (&Module, &Mapping),
         mut draft: Draft,
         (copied, is_file): (&Copied, bool),
-    ) -> Result<Result<Vec<Left>, String>, process::Error> {
+    ) -> Result<Result<Vec<NotJumped>, String>, process::Error> {
         let gone = || Ok(Err("the process is gone".to_owned()));
         let Some(space) = self.spaces.get_mut(&number) else { return gone() };
         let written = copied.write_code(&space.code.memory, is_file).and_then(|()| {

@@ -14,13 +14,13 @@ use process::{Mapping, Module};
 
 use super::area;
 use super::arming::Keep;
-use super::around::{Around, NEAR, free};
-use super::handlers::Ready;
-use super::room::{ALIGNMENT, Room};
+use super::handlers::ReadySite;
+use super::low_room::{ALIGNMENT, Room};
+use super::plan_input::{NEAR, PlanInput, free};
 use super::tail;
 use super::text::Text;
 use super::writing::Writing;
-use super::{Ground, Left, New, Planners};
+use super::{HandlerMemory, New, NotJumped, Planners};
 use crate::change::Change;
 use crate::mapping;
 use crate::place::kept;
@@ -39,7 +39,7 @@ const AHEAD: usize = 128;
 pub(crate) struct Basis {
     /// Of the address space.
     pub(crate) generation: Generation,
-    pub(crate) ground: Option<Ground>,
+    pub(crate) ground: Option<HandlerMemory>,
     pub(crate) planners: Planners,
     pub(crate) room: Room,
     /// Memory that this draft, and earlier ones that build on the same state, will map.
@@ -96,7 +96,7 @@ impl Basis {
     }
 }
 
-pub(crate) struct Drafted {
+pub(crate) struct PlannedJump {
     pub(crate) planned: Planned,
     pub(crate) jump: Rc<Jump>,
     /// Whether it is one of the sites to be armed; else it was moved for one of them, or gets
@@ -123,29 +123,29 @@ pub(crate) struct Draft {
     /// The code as it was read, and the traps of ours that were in it then.
     pub(crate) texts: Vec<Text>,
     pub(super) seen: Vec<u64>,
-    pub(super) jumps: Vec<Drafted>,
+    pub(super) jumps: Vec<PlannedJump>,
     pub(crate) trampolines: New,
     /// The bytes of trampolines, and of landing pads in pages that are newly mapped: no thread is
     /// there yet.
     pub(crate) code: Vec<(u64, Vec<u8>)>,
-    pub(crate) fresh: BTreeMap<u64, Vec<u8>>,
+    pub(crate) new_page_pads: BTreeMap<u64, Vec<u8>>,
     /// Landing pads in pages that are mapped already.
-    pub(crate) more: Vec<Write>,
+    pub(crate) old_page_pads: Vec<Write>,
     /// Original bytes to be restored.
     pub(crate) restore: Vec<Write>,
     /// The `int3`s of sites that will trap.
     pub(super) traps: Vec<Change>,
     /// The jumps and the traps, ready to be written.
     pub(crate) writing: Writing,
-    pub(crate) left: Vec<Left>,
+    pub(crate) left: Vec<NotJumped>,
     /// If the result is to be kept for other processes: the data to keep with it, its own memory
     /// for trampolines, and the ground with new descriptions of handlers (after the state of the
     /// descriptions before).
     pub(super) keep: Option<Keep>,
     pub(super) own_room: Room,
-    pub(super) described: Option<(u64, Ground)>,
+    pub(super) described: Option<(u64, HandlerMemory)>,
     /// Sites that are jumps and become traps, because others could not be armed otherwise.
-    pub(crate) demoted: Vec<Left>,
+    pub(crate) demoted: Vec<NotJumped>,
 }
 
 impl Draft {
@@ -163,7 +163,7 @@ impl Draft {
     }
 
     pub(super) fn leave(&mut self, sites: impl IntoIterator<Item = (Planned, String)>, can_trap: bool) {
-        let left = sites.into_iter().map(|(site, reason)| Left { site, reason, can_trap, was: None });
+        let left = sites.into_iter().map(|(site, reason)| NotJumped { site, reason, can_trap, was: None });
         self.left.extend(left);
     }
 }
@@ -174,7 +174,7 @@ type Wanted = (Planned, Option<String>);
 /// The sites of one mapping.
 pub(super) struct Group {
     pub(super) text: Text,
-    pub(super) ready: BTreeMap<u64, Ready>,
+    pub(super) ready: BTreeMap<u64, ReadySite>,
     /// Sites that will trap, and why.
     pub(super) others: Vec<(Planned, String)>,
 }
@@ -196,7 +196,7 @@ const MANY: usize = 64;
 impl Tracer<'_> {
     /// Plans the arming of these sites of a module; `tid` is a thread of the process. If `strict`,
     /// no site may trap: sites without a jump stay as they are, and if that ends the session,
-    /// nothing is done. If `fresh`, no thread has executed the module's code, nor will before the
+    /// nothing is done. If `new_page_pads`, no thread has executed the module's code, nor will before the
     /// draft is carried out.
     #[expect(clippy::too_many_arguments, reason = "what a draft is made of")]
     pub(crate) fn draft(
@@ -248,7 +248,7 @@ impl Tracer<'_> {
         {
             others.extend(wanted.drain(..).map(|site| (site, reason.clone())));
         }
-        let described = known.ground.as_ref().map_or(0, Ground::described);
+        let described = known.ground.as_ref().map_or(0, HandlerMemory::described);
         let arming = keep.as_ref().map_or(0, |keep| keep.number);
         let (is_planned, is_first) = (known.planners.has(&draft.module), self.is_first());
         let is_strict =
@@ -284,7 +284,7 @@ impl Tracer<'_> {
                 &mappings,
                 &groups,
                 &mut known,
-                self.session.serving && !space.cramped,
+                self.session.serving && !space.map_refused,
             )
         {
             for group in &mut groups {
@@ -309,7 +309,7 @@ impl Tracer<'_> {
             let (free, trampolines) = free(&known, tid, &mappings, &group.text);
             let (kept, by_jump_alone) = (kept.clone(), by_jump_alone.clone());
             let around =
-                Around { space, module, entered, kept, free, trampolines, limits, fresh, by_jump_alone };
+                PlanInput { space, module, entered, kept, free, trampolines, limits, fresh, by_jump_alone };
             draft.plan(group, &around, &mut known, strict);
         }
         if strict && !draft.left.is_empty() && is_first {
@@ -329,7 +329,7 @@ impl Tracer<'_> {
             known.room = shared_room;
         }
         known.avoided.clear();
-        let describes = |ground: &Ground| ground.described() != described;
+        let describes = |ground: &HandlerMemory| ground.described() != described;
         draft.described = known.ground.clone().filter(describes).map(|ground| (described, ground));
         let in_heaps = draft.pads.iter().filter(|pad| heaps.contains(&pad.0)).count();
         draft.keep = keep.filter(|_| in_heaps <= FEW);
@@ -350,7 +350,7 @@ impl Tracer<'_> {
         known: &mut Basis,
         draft: &mut Draft,
     ) -> Result<(), String> {
-        let cells = known.ground.as_ref().map(Ground::reserved);
+        let cells = known.ground.as_ref().map(HandlerMemory::reserved);
         cells.into_iter().flatten().for_each(|(base, size)| known.reserve(base, size));
         if let Some(ground) = known.ground.as_mut().filter(|ground| !ground.claims) {
             let reserved = known.reserved.iter().map(|&(start, end, _)| (start, end));
@@ -482,9 +482,9 @@ impl Draft {
 
     /// Gives up the draft: all of its sites, even those that could be jumps, are left for this
     /// reason.
-    fn into_all_left(mut self, can_trap: bool, reason: &str) -> Vec<Left> {
+    fn into_all_left(mut self, can_trap: bool, reason: &str) -> Vec<NotJumped> {
         let mut left = std::mem::take(&mut self.left);
-        left.extend(self.into_sites().map(|site| Left {
+        left.extend(self.into_sites().map(|site| NotJumped {
             site,
             reason: reason.to_owned(),
             can_trap,

@@ -4,22 +4,22 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use process::Stopped;
-use rings::{Head, Next, Nonsense};
+use rings::{Head, Invalid, Next};
 use trace::{Items, Record};
 
 use super::clock::Clock;
-use super::handing::{Last, Names};
+use super::deliver::{Last, Names};
 use super::mark::Mark;
 use super::numbers::Numbers;
 use super::ring::{Gap, Reader};
 use super::rings::Rings;
-use super::who::Who;
+use super::thread_names::ThreadNames;
 use crate::observer::{Lost, Note, Observer};
 use crate::space::Space;
 use crate::tracer::Tracer;
 
 /// How long records may wait in a ring.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(3);
+pub(crate) const DRAIN_INTERVAL: Duration = Duration::from_millis(3);
 
 /// If a drain finds this many bytes in a ring, the next drain follows at once.
 const BUSY: u64 = 1 << 16;
@@ -50,7 +50,7 @@ pub(crate) struct Drain {
     /// How many rings were emptied because their content was invalid; and the processes still to be
     /// reported, with the reason.
     nonsense: u64,
-    liars: Vec<(i32, Nonsense)>,
+    invalid_processes: Vec<(i32, Invalid)>,
     /// What was lost in rings and is not reported yet, with the process.
     gaps: Vec<(i32, Gap)>,
 }
@@ -64,7 +64,7 @@ struct Source {
     gone: bool,
     /// Whether it was reported that this process has written what no handler writes.
     told: bool,
-    who: Who,
+    who: ThreadNames,
 }
 
 /// The next record of a ring.
@@ -87,13 +87,13 @@ impl Drain {
             record: Record::default(),
             named: None,
             nonsense: 0,
-            liars: Vec::new(),
+            invalid_processes: Vec::new(),
             gaps: Vec::new(),
         }
     }
 
     /// Reads these rings, too.
-    pub(crate) fn add(&mut self, rings: Rc<Rings>, who: Who) {
+    pub(crate) fn add(&mut self, rings: Rc<Rings>, who: ThreadNames) {
         let readers = vec![Reader::default(); rings.count() as usize];
         self.sources.push(Source { rings, readers, gone: false, told: false, who });
     }
@@ -104,7 +104,7 @@ impl Drain {
 
     /// Whether it is time to read.
     pub(crate) fn is_due(&self) -> bool {
-        self.any() && (self.busy || self.last.elapsed() >= PATIENCE)
+        self.any() && (self.busy || self.last.elapsed() >= DRAIN_INTERVAL)
     }
 
     /// Whether the rings fill fast.
@@ -158,7 +158,7 @@ impl Drain {
                         self.next.push(Front { source: number, ring, head });
                     }
                     Next::Nothing | Next::Lost(_) => {
-                        reader.stands(&source.rings, ring, self.last);
+                        reader.check_stalled(&source.rings, ring, self.last);
                         self.gaps
                             .extend(reader.gap(&source.rings, ring).map(|gap| (source.rings.pid(), gap)));
                     }
@@ -166,7 +166,7 @@ impl Drain {
                         empty(reader, &source.rings, ring);
                         self.nonsense += 1;
                         if !std::mem::replace(&mut source.told, true) {
-                            self.liars.push((source.rings.pid(), why));
+                            self.invalid_processes.push((source.rings.pid(), why));
                         }
                     }
                 }
@@ -246,7 +246,7 @@ impl Tracer<'_> {
         if !drain.busy {
             drain.sources.retain(|source| Rc::strong_count(&source.rings) > 1 || !done(source));
         }
-        let liars = std::mem::take(&mut drain.liars);
+        let liars = std::mem::take(&mut drain.invalid_processes);
         drain.tell_gaps(self.observer);
         self.reader.drain = drain;
         for (pid, why) in liars {
@@ -267,7 +267,9 @@ impl Tracer<'_> {
     /// Passes on the records of the ring at `place` in `next`: up to a time, and at most `most`;
     /// then tells its process. Returns how many.
     fn drain_ring(&mut self, drain: &mut Drain, place: usize, until: u64, all: bool, most: u64) -> u64 {
-        let Drain { sources, next, clock, record, named, nonsense, liars, last, gaps, .. } = drain;
+        let Drain {
+            sources, next, clock, record, named, nonsense, invalid_processes: liars, last, gaps, ..
+        } = drain;
         *named = None;
         let front = &mut next[place];
         let source = &mut sources[front.source];
@@ -276,9 +278,9 @@ impl Tracer<'_> {
         let (all, mut handed, mut is_empty) = (all || source.gone, 0, false);
         let mut last = Last::default();
         while handed < most && front.head.time <= until {
-            if !self.hand_out_like(&mut last, rings, &front.head, clock, record) {
+            if !self.deliver_similar(&mut last, rings, &front.head, clock, record) {
                 self.count_taken(&mut last);
-                last = self.hand_out(rings, &front.head, clock, record, &mut names);
+                last = self.deliver(rings, &front.head, clock, record, &mut names);
             }
             reader.pass(&front.head);
             handed += 1;
@@ -332,13 +334,13 @@ impl Tracer<'_> {
             _ => false,
         };
         if inside {
-            self.bury(number, thread.tid());
+            self.release_context(number, thread.tid());
         }
     }
 
     /// Gives back the contexts of a thread that has ended, and drops its record that waits for an
     /// instruction.
-    pub(crate) fn bury(&mut self, space: Option<u32>, tid: i32) {
+    pub(crate) fn release_context(&mut self, space: Option<u32>, tid: i32) {
         let Some(space) = space.and_then(|number| self.spaces.get(&number)) else { return };
         let (Some(ground), Some(rings)) = (&space.ground, &space.rings) else { return };
         let Some(source) = self.reader.drain.sources.iter().find(|source| Rc::ptr_eq(&source.rings, rings))

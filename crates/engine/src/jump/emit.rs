@@ -7,9 +7,9 @@ use std::rc::Rc;
 use patch::Displaced;
 use patch::tactic::{Jump as Shape, Plan, Write};
 
-use super::around::Around;
-use super::handlers::Ready;
-use super::room::Room;
+use super::handlers::ReadySite;
+use super::low_room::Room;
+use super::plan_input::PlanInput;
 use super::shape;
 use super::tail::{self, Behind};
 use super::text::Text;
@@ -32,7 +32,7 @@ pub(crate) struct Emitted {
 }
 
 impl Emitted {
-    /// Places a trampoline in `room`; returns its start and its entry.
+    /// Places a trampoline in `low_room`; returns its start and its entry.
     fn put(
         &mut self,
         layout: Layout<'_>,
@@ -52,10 +52,10 @@ impl Emitted {
 }
 
 pub(crate) fn emit(
-    around: &Around<'_>,
+    around: &PlanInput<'_>,
     plan: &Plan,
     text: &Text,
-    ready: &BTreeMap<u64, Ready>,
+    ready: &BTreeMap<u64, ReadySite>,
     room: &mut Room,
 ) -> Result<Emitted, Vec<Obstacle>> {
     let (space, within) = (around.space, &around.trampolines);
@@ -154,7 +154,7 @@ pub(crate) fn in_the_way(at: u64) -> Obstacle {
 /// What stands behind a site, now or after the plan.
 struct Following<'a> {
     sites: &'a Sites,
-    ready: &'a BTreeMap<u64, Ready>,
+    ready: &'a BTreeMap<u64, ReadySite>,
     shapes: &'a HashMap<u64, &'a Shape>,
     trapped: &'a HashSet<u64>,
 }

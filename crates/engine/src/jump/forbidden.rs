@@ -46,7 +46,7 @@ impl Tracer<'_> {
             RDTSC => {
                 let now = counter();
                 (general[RAX], general[RDX]) = (now & u64::from(u32::MAX), now >> 32);
-                space.clockless = true;
+                space.tsc_forbidden = true;
                 space.tell_time();
             }
             CPUID => {
@@ -65,7 +65,7 @@ impl Tracer<'_> {
 
     /// Writes the time into all processes that may not read it themselves.
     pub(super) fn tell_times(&self) {
-        self.spaces.values().filter(|space| space.clockless).for_each(Space::tell_time);
+        self.spaces.values().filter(|space| space.tsc_forbidden).for_each(Space::tell_time);
     }
 }
 
@@ -78,6 +78,6 @@ impl Space {
             let _ = self.code.memory.poke(ground.identity + field as u64, bytes);
         };
         write(offset_of!(Identity, time), &counter().to_le_bytes());
-        write(offset_of!(Identity, clockless), &1_u32.to_le_bytes());
+        write(offset_of!(Identity, no_rdtsc), &1_u32.to_le_bytes());
     }
 }

@@ -7,19 +7,19 @@ use process::Mapping;
 
 use super::compile::At;
 use super::trampoline::Commit;
-use super::{Code, Ground, Layout};
+use super::{Code, HandlerMemory, Layout};
 use crate::site::{Planned, Use};
 use crate::tracer::Tracer;
 
 /// A site that is about to become a jump.
-pub(crate) struct Ready {
+pub(crate) struct ReadySite {
     pub(crate) planned: Planned,
     handlers: Vec<(Use, Rc<dyn Code>)>,
     /// The code that commits a record behind the displaced instruction, if one waits for that.
     commit: Option<Commit>,
 }
 
-impl Ready {
+impl ReadySite {
     /// Its trampoline without a tail, not placed yet.
     pub(crate) fn layout(&self) -> Layout<'_> {
         Layout {
@@ -43,12 +43,12 @@ impl Tracer<'_> {
         &mut self,
         number: u32,
         planned: Planned,
-        ground: &mut Ground,
+        ground: &mut HandlerMemory,
         mappings: &[Mapping],
         (ahead, arming): (&[u8], u32),
-    ) -> Result<Ready, Box<(Planned, String)>> {
+    ) -> Result<ReadySite, Box<(Planned, String)>> {
         match self.compile_all(number, &planned, ground, mappings, (ahead, arming)) {
-            Ok((handlers, commit)) => Ok(Ready { planned, handlers, commit }),
+            Ok((handlers, commit)) => Ok(ReadySite { planned, handlers, commit }),
             Err(reason) => Err(Box::new((planned, reason))),
         }
     }
@@ -57,7 +57,7 @@ impl Tracer<'_> {
         &mut self,
         number: u32,
         planned: &Planned,
-        ground: &mut Ground,
+        ground: &mut HandlerMemory,
         mappings: &[Mapping],
         (ahead, arming): (&[u8], u32),
     ) -> Result<Handlers, String> {

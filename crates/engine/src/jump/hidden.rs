@@ -13,8 +13,8 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use layout::hidden::{
-    BEFORE_OURS, BELOW_STACK, BYTES, CLEAN, INDEX, LEAF, LEAF_BITS, LEAF_COUNT, LEAVES, LIST, LIST_BYTES,
-    LIST_SIZE, LISTS, Lists, OURS, PAGE_BITS, RANGES, SIZE, SUSPECT, changed_byte,
+    BEFORE_OURS, BELOW_STACK, BYTES, CLEAN_LEAF, INDEX, LEAF, LEAF_BITS, LEAF_COUNT, LEAVES, LIST,
+    LIST_BYTES, LIST_SIZE, LISTS, Lists, MARK_OURS, PAGE_BITS, RANGES, SIZE, SUSPECT_LEAF, changed_byte,
 };
 use layout::{LOW_END, PAGE};
 use process::{Mapping, Memory, Stop, Stopped};
@@ -58,7 +58,7 @@ struct Leaf {
 
 /// What is to be hidden: our memory, and changed bytes of code (encoded by [`changed_byte`]).
 #[derive(Debug, Default)]
-struct Secret {
+struct HiddenRanges {
     ranges: Vec<Range<u64>>,
     bytes: Vec<u64>,
 }
@@ -88,7 +88,7 @@ impl Hidden {
     }
 
     /// Writes the table.
-    fn write(&mut self, memory: &Memory, mut secret: Secret) -> io::Result<()> {
+    fn write(&mut self, memory: &Memory, mut secret: HiddenRanges) -> io::Result<()> {
         secret.fit();
         self.write_marks(memory, &secret)?;
         let next = self.version.wrapping_add(1);
@@ -121,7 +121,7 @@ impl Hidden {
     }
 
     /// Writes the pages of marks that have changed.
-    fn write_marks(&mut self, memory: &Memory, secret: &Secret) -> io::Result<()> {
+    fn write_marks(&mut self, memory: &Memory, secret: &HiddenRanges) -> io::Result<()> {
         let marks = secret.marks(&self.stack);
         let numbers: BTreeSet<u64> = self.leaves.keys().chain(marks.keys()).copied().collect();
         for number in numbers {
@@ -129,12 +129,12 @@ impl Hidden {
             let wanted = marks.get(&number).cloned().unwrap_or_else(clean);
             let used = self.leaves.len() as u64;
             let is_new = !self.leaves.contains_key(&number);
-            let offset = |place: u64| ((place - CLEAN) as u32).to_le_bytes();
+            let offset = |place: u64| ((place - CLEAN_LEAF) as u32).to_le_bytes();
             let entry = self.base + number * size_of::<u32>() as u64;
             if is_new && used >= LEAF_COUNT {
                 // No leaf is left: every access there is looked up.
-                memory.poke(self.base + SUSPECT, &[OURS; LEAF as usize])?;
-                memory.poke(entry, &offset(SUSPECT))?;
+                memory.poke(self.base + SUSPECT_LEAF, &[MARK_OURS; LEAF as usize])?;
+                memory.poke(entry, &offset(SUSPECT_LEAF))?;
                 continue;
             }
             let leaf = self
@@ -157,7 +157,7 @@ impl Hidden {
     }
 }
 
-impl Secret {
+impl HiddenRanges {
     /// Sorts ranges and bytes, and coarsens them where there are more than fit.
     fn fit(&mut self) {
         self.bytes.sort_unstable();
@@ -188,13 +188,13 @@ impl Secret {
         for range in &self.ranges {
             let pages = pages(range);
             mark(pages.start.saturating_sub(1)..pages.start, BEFORE_OURS);
-            mark(pages, OURS);
+            mark(pages, MARK_OURS);
         }
         let mut last = None;
         for page in self.bytes.iter().map(|byte| byte >> (16 + PAGE_BITS)) {
             if last != Some(page) {
                 mark(page.saturating_sub(1)..page, BEFORE_OURS);
-                mark(page..page + 1, OURS);
+                mark(page..page + 1, MARK_OURS);
                 last = Some(page);
             }
         }
@@ -221,7 +221,7 @@ impl Space {
         if self.hidden.is_none() {
             return Ok(());
         }
-        let mut secret = Secret::default();
+        let mut secret = HiddenRanges::default();
         secret.ranges.extend(self.each_ours().map(|(start, size)| start..start + size));
         let Some(mut hidden) = self.hidden.take() else { return Ok(()) };
         let bytes = &mut secret.bytes;

@@ -24,7 +24,7 @@ use std::mem::offset_of;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use layout::{Identity, Mark, RSEQ_CPU, RSEQ_SIGNATURE, RSEQ_UNUSED};
+use layout::{Identity, RSEQ_CPU, RSEQ_SIGNATURE, RSEQ_UNUSED, RseqMark};
 use process::{Event, Stopped};
 
 use crate::space::Space;
@@ -32,16 +32,16 @@ use crate::tracer::Tracer;
 
 /// What is known of all threads of an address space: offsets from the thread pointer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct ThreadLayout {
     /// Where a thread keeps its id; 0: nowhere.
     thread: u64,
     /// Where its `struct rseq` is; 0: nowhere.
     rseq: u64,
 }
 
-impl Known {
+impl ThreadLayout {
     /// Whether it knows all that `other` does, and more.
-    fn is_more_than(self, other: Known) -> bool {
+    fn is_more_than(self, other: ThreadLayout) -> bool {
         let says = |new: u64, old: u64| new == old || old == 0;
         self != other && says(self.thread, other.thread) && says(self.rseq, other.rseq)
     }
@@ -58,8 +58,8 @@ const SELF: u64 = 0x10;
 const NEAR: u64 = 1 << 16;
 
 /// The mark of known threads, which differs in each session.
-pub(crate) fn mark() -> Mark {
-    static MARK: OnceLock<Mark> = OnceLock::new();
+pub(crate) fn mark() -> RseqMark {
+    static MARK: OnceLock<RseqMark> = OnceLock::new();
     *MARK.get_or_init(|| {
         /// AT_RSEQ_FEATURE_SIZE of linux/auxvec.h: how many bytes of a `struct rseq` the kernel
         /// uses.
@@ -69,12 +69,12 @@ pub(crate) fn mark() -> Mark {
         let used = u32::try_from(used).unwrap_or(RSEQ_UNUSED).clamp(RSEQ_UNUSED, 1 << 12);
         // Unlike common content of memory: not 0, -1 or small.
         let value = RandomState::new().hash_one(std::process::id()) as u32;
-        Mark { at: used.next_multiple_of(4).cast_signed(), value: value | 0x4000_0100 }
+        RseqMark { at: used.next_multiple_of(4).cast_signed(), value: value | 0x4000_0100 }
     })
 }
 
 /// The delays after which a program that begins is looked at again, one after the other.
-const LOOKS: [Duration; 3] =
+const RECHECK_DELAYS: [Duration; 3] =
     [Duration::from_millis(2), Duration::from_millis(30), Duration::from_millis(300)];
 
 /// When the threads of an address space are looked at again.
@@ -87,13 +87,13 @@ pub(crate) struct Looks {
 impl Looks {
     /// `begins`: the space's program is just being started.
     pub(crate) fn new(begins: bool) -> Looks {
-        Looks { due: None, left: if begins { LOOKS.len() } else { 0 } }
+        Looks { due: None, left: if begins { RECHECK_DELAYS.len() } else { 0 } }
     }
 
     /// Schedules the next look, if any is left: what was found may not be all.
     fn plan(&mut self) {
         if let Some(left) = self.left.checked_sub(1) {
-            self.due = Some(Instant::now() + LOOKS[LOOKS.len() - self.left]);
+            self.due = Some(Instant::now() + RECHECK_DELAYS[RECHECK_DELAYS.len() - self.left]);
             self.left = left;
         }
     }
@@ -155,7 +155,7 @@ impl Tracer<'_> {
             }
         }
         let Some(&first) = threads.first() else { return };
-        let known = Known {
+        let known = ThreadLayout {
             thread: process::thread_id_offset(&threads).unwrap_or(0),
             rseq: common_rseq(&threads).unwrap_or(0),
         };
@@ -170,7 +170,7 @@ impl Tracer<'_> {
         space.known = Some(known);
         space.pid = pid.unwrap_or(0);
         // It is true of all threads, except for those of another process in the same memory.
-        space.strangers = self
+        space.unidentified_threads = self
             .threads
             .values()
             .filter(|tracked| tracked.space == Some(number) && Some(tracked.identity.pid) != pid)
@@ -197,7 +197,7 @@ impl Tracer<'_> {
                 || (has_rseq(thread, known.rseq) || will_have_rseq(thread, known))
                     && put_mark(thread, known.rseq));
         if pid != space.pid || !is_known {
-            changed |= space.strangers.insert(tid);
+            changed |= space.unidentified_threads.insert(tid);
         }
         if changed {
             space.write_identity();
@@ -208,14 +208,18 @@ impl Tracer<'_> {
 impl Space {
     /// Removes a thread that is gone.
     pub(crate) fn forget_stranger(&mut self, tid: i32) {
-        if self.strangers.remove(&tid) && self.strangers.is_empty() {
+        if self.unidentified_threads.remove(&tid) && self.unidentified_threads.is_empty() {
             self.write_identity();
         }
     }
 
     fn write_identity(&self) {
         let (Some(ground), Some(known)) = (&self.ground, self.known) else { return };
-        let (pid, known) = if self.strangers.is_empty() { (self.pid, known) } else { (0, Known::default()) };
+        let (pid, known) = if self.unidentified_threads.is_empty() {
+            (self.pid, known)
+        } else {
+            (0, ThreadLayout::default())
+        };
         let (first, end) = (offset_of!(Identity, pid), offset_of!(Identity, rseq_offset) + 8);
         let mut bytes = vec![0; end - first];
         let mut put =
@@ -247,7 +251,7 @@ fn common_rseq(threads: &[&Stopped]) -> Option<u64> {
 /// Writes the mark of a known thread, whose `struct rseq` is at an offset from its thread pointer.
 fn put_mark(thread: &Stopped, offset: u64) -> bool {
     let Ok(registers) = thread.registers() else { return false };
-    let Mark { at, value } = mark();
+    let RseqMark { at, value } = mark();
     let address = registers.fs_base().wrapping_add(offset).wrapping_add(at as u64);
     process::write(thread.tid(), address, &value.to_le_bytes()).is_ok()
 }
@@ -269,7 +273,7 @@ fn has_rseq(thread: &Stopped, offset: u64) -> bool {
 
 /// Whether a new thread is one of the known libc, and so will register its `struct rseq` where the
 /// others have theirs. If so, writes "not registered" there.
-fn will_have_rseq(thread: &Stopped, known: Known) -> bool {
+fn will_have_rseq(thread: &Stopped, known: ThreadLayout) -> bool {
     let Ok(registers) = thread.registers() else { return false };
     let pointer = registers.fs_base();
     if known.thread == 0

@@ -8,7 +8,7 @@ use elsa::FrozenMap;
 use process::{Mapping, Memory};
 
 use super::copied::Copied;
-use super::room::Room;
+use super::low_room::Room;
 use super::tail;
 use super::trampoline::{Part, Trampoline};
 use crate::change::Change;
@@ -28,7 +28,7 @@ pub(crate) struct Jumps {
     /// The intermediate jumps (landing pads and others), by address: site and trampoline of each.
     ways: Rc<BTreeMap<u64, (u64, u64)>>,
     /// For each instruction that trampolines have copies of behind their own: the addresses of the
-    /// `nop`s before the copies ([`tail::CUT`]).
+    /// `nop`s before the copies ([`tail::TAIL_NOP`]).
     followers: Rc<BTreeMap<u64, Vec<u64>>>,
     pads: Vec<(u64, u64)>,
     /// The trampolines of armings that were copied from other processes.
@@ -172,7 +172,7 @@ impl Jumps {
         let mut cuts = followers.remove(&address).unwrap_or_default();
         let mut failed = None;
         cuts.retain(|cut| {
-            let mut bytes = [0xe9; tail::CUT.len()];
+            let mut bytes = [0xe9; tail::TAIL_NOP.len()];
             // It reaches: the trampoline ends in a jump to about the same place.
             let distance = address.wrapping_sub(cut + bytes.len() as u64) as i32;
             bytes[1..].copy_from_slice(&distance.to_le_bytes());

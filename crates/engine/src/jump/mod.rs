@@ -10,109 +10,109 @@
 //!     J:      jmp behind them
 //! ```
 //!
-//! `arm` arms sites: `draft` plans everything while the program runs; `carry` executes the plan:
+//! `arm` arms sites: `draft` plans everything while the program runs; `carry_out` executes the plan:
 //! one stopped thread maps memory, the tracer writes the trampolines, then holds all threads and
 //! writes the sites.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `suits`, `stack` | which sites may become jumps; which code has no usable stack for a handler |
-//! | `draft`, `plan`, `planners`, `around`, `area`, `proof`, `text`, `texts` | the plan for the sites of a module, and its input: earlier plans, surroundings, places for memory, what control flow proves, the code |
+//! | `eligibility`, `stack` | which sites may become jumps; which code has no usable stack for a handler |
+//! | `draft`, `plan`, `planners`, `plan_input`, `area`, `proof`, `text`, `code_cache` | the plan for the sites of a module, and its input: earlier plans, surroundings, places for memory, what control flow proves, the code |
 //! | `handlers`, `compile` | the handlers of a site, as machine code |
 //! | `trampoline`, `tail`, `emit`, `shape` | the code from T to J; that of F; all trampolines of a plan; its jumps |
-//! | `carry`, `write`, `writing`, `back` | executes a draft; moves threads between a site and T back to the site |
+//! | `carry_out`, `write`, `writing`, `put_back` | executes a draft; moves threads between a site and T back to the site |
 //! | `arming`, `armings`, `code_file`, `copied`, `copying` | the result of arming a module; all that are kept; its code as a file; the same at another address; carrying it out in another process that maps the same file |
 //! | `jumps` | the trampolines of an address space |
-//! | `remove`, `over` | removes jumps; removes probes that handlers have ended |
-//! | `ground`, `lay`, `room`, `shared`, `cells`, `contexts`, `rings`, `identity`, `thread_ids` | memory for handlers, in the process and shared with it |
+//! | `remove`, `probe_end` | removes jumps; removes probes that handlers have ended |
+//! | `handler_memory`, `map_handler_memory`, `low_room`, `shared`, `cells`, `contexts`, `rings`, `identity`, `thread_ids` | memory for handlers, in the process and shared with it |
 //! | `trust`, `domain` | which processes share cells; processes that change their rights |
 //! | `hidden` | which parts of this memory handlers must not see |
-//! | `drain`, `handing`, `ring`, `who`, `clock`, `mark` | reads records in the order of time, up to a moment, and passes them to the observer |
-//! | `pulse`, `waiting`, `parked` | the reader's sign of life; threads that wait for room, and are kept stopped |
-//! | `signal`, `forbidden`, `out` | signals of threads in a trampoline; instructions that the process has forbidden; stepping threads out |
+//! | `drain`, `deliver`, `ring`, `thread_names`, `clock`, `mark` | reads records in the order of time, up to a moment, and passes them to the observer |
+//! | `heartbeat`, `waiting`, `parked` | the reader's sign of life; threads that wait for room, and are kept stopped |
+//! | `signal`, `forbidden`, `step_out` | signals of threads in a trampoline; instructions that the process has forbidden; stepping threads out |
 
 mod area;
 mod arm;
 mod arming;
 mod armings;
-mod around;
-mod back;
-mod carry;
+mod carry_out;
 mod cells;
 mod clock;
+mod code_cache;
 mod code_file;
 mod compile;
 mod contexts;
 mod copied;
 mod copying;
+mod deliver;
 mod domain;
 mod draft;
 mod drain;
+mod eligibility;
 mod emit;
 mod forbidden;
-mod ground;
-mod handing;
+mod handler_memory;
 mod handlers;
+mod heartbeat;
 mod hidden;
 mod identity;
 mod jumps;
-mod lay;
+mod low_room;
+mod map_handler_memory;
 mod mark;
 mod numbers;
-mod out;
-mod over;
 mod parked;
 mod plan;
+mod plan_input;
 mod planners;
+mod probe_end;
 pub(crate) mod proof;
-mod pulse;
+mod put_back;
 mod remove;
 mod ring;
 mod rings;
-mod room;
 mod shape;
 mod shared;
 mod signal;
 mod stack;
-mod suits;
+mod step_out;
 mod tail;
 mod text;
-mod texts;
 mod thread_ids;
+mod thread_names;
 mod trampoline;
 mod trust;
 mod waiting;
-mod who;
 mod write;
 mod writing;
 
 pub(crate) use area::best_gap;
-pub(crate) use arm::{Left, Sites};
+pub(crate) use arm::{NotJumped, ToArm};
 pub(crate) use arming::Keep;
 pub(crate) use armings::Armings;
-pub(crate) use around::free_for_pads;
 pub(crate) use cells::{Cells, Counter, Domain, Words};
+pub(crate) use code_cache::CodeCache;
 pub(crate) use compile::has_limits;
 pub(crate) use copied::Copied;
 pub(crate) use draft::{Basis, Draft};
 pub(crate) use drain::Drain;
-pub(crate) use ground::{Ground, low_memory};
+pub(crate) use eligibility::unsuitable;
+pub(crate) use handler_memory::{HandlerMemory, low_memory};
+pub(crate) use heartbeat::Heartbeat;
+pub use heartbeat::HeartbeatHandle;
 pub(crate) use hidden::Hidden;
-pub(crate) use identity::{Known, Looks};
+pub(crate) use identity::{Looks, ThreadLayout};
 pub(crate) use jumps::{Jumps, New};
 pub(crate) use mark::Mark;
 pub(crate) use numbers::Numbers;
 pub(crate) use parked::{Parked, Wait};
+pub(crate) use plan_input::free_for_pads;
 pub(crate) use planners::Planners;
-pub use pulse::Pulse;
-pub(crate) use pulse::Sign;
 pub(crate) use rings::Rings;
 pub(crate) use shape::name;
 pub(crate) use shared::Shared;
 pub(crate) use stack::Stacks;
-pub(crate) use suits::unsuitable;
-pub(crate) use texts::Texts;
 pub(crate) use thread_ids::take_ids;
 pub(crate) use trampoline::{Code, Layout, Part, Trampoline};
 pub(crate) use trust::{Again, NextLook, Trust};
-pub(crate) use waiting::Patience;
+pub(crate) use waiting::ProgressTimer;

@@ -125,7 +125,7 @@ impl Tracer<'_> {
     /// Whether a thread waits for room in a ring, and there is still too little.
     fn waits_for_room(&self, tid: i32, ring: u32) -> bool {
         let space = self.threads.get(&tid).and_then(|tracked| self.spaces.get(&tracked.space?));
-        let rings = space.filter(|space| !space.gives_up).and_then(|space| space.rings.as_ref());
+        let rings = space.filter(|space| !space.waits_disabled).and_then(|space| space.rings.as_ref());
         rings.is_some_and(|rings| {
             !self.departure.is_parting
                 && self.reader.drain.waiter(rings, ring) == Some(tid)
@@ -182,7 +182,7 @@ impl Space {
     /// Whether a thread has found no free context since the last call.
     fn is_crowded(&self) -> bool {
         let Some(ground) = &self.ground else { return false };
-        let place = ground.identity + offset_of!(Identity, crowded) as u64;
+        let place = ground.identity + offset_of!(Identity, no_free_context) as u64;
         let mut crowded = [0; 4];
         let is_crowded = self.code.memory.peek(place, &mut crowded).is_ok() && crowded != [0; 4];
         // Fails only if the process is gone.

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use patch::tactic::Plan;
 
-use super::Left;
-use super::around::Around;
-use super::draft::{Basis, Draft, Drafted, Group};
+use super::NotJumped;
+use super::draft::{Basis, Draft, Group, PlannedJump};
 use super::emit::{Emitted, Obstacle, emit, in_the_way};
-use super::handlers::Ready;
+use super::handlers::ReadySite;
+use super::plan_input::PlanInput;
 use super::text::Text;
 use crate::site::{FAR, Planned, Use};
 
@@ -17,7 +17,7 @@ const ROUNDS: usize = 24;
 
 impl Draft {
     /// Plans the sites of one mapping. If `strict`, no site may trap.
-    pub(super) fn plan(&mut self, group: Group, around: &Around<'_>, known: &mut Basis, strict: bool) {
+    pub(super) fn plan(&mut self, group: Group, around: &PlanInput<'_>, known: &mut Basis, strict: bool) {
         let Group { text, mut ready, mut others } = group;
         let there = known.planners.has(&self.module);
         let mut groups = around.fresh;
@@ -71,7 +71,7 @@ impl Draft {
     fn yield_to(
         &mut self,
         obstacles: &[Obstacle],
-        ready: &mut BTreeMap<u64, Ready>,
+        ready: &mut BTreeMap<u64, ReadySite>,
         others: &mut Vec<(Planned, String)>,
         strict: bool,
     ) -> bool {
@@ -104,14 +104,14 @@ impl Draft {
         emitted: Emitted,
         plan: Plan,
         text: Text,
-        mut ready: BTreeMap<u64, Ready>,
+        mut ready: BTreeMap<u64, ReadySite>,
         others: Vec<(Planned, String)>,
     ) {
         let Emitted { jumps, trampolines, code, pads, ways, demoted } = emitted;
         for (planned, jump) in jumps {
             let drafted = match (planned, ready.remove(&jump.shape.address)) {
-                (_, Some(ready)) => Drafted { planned: ready.planned, jump, asked: true },
-                (Some(planned), None) => Drafted { planned, jump, asked: false },
+                (_, Some(ready)) => PlannedJump { planned: ready.planned, jump, asked: true },
+                (Some(planned), None) => PlannedJump { planned, jump, asked: false },
                 (None, None) => continue,
             };
             self.jumps.push(drafted);
@@ -145,7 +145,7 @@ impl Draft {
             if is_asked && site.0.uses.iter().all(|wanted| *wanted == Use::Neighbour) {
                 continue;
             }
-            self.demoted.push(Left { site, reason, can_trap: true, was: Some(tactic) });
+            self.demoted.push(NotJumped { site, reason, can_trap: true, was: Some(tactic) });
         }
         let others = others.into_iter().map(|(site, reason)| (site, Some(reason)));
         for (site, own) in others.chain(ready.into_values().map(|ready| (ready.planned, None))) {
@@ -157,14 +157,14 @@ impl Draft {
             if can_trap && let Some(change) = text.trap(address) {
                 self.traps.push(change);
             }
-            self.left.push(Left { site, reason: own.unwrap_or(reason), can_trap, was: None });
+            self.left.push(NotJumped { site, reason: own.unwrap_or(reason), can_trap, was: None });
         }
         for pad in pads {
             let at = plan.map.partition_point(|run| run.end <= pad.address);
             // A pad in a page that is mapped already is written separately.
             match plan.map.get(at).is_some_and(|run| run.contains(&pad.address)) {
-                true => drop(self.fresh.insert(pad.address, pad.bytes)),
-                false => self.more.push(pad),
+                true => drop(self.new_page_pads.insert(pad.address, pad.bytes)),
+                false => self.old_page_pads.push(pad),
             }
         }
         self.pads.extend(plan.map.iter().map(|run| (run.start, run.end - run.start)));

@@ -13,7 +13,7 @@ use crate::space::ModuleKey;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Planners {
-    all: HashMap<ModuleKey, Known>,
+    all: HashMap<ModuleKey, ModulePlan>,
     /// The emptied planner of modules that are gone: the next new planner uses their pages of
     /// landing pads.
     idle: Option<Planner>,
@@ -21,7 +21,7 @@ pub(crate) struct Planners {
 
 /// The planner of one module.
 #[derive(Clone, Debug)]
-enum Known {
+enum ModulePlan {
     /// Planned in this process.
     Here(Rc<Planner>),
     /// Planned in another process, where all addresses are `by` bytes lower. The traps in `out`
@@ -29,11 +29,11 @@ enum Known {
     Moved { planner: Rc<Planner>, by: u64, out: Vec<u64> },
 }
 
-impl Known {
+impl ModulePlan {
     fn planner(&self) -> Planner {
         match self {
-            Known::Here(planner) => (**planner).clone(),
-            Known::Moved { planner, by, out } => {
+            ModulePlan::Here(planner) => (**planner).clone(),
+            ModulePlan::Moved { planner, by, out } => {
                 let mut moved = planner.moved(*by);
                 moved.remove(out);
                 moved
@@ -44,8 +44,8 @@ impl Known {
     /// Whether the instruction at an address is moved or trapped.
     fn has(&self, address: u64) -> bool {
         match self {
-            Known::Here(planner) => planner.has(address),
-            Known::Moved { planner, by, out } => {
+            ModulePlan::Here(planner) => planner.has(address),
+            ModulePlan::Moved { planner, by, out } => {
                 planner.has(address.wrapping_sub(*by)) && !out.contains(&address)
             }
         }
@@ -53,13 +53,13 @@ impl Known {
 
     fn mappings(&self) -> usize {
         match self {
-            Known::Here(planner) | Known::Moved { planner, .. } => planner.mappings(),
+            ModulePlan::Here(planner) | ModulePlan::Moved { planner, .. } => planner.mappings(),
         }
     }
 
     /// Removes sites.
     fn remove(&mut self, addresses: &[u64]) -> Removal {
-        if let Known::Moved { planner, by, out } = self {
+        if let ModulePlan::Moved { planner, by, out } = self {
             let lone = |address: &u64| {
                 let byte = planner.lone_trap(address.wrapping_sub(*by)).filter(|_| !out.contains(address))?;
                 Some(Write { address: *address, bytes: vec![byte] })
@@ -68,11 +68,11 @@ impl Known {
                 out.extend(addresses);
                 return Removal { restore, ..Removal::default() };
             }
-            *self = Known::Here(Rc::new(self.planner()));
+            *self = ModulePlan::Here(Rc::new(self.planner()));
         }
         match self {
-            Known::Here(planner) => Rc::make_mut(planner).remove(addresses),
-            Known::Moved { .. } => Removal::default(),
+            ModulePlan::Here(planner) => Rc::make_mut(planner).remove(addresses),
+            ModulePlan::Moved { .. } => Removal::default(),
         }
     }
 }
@@ -94,14 +94,14 @@ impl Planners {
 
     /// The most mappings that the landing pads of all modules are.
     pub(crate) fn mappings(&self) -> usize {
-        let known = self.all.values().map(Known::mappings);
+        let known = self.all.values().map(ModulePlan::mappings);
         known.chain(self.idle.as_ref().map(Planner::mappings)).sum()
     }
 
     /// A copy of a module's planner, or a new one, to plan with. `limits` is for all modules
     /// together.
     pub(crate) fn planner(&self, module: &ModuleKey, limits: Limits) -> Planner {
-        let known = self.all.get(module).map(Known::planner).or_else(|| self.idle.clone());
+        let known = self.all.get(module).map(ModulePlan::planner).or_else(|| self.idle.clone());
         let mut planner = known.unwrap_or_else(|| Planner::new(limits));
         let others = self.mappings() - planner.mappings();
         planner.allow(Limits { mappings: limits.mappings.saturating_sub(others), ..limits });
@@ -111,21 +111,21 @@ impl Planners {
     /// A module's planner, if the module was planned in this process.
     pub(crate) fn known(&self, module: &ModuleKey) -> Option<Rc<Planner>> {
         match self.all.get(module)? {
-            Known::Here(planner) => Some(Rc::clone(planner)),
-            Known::Moved { .. } => None,
+            ModulePlan::Here(planner) => Some(Rc::clone(planner)),
+            ModulePlan::Moved { .. } => None,
         }
     }
 
     /// Sets the planner of a module, a changed copy from [`Planners::planner`].
     pub(crate) fn set(&mut self, module: ModuleKey, planner: Planner) {
-        if self.all.insert(module, Known::Here(Rc::new(planner))).is_none() {
+        if self.all.insert(module, ModulePlan::Here(Rc::new(planner))).is_none() {
             self.idle = None;
         }
     }
 
     /// Uses another process's planner for a module, whose addresses are `by` bytes higher here.
     pub(crate) fn carry(&mut self, module: ModuleKey, planner: &Rc<Planner>, by: u64) {
-        let known = Known::Moved { planner: Rc::clone(planner), by, out: Vec::new() };
+        let known = ModulePlan::Moved { planner: Rc::clone(planner), by, out: Vec::new() };
         self.all.insert(module, known);
     }
 
@@ -147,8 +147,8 @@ impl Planners {
     pub(crate) fn retain(&mut self, is_there: impl Fn(&ModuleKey) -> bool) {
         for (_, gone) in self.all.extract_if(|module, _| !is_there(module)) {
             let emptied = match gone {
-                Known::Here(planner) => planner.emptied(),
-                Known::Moved { planner, by, .. } => planner.emptied().moved(by),
+                ModulePlan::Here(planner) => planner.emptied(),
+                ModulePlan::Moved { planner, by, .. } => planner.emptied().moved(by),
             };
             match &mut self.idle {
                 Some(idle) => idle.adopt(emptied),

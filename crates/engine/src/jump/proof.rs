@@ -86,7 +86,7 @@ pub(crate) fn around(
         if here.is_some() && (is_stored || image.text(first, length).as_deref() == here) {
             found.instructions.extend(known.into_iter().map(|vaddr| vaddr.wrapping_add(bias)));
             // Only as far as it was compared.
-            if ways && let Some(landings) = image.landings().within(first..last) {
+            if ways && let Some(landings) = image.possible_targets().within(first..last) {
                 let closed = flow.closed(first..last).iter();
                 let closed = closed.map(|range| range.start.max(first)..range.end.min(last));
                 found.functions.extend(

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use layout::{ABANDONED, HEADER};
-use rings::{Bounds, Cursor, Head, Next, Nonsense, Ring, Source};
+use rings::{Bounds, Cursor, Head, Invalid, Next, Ring, Source};
 
 use super::clock::counter;
 use super::rings::Rings;
@@ -39,7 +39,7 @@ enum Behind {
     Lost(u32),
     Record,
     Nothing,
-    Nonsense(Nonsense),
+    Nonsense(Invalid),
 }
 
 /// Records lost in a ring for want of room.
@@ -55,7 +55,7 @@ pub(crate) struct Gap {
 /// How long a ring may be full behind a record that waits for its instruction. An instruction takes
 /// that long only if its thread is stopped, or waits for a page from another thread, which perhaps
 /// waits for room here.
-const PATIENCE: Duration = Duration::from_secs(10);
+const STALL_LIMIT: Duration = Duration::from_secs(10);
 
 /// Bytes of records after which a ring counts as used.
 const USED: u64 = 128 << 10;
@@ -64,7 +64,7 @@ const PROVIDED: u64 = 1 << 20;
 const AHEAD: u64 = 4 << 20;
 
 /// More than the largest record has.
-const LARGEST: u64 = 128 << 10;
+const MAX_RECORD_BYTES: u64 = 128 << 10;
 
 impl Reader {
     /// Reads how far the ring is filled.
@@ -171,13 +171,13 @@ impl Reader {
 
     /// Called when nothing can be read now. If that is because a record waits for its instruction,
     /// and the ring has been full for too long, no thread waits for room until that record is done.
-    pub(crate) fn stands(&mut self, rings: &Rings, number: u32, now: Instant) {
-        if self.filled().saturating_add(LARGEST) <= rings.size() {
+    pub(crate) fn check_stalled(&mut self, rings: &Rings, number: u32, now: Instant) {
+        if self.filled().saturating_add(MAX_RECORD_BYTES) <= rings.size() {
             self.full = None;
             return;
         }
         let since = *self.full.get_or_insert(now);
-        if now.duration_since(since) > PATIENCE {
+        if now.duration_since(since) > STALL_LIMIT {
             rings.tell(number, ABANDONED);
         }
     }
@@ -382,17 +382,17 @@ mod tests {
         let mut reader = Reader::default();
         let tail = |ring: &Filled| ring.0.told(0);
         let begin = Instant::now();
-        let late = begin + PATIENCE + Duration::from_secs(1);
+        let late = begin + STALL_LIMIT + Duration::from_secs(1);
         reader.look(&ring.0, 0);
-        reader.stands(&ring.0, 0, begin);
-        reader.stands(&ring.0, 0, late);
+        reader.check_stalled(&ring.0, 0, begin);
+        reader.check_stalled(&ring.0, 0, late);
         assert_eq!(tail(&ring), 0, "there is room behind it");
         ring.head(RING_SIZE - HEADER as u64);
         reader.look(&ring.0, 0);
-        reader.stands(&ring.0, 0, begin);
-        reader.stands(&ring.0, 0, begin + PATIENCE);
+        reader.check_stalled(&ring.0, 0, begin);
+        reader.check_stalled(&ring.0, 0, begin + STALL_LIMIT);
         assert_eq!(tail(&ring), 0);
-        reader.stands(&ring.0, 0, late);
+        reader.check_stalled(&ring.0, 0, late);
         assert_eq!(tail(&ring), ABANDONED);
         // Its instruction completes.
         let record = next(&mut reader, &ring.0, true).expect("a record");

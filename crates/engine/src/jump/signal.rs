@@ -12,12 +12,12 @@
 
 use layout::COMMIT_CELL;
 use libc::siginfo_t;
-use patch::Place;
+use patch::SlotPosition;
 use process::{Registers, Stopped};
 use rpn::Location;
 
 use super::Domain;
-use super::out::{Left, Lent, STATUS_FLAGS, TRAP_FLAG, is_misaligned, lend_alignment_check};
+use super::step_out::{STATUS_FLAGS, SavedFlags, SteppedOut, TRAP_FLAG, is_misaligned, lend_alignment_check};
 use super::{Part, has_limits};
 use crate::program::MISSED;
 use crate::signal::{fault_address, is_ignored, is_synchronous, set_fault_address};
@@ -53,7 +53,7 @@ impl Tracer<'_> {
             if is_misaligned((&trampoline, part), info, &registers) {
                 lend_alignment_check(&mut registers);
                 thread.set_registers(&registers)?;
-                let lent = Lent { alignment: true, ..Lent::default() };
+                let lent = SavedFlags { alignment: true, ..SavedFlags::default() };
                 return self.leave_with(number, thread, *info, lent);
             }
             if signal == libc::SIGTRAP {
@@ -66,7 +66,7 @@ impl Tracer<'_> {
                     let status = begins.then(|| registers.rflags() & STATUS_FLAGS);
                     registers.set_rflags(registers.rflags() & !TRAP_FLAG);
                     thread.set_registers(&registers)?;
-                    let lent = Lent { trap: true, alignment: false, status };
+                    let lent = SavedFlags { trap: true, alignment: false, status };
                     return self.leave_with(number, thread, *info, lent);
                 }
                 let covered = self.spaces.get(&number).is_some_and(|it| it.is_amid_a_group(registers.rip()));
@@ -97,17 +97,17 @@ impl Tracer<'_> {
         let (mut thread, left) = self.step_out(number, thread, Some((signal, *info)))?;
         match left {
             // The fault comes first; the other signal was sent again.
-            Left::Fault(fault) => {
+            SteppedOut::Fault(fault) => {
                 let info = thread.signal_info()?;
                 let registers = thread.registers()?;
                 self.drop_tentative(tid, number, &registers);
                 Ok(Some((thread, fault, info)))
             }
-            Left::Outside { waits: true, .. } => {
+            SteppedOut::Outside { waits: true, .. } => {
                 self.resume(thread, 0);
                 Ok(None)
             }
-            Left::Outside { stopped, .. } => {
+            SteppedOut::Outside { stopped, .. } => {
                 thread.set_signal_info(info)?;
                 self.resume(thread, signal);
                 if stopped {
@@ -127,7 +127,7 @@ impl Tracer<'_> {
         number: u32,
         thread: Stopped,
         mut info: siginfo_t,
-        lent: Lent,
+        lent: SavedFlags,
     ) -> Result<Option<(Stopped, i32, siginfo_t)>, process::Error> {
         let tid = thread.tid();
         let (mut thread, left) = self.step_out_and_give_back(number, thread, None, lent)?;
@@ -137,17 +137,17 @@ impl Tracer<'_> {
             thread.set_registers(&registers)?;
         }
         match left {
-            Left::Fault(fault) => {
+            SteppedOut::Fault(fault) => {
                 let info = thread.signal_info()?;
                 self.drop_tentative(tid, number, &registers);
                 Ok(Some((thread, fault, info)))
             }
-            Left::Outside { .. } if lent.trap => {
+            SteppedOut::Outside { .. } if lent.trap => {
                 set_fault_address(&mut info, registers.rip());
                 thread.set_signal_info(&info)?;
                 Ok(Some((thread, libc::SIGTRAP, info)))
             }
-            Left::Outside { stopped, .. } => {
+            SteppedOut::Outside { stopped, .. } => {
                 self.resume(thread, 0);
                 if stopped {
                     self.ask(tid);
@@ -217,7 +217,7 @@ impl Tracer<'_> {
         let Some(space) = self.spaces.get(&number) else { return };
         let Some((trampoline, Part::Displaced(place))) = space.in_jump(registers) else { return };
         let Some(rings) = &space.rings else { return };
-        if !trampoline.is_awaited_at(registers.rip()) || matches!(place, Place::After { .. }) {
+        if !trampoline.is_awaited_at(registers.rip()) || matches!(place, SlotPosition::After { .. }) {
             return;
         }
         // The handler has stored the address of its record's state there; the stack pointer is as

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use image::Image;
 
 /// The most bytes of a function that are examined.
-const MOST: u64 = 1 << 20;
+const MAX_FUNCTION_BYTES: u64 = 1 << 20;
 
 /// The most functions that are kept.
 const FUNCTIONS: usize = 1 << 20;
@@ -36,7 +36,7 @@ impl Stacks {
     /// called with the same image.
     pub(crate) fn objection(&mut self, image: &Image, vaddr: u64) -> Option<&'static str> {
         let function = image.function_at(vaddr)?;
-        let (start, size) = (function.vaddr, function.size.min(MOST));
+        let (start, size) = (function.vaddr, function.size.min(MAX_FUNCTION_BYTES));
         let known = self.functions.entry(start).or_insert_with(|| {
             let Some(code) = image.text(start, size as usize) else { return Function::default() };
             let unchecked = self.is_go && !patch::checks_go_stack(&code, start);

@@ -26,13 +26,13 @@
 
 use std::ops::Range;
 
-use patch::{Displaced, Mode, Onward, Place, Refusal, Slot};
+use patch::{Continuation, Displaced, Mode, Refusal, Slot, SlotPosition};
 
 use super::text::Text;
 
 /// A `nop` as long as a jump, before each copy: it is replaced by a jump when the original is
 /// probed.
-pub(crate) const CUT: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
+pub(crate) const TAIL_NOP: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 
 const MOST: usize = 8;
 
@@ -80,7 +80,7 @@ pub(crate) fn tail(
 
 /// One copy in a trampoline.
 #[derive(Debug)]
-pub(crate) struct Follower {
+pub(crate) struct TailCopy {
     /// The address of the original.
     pub(crate) address: u64,
     /// The address of the `nop` before the copy.
@@ -90,19 +90,19 @@ pub(crate) struct Follower {
     slot: Slot,
 }
 
-impl Follower {
+impl TailCopy {
     /// Appends the copy of an instruction to the bytes of a trampoline at `start`.
     pub(crate) fn append(
         displaced: &Displaced,
         start: u64,
         bytes: &mut Vec<u8>,
-    ) -> Result<Follower, Refusal> {
+    ) -> Result<TailCopy, Refusal> {
         let cut = start + bytes.len() as u64;
-        let slot = displaced.slot_to(cut + CUT.len() as u64, Onward::Behind)?;
-        bytes.extend_from_slice(&CUT);
+        let slot = displaced.slot_to(cut + TAIL_NOP.len() as u64, Continuation::Behind)?;
+        bytes.extend_from_slice(&TAIL_NOP);
         bytes.extend_from_slice(&slot.bytes);
         let address = displaced.address();
-        Ok(Follower { address, cut, next: address + displaced.length() as u64, slot })
+        Ok(TailCopy { address, cut, next: address + displaced.length() as u64, slot })
     }
 
     pub(crate) fn slot(&self) -> &Slot {
@@ -110,9 +110,9 @@ impl Follower {
     }
 
     /// The same copy in a process in which all addresses are `by` bytes higher.
-    pub(crate) fn moved(&self, by: u64) -> Follower {
+    pub(crate) fn moved(&self, by: u64) -> TailCopy {
         let moved = |address: u64| address.wrapping_add(by);
-        Follower {
+        TailCopy {
             address: moved(self.address),
             cut: moved(self.cut),
             next: moved(self.next),
@@ -121,8 +121,8 @@ impl Follower {
     }
 
     /// Where a thread is shown that is at the `nop`, in the copy, or right behind it.
-    pub(crate) fn place(&self, address: u64) -> Place {
-        let at = |rip| Place::After { rip, rcx: None };
+    pub(crate) fn place(&self, address: u64) -> SlotPosition {
+        let at = |rip| SlotPosition::After { rip, rcx: None };
         let Some(offset) = address.checked_sub(self.slot.address).map(|offset| offset as usize) else {
             return at(self.address);
         };
@@ -130,7 +130,7 @@ impl Follower {
             return at(self.next);
         }
         match self.slot.place(offset) {
-            Place::Before => at(self.address),
+            SlotPosition::Before => at(self.address),
             place => place,
         }
     }
@@ -138,7 +138,7 @@ impl Follower {
 
 #[cfg(test)]
 mod tests {
-    use patch::Place;
+    use patch::SlotPosition;
 
     use super::super::trampoline::Commit;
     use super::super::{Layout, Trampoline};
@@ -225,12 +225,19 @@ mod tests {
     fn copies_stand_behind_the_displaced_instruction() {
         let (_, bytes) = trampoline(None);
         let jump = (SITE + 5).wrapping_sub(START + bytes.len() as u64) as u32;
-        let expected =
-            [&[0x53][..], &CUT, &FUNCTION[1..4], &CUT, &FUNCTION[4..5], &[0xe9], &jump.to_le_bytes()];
+        let expected = [
+            &[0x53][..],
+            &TAIL_NOP,
+            &FUNCTION[1..4],
+            &TAIL_NOP,
+            &FUNCTION[4..5],
+            &[0xe9],
+            &jump.to_le_bytes(),
+        ];
         assert_eq!(bytes, expected.concat());
         // The record is committed before them.
         let (_, committing) = trampoline(Some(vec![0x90; 3]));
-        assert_eq!(committing[..9], [&[0x53, 0x90, 0x90, 0x90][..], &CUT].concat());
+        assert_eq!(committing[..9], [&[0x53, 0x90, 0x90, 0x90][..], &TAIL_NOP].concat());
     }
 
     #[test]
@@ -238,8 +245,10 @@ mod tests {
         for (committed, commit) in [(0, None), (3, Some(vec![0x90; 3]))] {
             let (trampoline, bytes) = trampoline(commit);
             let place = |offset: u64| match trampoline.part(START + offset) {
-                Some(super::super::Part::Displaced(Place::After { rip, rcx: None })) => Some(rip - SITE),
-                Some(super::super::Part::Displaced(Place::Before)) => Some(0),
+                Some(super::super::Part::Displaced(SlotPosition::After { rip, rcx: None })) => {
+                    Some(rip - SITE)
+                }
+                Some(super::super::Part::Displaced(SlotPosition::Before)) => Some(0),
                 _ => None,
             };
             assert_eq!(place(0), Some(0));

@@ -10,7 +10,7 @@ use patch::Mode;
 use patch::tactic::{Jump as Shape, Write};
 use process::{Mapping, Module};
 
-use super::texts::{Kept, Texts};
+use super::code_cache::{CodeCache, Kept};
 use crate::change::Change;
 use crate::site::{INT3, Planned, Use};
 use crate::space::{Space, module_key};
@@ -39,13 +39,13 @@ impl Text {
         Text { start, code: Rc::new(Kept::of(bytes.to_vec())) }
     }
 
-    /// Reads the code of a module's mapping, or takes it from `texts`. If it may be needed `again`,
+    /// Reads the code of a module's mapping, or takes it from `code_cache`. If it may be needed `again`,
     /// it is kept there.
     pub(crate) fn read(
         space: &Space,
         module: &Module,
         mapping: &Mapping,
-        texts: &mut Texts,
+        texts: &mut CodeCache,
         again: bool,
     ) -> Option<Text> {
         let start = mapping.start;

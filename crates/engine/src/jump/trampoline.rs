@@ -5,10 +5,10 @@ use std::rc::Rc;
 
 use jit::SiteField;
 use patch::tactic::Jump as Shape;
-use patch::{Displaced, Onward, Place, Refusal, Slot};
+use patch::{Continuation, Displaced, Refusal, Slot, SlotPosition};
 
-use super::room::{ALIGNMENT, Room};
-use super::tail::{CUT, Follower};
+use super::low_room::{ALIGNMENT, Room};
+use super::tail::{TAIL_NOP, TailCopy};
 use crate::site::Use;
 
 /// A handler as machine code, complete but for its address. A thread enters it with the program's
@@ -51,7 +51,7 @@ pub(crate) enum Part {
     /// Elsewhere in a handler, between two, or in the agent called by one.
     Handler,
     /// At the displaced instruction, or behind it.
-    Displaced(Place),
+    Displaced(SlotPosition),
 }
 
 /// A trampoline that is not placed yet.
@@ -100,14 +100,14 @@ pub(crate) struct Trampoline {
     missed: Option<Missed>,
     /// The address behind the original instruction.
     next: u64,
-    tail: Vec<Follower>,
+    tail: Vec<TailCopy>,
     /// Whether the displaced instruction is `pushf`.
     pushes_flags: bool,
 }
 
 impl Layout<'_> {
-    fn onward(&self) -> Onward {
-        if self.commit.is_some() || !self.tail.is_empty() { Onward::Behind } else { Onward::Next }
+    fn onward(&self) -> Continuation {
+        if self.commit.is_some() || !self.tail.is_empty() { Continuation::Behind } else { Continuation::Next }
     }
 
     /// The addresses that all of it must be within.
@@ -120,7 +120,7 @@ impl Layout<'_> {
         let all = (reach.start() + margin).max(site.saturating_sub(far))
             ..=reach.end().saturating_sub(margin).min(site.saturating_add(far));
         // The copies in the tail must reach, too.
-        self.tail.iter().map(|follower| follower.reach_to(Onward::Behind)).fold(all, |all, reach| {
+        self.tail.iter().map(|follower| follower.reach_to(Continuation::Behind)).fold(all, |all, reach| {
             *all.start().max(&(reach.start() + margin))..=*all.end().min(&reach.end().saturating_sub(margin))
         })
     }
@@ -132,7 +132,7 @@ impl Layout<'_> {
         let commit = self.commit.map_or(0, |commit| commit.code.len() + 2 * JUMP + patch::SLOT_CAPACITY);
         let tail = match self.tail.len() {
             0 => 0,
-            count => count * (CUT.len() + patch::SLOT_CAPACITY) + JUMP,
+            count => count * (TAIL_NOP.len() + patch::SLOT_CAPACITY) + JUMP,
         };
         (handlers + patch::SLOT_CAPACITY + commit + tail) as u64
     }
@@ -167,9 +167,9 @@ impl Layout<'_> {
         let behind_commit = bytes.len();
         let mut tail = Vec::with_capacity(self.tail.len());
         for follower in self.tail {
-            tail.push(Follower::append(follower, start, &mut bytes)?);
+            tail.push(TailCopy::append(follower, start, &mut bytes)?);
         }
-        if onward == Onward::Behind && self.tail.last().is_none_or(Displaced::falls_through) {
+        if onward == Continuation::Behind && self.tail.last().is_none_or(Displaced::falls_through) {
             let last = self.tail.last().unwrap_or(self.displaced);
             let next = last.address().wrapping_add(last.length() as u64);
             let behind = start + (bytes.len() + JUMP) as u64;
@@ -178,7 +178,7 @@ impl Layout<'_> {
         }
         let missed = match self.commit {
             Some(commit) => {
-                let slot = self.displaced.slot_to(start + bytes.len() as u64, Onward::Behind)?;
+                let slot = self.displaced.slot_to(start + bytes.len() as u64, Continuation::Behind)?;
                 bytes.extend_from_slice(&slot.bytes);
                 let back = behind_commit.wrapping_sub(bytes.len() + JUMP) as u32;
                 bytes.push(0xe9);
@@ -196,7 +196,7 @@ impl Layout<'_> {
 }
 
 impl Layout<'_> {
-    /// Places it in `room` within some addresses, without its tail if there is too little room for
+    /// Places it in `low_room` within some addresses, without its tail if there is too little room for
     /// it. Returns the trampoline and its bytes, which are still to be written.
     ///
     /// # Errors
@@ -250,7 +250,7 @@ impl Trampoline {
             fields.extend(handler.site_fields()?.into_iter().map(|field| field.behind(*begin)));
         }
         let slots = [Some(&self.slot), self.missed.as_ref().map(|missed| &missed.slot)].into_iter().flatten();
-        for slot in slots.chain(self.tail.iter().map(Follower::slot)) {
+        for slot in slots.chain(self.tail.iter().map(TailCopy::slot)) {
             let begin = (slot.address - self.start) as u32;
             fields.extend(slot.absolute().iter().map(|&at| SiteField::Word(begin + at as u32)));
         }
@@ -320,7 +320,7 @@ impl Trampoline {
         self.pushes_flags && self.displaced().any(|displaced| displaced == address)
     }
 
-    pub(crate) fn tail(&self) -> &[Follower] {
+    pub(crate) fn tail(&self) -> &[TailCopy] {
         &self.tail
     }
 
@@ -348,7 +348,7 @@ impl Trampoline {
             let offset = (address - missed.slot.address) as usize;
             return Some(Part::Displaced(match offset < missed.slot.bytes.len() {
                 true => missed.slot.place(offset),
-                false => Place::After { rip: self.next, rcx: None },
+                false => SlotPosition::After { rip: self.next, rcx: None },
             }));
         }
         if let Some(offset) = address.checked_sub(self.slot.address) {
@@ -376,10 +376,10 @@ impl Trampoline {
 
 impl Trampoline {
     /// Where a thread is shown that is behind the displaced instruction.
-    fn behind(&self, address: u64) -> Place {
+    fn behind(&self, address: u64) -> SlotPosition {
         match self.tail.iter().rev().find(|follower| follower.cut <= address) {
             Some(follower) => follower.place(address),
-            None => Place::After { rip: self.next, rcx: None },
+            None => SlotPosition::After { rip: self.next, rcx: None },
         }
     }
 }
@@ -458,10 +458,10 @@ mod tests {
         assert!(trampoline.is_awaited_at(displaced) && !trampoline.is_awaited_at(missed));
         assert_eq!(trampoline.uses_from(1).count(), 2);
         let place = |address: u64| trampoline.part(address);
-        let behind = Some(Part::Displaced(Place::After { rip: SITE + 3, rcx: None }));
+        let behind = Some(Part::Displaced(SlotPosition::After { rip: SITE + 3, rcx: None }));
         assert_eq!(
             (place(missed), place(displaced)),
-            (Some(Part::Displaced(Place::Before)), place(displaced))
+            (Some(Part::Displaced(SlotPosition::Before)), place(displaced))
         );
         assert_eq!([displaced + 3, displaced + 5, missed + 3].map(place), [behind; 3]);
         let commits = [displaced, displaced + 3, displaced + 6, displaced + 7, missed];

@@ -18,7 +18,7 @@ const SETGID: u64 = 1 << 6;
 const SETUID: u64 = 1 << 7;
 
 /// The first and the longest interval between checks of a process that can change its ids.
-const LOOKS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(4));
+const CHECK_INTERVALS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(4));
 
 /// From this interval on, the tracer is not woken at each tick for checks.
 const RARE: Duration = Duration::from_secs(1);
@@ -122,8 +122,8 @@ pub(crate) struct Again {
 impl Again {
     /// For a process that has just got these credentials.
     pub(crate) fn of(trust: &Trust) -> Again {
-        let due = trust.can_change().then(|| Instant::now() + LOOKS.0);
-        Again { due, after: LOOKS.0 }
+        let due = trust.can_change().then(|| Instant::now() + CHECK_INTERVALS.0);
+        Again { due, after: CHECK_INTERVALS.0 }
     }
 
     /// About when the next check is due.
@@ -139,7 +139,7 @@ impl Again {
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
         let is_due = self.due.is_some_and(|due| due <= now);
         if is_due {
-            self.after = (self.after * 2).min(LOOKS.1);
+            self.after = (self.after * 2).min(CHECK_INTERVALS.1);
             self.due = Some(now + self.after);
         }
         is_due

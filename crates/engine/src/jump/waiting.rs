@@ -18,21 +18,21 @@ use crate::tracer::Tracer;
 
 /// How long nothing may be read before waiting threads go on without room. A reader of the output
 /// may be slow.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const NO_PROGRESS_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long the tracer has waited for a thread without progress.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct ProgressTimer {
     since: Instant,
     /// Records read by then.
     read: u64,
     over: bool,
 }
 
-impl Patience {
+impl ProgressTimer {
     /// Starts waiting.
-    pub(crate) fn new() -> Patience {
-        Patience { since: Instant::now(), read: 0, over: false }
+    pub(crate) fn new() -> ProgressTimer {
+        ProgressTimer { since: Instant::now(), read: 0, over: false }
     }
 
     /// Whether nothing was read for too long; `read` is the number of records read so far.
@@ -40,14 +40,14 @@ impl Patience {
         if read != self.read {
             (self.read, self.since) = (read, Instant::now());
         }
-        self.since.elapsed() > PATIENCE
+        self.since.elapsed() > NO_PROGRESS_LIMIT
     }
 }
 
 impl Tracer<'_> {
     /// Called repeatedly while the tracer waits for a thread of an address space: makes room for
     /// it.
-    pub(crate) fn wait_for_waiting(&mut self, number: u32, patience: &mut Patience) {
+    pub(crate) fn wait_for_waiting(&mut self, number: u32, patience: &mut ProgressTimer) {
         if !self.is_lossless() || !self.reader.drain.is_due() {
             return;
         }
@@ -65,7 +65,7 @@ impl Tracer<'_> {
     }
 
     /// Called when the tracer's wait is over: threads wait for room again.
-    pub(crate) fn no_longer_waiting(&mut self, number: u32, patience: &Patience) {
+    pub(crate) fn no_longer_waiting(&mut self, number: u32, patience: &ProgressTimer) {
         if patience.over && !(self.departure.gives_up && self.leaves(number)) {
             self.set_gives_up(number, 0);
         }
@@ -95,8 +95,8 @@ impl Tracer<'_> {
     fn set_gives_up(&mut self, number: u32, value: u32) {
         let Some(space) = self.spaces.get_mut(&number) else { return };
         let Some(ground) = &space.ground else { return };
-        let place = ground.identity + offset_of!(Identity, gives_up) as u64;
-        space.gives_up = value != 0;
+        let place = ground.identity + offset_of!(Identity, must_not_wait) as u64;
+        space.waits_disabled = value != 0;
         // Fails only if the process is gone.
         let _ = space.code.memory.poke(place, &value.to_le_bytes());
         if value != 0 {

@@ -5,7 +5,7 @@ use std::io;
 
 use process::Memory;
 
-use super::room::ALIGNMENT;
+use super::low_room::ALIGNMENT;
 
 /// A piece of at least so many bytes is not extended any more.
 const PIECE: usize = 1 << 20;

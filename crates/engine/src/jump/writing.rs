@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::draft::Drafted;
+use super::draft::PlannedJump;
 use crate::change::{Batch, Change};
 use crate::ledger::Entered;
 use crate::site::{Armed, Planned, Use};
@@ -42,11 +42,11 @@ pub(crate) struct Writing {
 impl Writing {
     /// Prepares jumps that are to be made, and sites that will trap. The ledger has room for them,
     /// and keeps their entries until they are dropped.
-    pub(crate) fn of(space: &Space, jumps: Vec<Drafted>, traps: Vec<Change>) -> Writing {
+    pub(crate) fn of(space: &Space, jumps: Vec<PlannedJump>, traps: Vec<Change>) -> Writing {
         let mut writing =
             Writing { places: traps.iter().map(Change::address).collect(), ..Writing::default() };
         let mut armed = Vec::with_capacity(jumps.len());
-        for Drafted { mut planned, jump, asked } in jumps {
+        for PlannedJump { mut planned, jump, asked } in jumps {
             let address = planned.0.address;
             let new = planned.0.uses.clone();
             let mut before = None;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::change::{Change, LONGEST, Undone};
+use crate::change::{Change, LONGEST, Undo};
 
 /// In an entry's origin: the change is undone last, or once no thread is in its bytes.
 const LAST: u64 = 0x40;
@@ -70,9 +70,9 @@ impl Entry {
         store(&self.original, change.original());
         store(&self.written, change.written());
         let undone = match change.when() {
-            Undone::First => 0,
-            Undone::Last => LAST,
-            Undone::Idle => IDLE,
+            Undo::Now => 0,
+            Undo::AfterTraps => LAST,
+            Undo::WhenUnused => IDLE,
         };
         let origin = (process as u32 as u64) << 8 | undone | change.written().len() as u64;
         self.origin.store(origin, Ordering::Relaxed);
@@ -134,9 +134,9 @@ impl Entry {
         let (original, written) = (bytes(&self.original), bytes(&self.written));
         let change = Change::new(address, &original[..length], &written[..length]);
         let undone = match origin & 0xc0 {
-            LAST => Undone::Last,
-            IDLE => Undone::Idle,
-            _ => Undone::First,
+            LAST => Undo::AfterTraps,
+            IDLE => Undo::WhenUnused,
+            _ => Undo::Now,
         };
         Some(((origin >> 8) as i32, change.undone(undone)))
     }

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! +0   address of the change, or 0: the entry is free
-//! +8   process << 8 | when it is put back ([`Undone`]) << 6 | number of bytes, 1 to 15
+//! +8   process << 8 | when it is put back ([`Undo`]) << 6 | number of bytes, 1 to 15
 //! +16  the program's bytes
 //! +32  the bytes written in their place
 //! ```
@@ -55,9 +55,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use process::Memory;
 
-use crate::change::{Batch, Change, Fixed, Undone};
-use crate::jump::{Pulse, Sign};
-use crate::orphan;
+use crate::after_tracer;
+use crate::change::{Batch, Change, Fixed, Undo};
+use crate::jump::{Heartbeat, HeartbeatHandle};
 pub(crate) use entered::{Entered, EnteredList, Listed};
 use entry::{Content, Entry};
 pub(crate) use entry::{Mapped, Piece};
@@ -130,7 +130,7 @@ pub struct Ledger {
     /// The free list, and how many entries have ever been used. Private to the tracer.
     free: RefCell<(Vec<usize>, usize)>,
     /// Tells processes that the tracer is alive; without it all probes are traps.
-    sign: Option<Arc<Sign>>,
+    sign: Option<Arc<Heartbeat>>,
 }
 
 impl std::fmt::Debug for Ledger {
@@ -170,20 +170,20 @@ impl Ledger {
         };
         match NonNull::new(memory.cast::<Entry>()) {
             Some(entries) if memory != libc::MAP_FAILED => {
-                Ok(Ledger { entries, capacity, free: RefCell::default(), sign: Sign::new().ok() })
+                Ok(Ledger { entries, capacity, free: RefCell::default(), sign: Heartbeat::new().ok() })
             }
             _ => Err(io::Error::last_os_error()),
         }
     }
 
     /// The sign of life of the tracer.
-    pub(crate) fn sign(&self) -> Option<Arc<Sign>> {
+    pub(crate) fn sign(&self) -> Option<Arc<Heartbeat>> {
         self.sign.clone()
     }
 
     /// A handle to the sign of life; `None` if no memory is shared with processes.
-    pub fn pulse(&self) -> Option<Pulse> {
-        self.sign().map(Pulse)
+    pub fn pulse(&self) -> Option<HeartbeatHandle> {
+        self.sign().map(HeartbeatHandle)
     }
 
     fn entries(&self) -> &[Entry] {
@@ -306,7 +306,7 @@ impl Ledger {
         let mut lent = Vec::new();
         for (process, change) in self.changes() {
             match change.when() {
-                Undone::Idle => lent.push((process, change)),
+                Undo::WhenUnused => lent.push((process, change)),
                 _ => all.entry(process).or_default().push(change),
             }
         }
@@ -336,7 +336,7 @@ impl Ledger {
             }
         }
         for (process, changes) in jumps {
-            let held = orphan::held(process, &changes, |memory, held| {
+            let held = after_tracer::held(process, &changes, |memory, held| {
                 let mut batch = Batch::default();
                 changes.iter().for_each(|change| batch.take_out(*change));
                 batch.write(memory, held)
@@ -344,7 +344,7 @@ impl Ledger {
             done.note(process, changes.len(), held);
         }
         for (process, change) in lent {
-            match orphan::give_back(process, &change) {
+            match after_tracer::give_back(process, &change) {
                 Err(error) if !error.is_gone() => done.lent.push((process, error.to_string())),
                 _ => {}
             }
@@ -363,7 +363,7 @@ impl Ledger {
         }
         all.retain(|pid, _| !done.left.iter().any(|left| left.pid == *pid));
         for (process, memory) in all {
-            match orphan::unmap(process, &memory) {
+            match after_tracer::unmap(process, &memory) {
                 Err(error) if !error.is_gone() => done.kept.push((process, error.to_string())),
                 _ => {}
             }

@@ -13,7 +13,7 @@ use iced_x86::{Instruction, Mnemonic, OpKind};
 use super::super::Image;
 use super::super::region::{branch_target, ends_flow, is_privileged};
 use super::piece::Piece;
-use super::walk::Walk;
+use super::walk::FlowAnalysis;
 
 /// A reference of an instruction to an address, other than by a jump.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,7 @@ impl Image {
     }
 }
 
-impl Walk<'_> {
+impl FlowAnalysis<'_> {
     /// The addresses of likely instructions, ascending.
     pub(super) fn likely(&self) -> Vec<u64> {
         let mut found = Vec::new();

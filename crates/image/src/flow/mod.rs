@@ -36,7 +36,7 @@ mod walk;
 
 use super::Image;
 use piece::Piece;
-use walk::Walk;
+use walk::FlowAnalysis;
 
 pub use proven::{ControlFlow, Doubt, Unresolved};
 
@@ -61,7 +61,7 @@ impl Image {
                 Some(Piece::new(segment.vaddr, bytes))
             });
             let pieces: Vec<Piece> = pieces.collect();
-            let mut walk = Walk::new(self, pieces.iter().map(Piece::anew).collect());
+            let mut walk = FlowAnalysis::new(self, pieces.iter().map(Piece::anew).collect());
             walk.all();
             let mut walk = walk.again(pieces);
             walk.all();

@@ -59,7 +59,7 @@ pub enum Unresolved {
     /// The number of the table's elements is unknown.
     NoBound,
     /// An element of the table leads to no code, or into an instruction.
-    Strange,
+    BadEntry,
     /// The tables read before it have used up the limit of elements.
     TooMany,
 }
@@ -69,7 +69,7 @@ impl fmt::Display for Unresolved {
         f.write_str(match self {
             Unresolved::NoTable => "no table is seen that its target comes from",
             Unresolved::NoBound => "how many elements its table has cannot be told",
-            Unresolved::Strange => "an element of its table leads to no instruction",
+            Unresolved::BadEntry => "an element of its table leads to no instruction",
             Unresolved::TooMany => "the tables before it have more elements than are read",
         })
     }

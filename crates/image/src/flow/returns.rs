@@ -25,10 +25,10 @@ use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAcc
 
 use super::super::frames::Stack;
 use super::super::region::branch_target;
-use super::walk::Walk;
+use super::walk::FlowAnalysis;
 
 /// The most instructions of one function that are followed; beyond that nothing is known of it.
-const MOST: usize = 1 << 16;
+const MAX_INSTRUCTIONS: usize = 1 << 16;
 /// The most rounds in which results are propagated between functions.
 const ROUNDS: usize = 64;
 
@@ -119,7 +119,7 @@ pub(super) struct Returns {
 
 impl Returns {
     /// Whether a direct call to an address returns.
-    pub(super) fn comes_back(&self, target: u64) -> bool {
+    pub(super) fn call_returns(&self, target: u64) -> bool {
         self.comes_back.get(&target).copied().unwrap_or(false) || self.is_lenient && self.is_unknown(target)
     }
 
@@ -129,12 +129,12 @@ impl Returns {
     }
 
     /// Whether an indirect call returns.
-    pub(super) fn indirect(&self) -> bool {
+    pub(super) fn indirect_call_returns(&self) -> bool {
         !self.moved
     }
 
     /// Analyzes all functions that are or may be called.
-    pub(super) fn of(walk: &Walk<'_>, functions: impl Iterator<Item = u64>) -> Returns {
+    pub(super) fn of(walk: &FlowAnalysis<'_>, functions: impl Iterator<Item = u64>) -> Returns {
         let mut summaries: HashMap<u64, Summary> = HashMap::new();
         let mut open: Vec<u64> = functions.collect();
         let mut factory = InstructionInfoFactory::new();
@@ -202,7 +202,7 @@ pub(super) fn never_returns(name: &str) -> bool {
 
 /// Follows the code of one function.
 struct Follow<'a, 'b> {
-    walk: &'a Walk<'b>,
+    walk: &'a FlowAnalysis<'b>,
     factory: &'a mut InstructionInfoFactory,
     function: u64,
     /// What is known at the targets of jumps.
@@ -226,7 +226,11 @@ const RSP: usize = 4;
 const RBP: usize = 5;
 
 impl<'a, 'b> Follow<'a, 'b> {
-    fn new(walk: &'a Walk<'b>, factory: &'a mut InstructionInfoFactory, function: u64) -> Follow<'a, 'b> {
+    fn new(
+        walk: &'a FlowAnalysis<'b>,
+        factory: &'a mut InstructionInfoFactory,
+        function: u64,
+    ) -> Follow<'a, 'b> {
         let mut entry = [UNKNOWN; 16];
         entry[RSP] = 0;
         let states = HashMap::from([(function, entry)]);
@@ -242,7 +246,7 @@ impl<'a, 'b> Follow<'a, 'b> {
     }
 
     fn run(mut self) -> Summary {
-        let mut left = MOST;
+        let mut left = MAX_INSTRUCTIONS;
         let mut unresolved = false;
         while let Some(start) = self.open.pop() {
             let Some(mut state) = self.states.get(&start).copied() else { continue };

@@ -23,7 +23,7 @@ const ELEMENTS: u64 = 4096;
 const ALL_ELEMENTS: u64 = 1 << 20;
 
 /// A walk along the code, with what it has found so far.
-pub(super) struct Walk<'a> {
+pub(super) struct FlowAnalysis<'a> {
     image: &'a Image,
     pub(super) flow: ControlFlow,
     /// The known starts, ascending, each with the end of the code that it claims.
@@ -54,8 +54,8 @@ pub(super) struct Walk<'a> {
     pub(super) is_unknown: bool,
 }
 
-impl<'a> Walk<'a> {
-    pub(super) fn new(image: &'a Image, code: Vec<Piece>) -> Walk<'a> {
+impl<'a> FlowAnalysis<'a> {
+    pub(super) fn new(image: &'a Image, code: Vec<Piece>) -> FlowAnalysis<'a> {
         let starts = image.starts();
         let all = &starts.starts;
         let stretches = all.iter().enumerate().map(|(number, start)| {
@@ -66,9 +66,9 @@ impl<'a> Walk<'a> {
         let proven = all.iter().filter(|start| start.proven && starts.data_at(start.vaddr).is_none());
         // A section's own start counts like a function's.
         let open = proven.filter(|start| start.claimed > start.vaddr).map(|start| start.vaddr);
-        let open = open.chain(image.called_from_arrays()).chain(image.landing_pads()).collect();
+        let open = open.chain(image.called_from_arrays()).chain(image.exception_pads()).collect();
         let flow = ControlFlow { code, ..ControlFlow::default() };
-        Walk {
+        FlowAnalysis {
             image,
             flow,
             stretches,
@@ -211,11 +211,11 @@ impl<'a> Walk<'a> {
         let Some(returns) = &self.returns else { return true };
         match instruction.flow_control() {
             FlowControl::Call => branch_target(instruction)
-                .is_none_or(|target| target == instruction.next_ip() || returns.comes_back(target)),
+                .is_none_or(|target| target == instruction.next_ip() || returns.call_returns(target)),
             FlowControl::IndirectCall => match self.slot_of(instruction) {
-                Some((_, Some(own))) => returns.comes_back(own),
+                Some((_, Some(own))) => returns.call_returns(own),
                 Some((name, None)) => !never_returns(name),
-                None => returns.indirect(),
+                None => returns.indirect_call_returns(),
             },
             _ => true,
         }
@@ -224,7 +224,7 @@ impl<'a> Walk<'a> {
     /// The second pass, which continues after a call only if it is proven to return. It analyzes
     /// all functions that the first pass found to be called, which are too many rather than too
     /// few.
-    pub(super) fn again(self, code: Vec<Piece>) -> Walk<'a> {
+    pub(super) fn again(self, code: Vec<Piece>) -> FlowAnalysis<'a> {
         // Code that begins with the stack in use is a part of a function, and followed with it.
         let is_function = |start: u64| {
             let stack = self.image.frames().stack_at(start);
@@ -233,7 +233,7 @@ impl<'a> Walk<'a> {
         let functions = self.stretches.iter().map(|(start, _)| *start).filter(|&start| is_function(start));
         let functions: Vec<u64> = functions.chain(self.calls.iter().copied()).collect();
         let returns = Returns::of(&self, functions.into_iter());
-        let mut walk = Walk::new(self.image, code);
+        let mut walk = FlowAnalysis::new(self.image, code);
         walk.returns = Some(returns);
         walk
     }
@@ -272,7 +272,7 @@ impl<'a> Walk<'a> {
             return;
         }
         let pieces = self.flow.code.iter().map(Piece::anew).collect();
-        let mut walk = Walk::new(self.image, pieces);
+        let mut walk = FlowAnalysis::new(self.image, pieces);
         walk.returns = self.returns.take();
         walk.returns.iter_mut().for_each(|returns| returns.is_lenient = true);
         walk.all();
@@ -479,13 +479,13 @@ impl<'a> Walk<'a> {
         let piece = self.piece_of(jump).ok_or(Unresolved::NoTable)?;
         let mut targets = Vec::with_capacity(count as usize);
         for element in 0..count {
-            let target = self.element(&table, element).ok_or(Unresolved::Strange)?;
+            let target = self.element(&table, element).ok_or(Unresolved::BadEntry)?;
             let is_code = self.image.starts().area(target).is_some_and(|area| {
                 area.range.contains(&target) && self.image.starts().data_at(target).is_none()
             });
             let fits = piece.at(target).is_some_and(|at| piece.lengths[at] > 0 || !piece.is_inside(at));
             if !is_code || !fits {
-                return Err(Unresolved::Strange);
+                return Err(Unresolved::BadEntry);
             }
             targets.push(target);
         }

@@ -3,8 +3,8 @@
 use dprobes_jit::{Compiled, Environment, Handler, Limits, Variable};
 use layout::hidden;
 use layout::{
-    CONTEXT_SIZE, CONTROL, Context, Control, Entries, HEADER, HandlerInfo, Header, Identity, LOG_SHIFT, Mark,
-    More, PAGE, PerProcessor, RSEQ_UNUSED, claim, flag, record_size, state,
+    CONTEXT_SIZE, CONTROL, Context, Control, Entries, ExtraHeader, HEADER, HandlerInfo, Header, Identity,
+    LOG_SHIFT, PAGE, PerProcessor, RSEQ_UNUSED, RseqMark, claim, flag, record_size, state,
 };
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -70,7 +70,7 @@ unsafe extern "C" {
 }
 
 /// What marks this process's threads.
-pub(crate) const MARK: Mark = Mark { at: RSEQ_UNUSED as i32, value: 0x4d41_524b };
+pub(crate) const MARK: RseqMark = RseqMark { at: RSEQ_UNUSED as i32, value: 0x4d41_524b };
 
 /// The thread pointer of the calling thread (fs base).
 fn thread_pointer() -> *mut u8 {
@@ -152,7 +152,7 @@ impl Arena {
 
     /// Gives some pages marks: handlers see the same, but must check more closely.
     pub(crate) fn mark_pages(&self) {
-        let marks = [0, 0, hidden::OURS, hidden::BEFORE_OURS, 0, hidden::BELOW_STACK, 0];
+        let marks = [0, 0, hidden::MARK_OURS, hidden::BEFORE_OURS, 0, hidden::BELOW_STACK, 0];
         for page in 0..hidden::LEAF {
             // Seven does not divide the pages of a leaf, so that runs differ in what they find.
             self.mark(page << hidden::PAGE_BITS, marks[page as usize % marks.len()]);
@@ -163,7 +163,7 @@ impl Arena {
     pub(crate) fn mark(&self, address: u64, mark: u8) {
         let page = address >> hidden::PAGE_BITS & u64::from(hidden::INDEX);
         // SAFETY: the leaf is part of the arena, and no handler runs.
-        unsafe { ((self.base + HIDDEN + hidden::CLEAN + page) as *mut u8).write(mark) };
+        unsafe { ((self.base + HIDDEN + hidden::CLEAN_LEAF + page) as *mut u8).write(mark) };
     }
 
     /// The identity page.
@@ -373,7 +373,7 @@ impl Arena {
                 // SAFETY: likewise.
                 let count = unsafe { *((at + 4) as *const u32) };
                 self.lost.fetch_add(count.into(), Relaxed);
-                tail += layout::MARK as u64;
+                tail += layout::LOST_MARK as u64;
                 continue;
             }
             let log = (status >> LOG_SHIFT) as usize;
@@ -387,7 +387,7 @@ impl Arena {
             let more = (status & flag::MORE != 0).then(|| {
                 assert!(record_size(log, Some(0)) as u64 <= left);
                 // SAFETY: likewise.
-                unsafe { *((at as usize + record_size(log, None)) as *const More) }
+                unsafe { *((at as usize + record_size(log, None)) as *const ExtraHeader) }
             });
             let traces = more.map_or(0, |more| more.traces as usize);
             let size = record_size(log, more.map(|_| traces));

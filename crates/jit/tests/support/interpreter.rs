@@ -3,14 +3,14 @@
 
 use super::arena::{RING_SIZE, control_of};
 use layout::{
-    Context, HEADER, HandlerInfo, Header, More, Over, RESUME, Registers, Resume, STATE, UNSET, flag,
-    record_size, state, status,
+    Context, ExtraHeader, HEADER, HandlerInfo, Header, ProbeEnd, RESUME, Registers, Resume, STATE, UNSET,
+    flag, record_size, state, status,
 };
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 pub(crate) use testing::conformance::number;
-use vm::{End, Fault, Machine, Middle, Outcome, Point, Program, Register, State};
+use vm::{End, Fault, Machine, Outcome, PartialRun, ProbepointInfo, Program, Register, State};
 
 /// The environment of an interpreter run, besides the registers in the context, and its result.
 pub(crate) trait World {
@@ -21,11 +21,11 @@ pub(crate) trait World {
 /// [`Machine`], as a trait object.
 pub(crate) trait DynMachine {
     /// Resumes a run on this machine.
-    fn resume(&mut self, program: &Program<'_>, middle: &Middle<'_>, state: &mut State) -> Outcome;
+    fn resume(&mut self, program: &Program<'_>, middle: &PartialRun<'_>, state: &mut State) -> Outcome;
 }
 
 impl<M: Machine> DynMachine for M {
-    fn resume(&mut self, program: &Program<'_>, middle: &Middle<'_>, state: &mut State) -> Outcome {
+    fn resume(&mut self, program: &Program<'_>, middle: &PartialRun<'_>, state: &mut State) -> Outcome {
         vm::resume(program, middle, state, self)
     }
 }
@@ -165,7 +165,7 @@ pub(crate) unsafe fn resume(context: *mut Context, info: *const HandlerInfo) -> 
     let code_of = |code: u32| (code != UNSET).then_some(code);
     // SAFETY: compiled code gives the record that it has begun.
     let log = unsafe { slice::<u8>(middle.log, middle.log_length) };
-    let resumed = Middle {
+    let resumed = PartialRun {
         offset: middle.offset as usize,
         top: middle.top as usize,
         elements: &middle.elements[..middle.element_count as usize],
@@ -189,7 +189,7 @@ pub(crate) unsafe fn resume(context: *mut Context, info: *const HandlerInfo) -> 
         excpt_log: info.excpt_log as usize,
         autostacktrace: info.autostacktrace != 0,
         heap: info.heap as usize,
-        point: Point {
+        point: ProbepointInfo {
             // SAFETY: as above.
             module: unsafe { slice::<u8>(info.module.into(), info.module_length) },
             offset: info.point,
@@ -221,9 +221,9 @@ pub(crate) unsafe fn resume(context: *mut Context, info: *const HandlerInfo) -> 
     let mut record = 0;
     let lost = outcome.end == End::Remove && info.over != 0 && {
         // SAFETY: it is the address of a word of the arena.
-        let over = unsafe { &*(u64::from(info.over) as *const Over) };
+        let over = unsafe { &*(u64::from(info.over) as *const ProbeEnd) };
         over.closed.store(1, SeqCst);
-        over.removed.swap(Over::BY_HANDLER, SeqCst) != 0
+        over.removed.swap(ProbeEnd::BY_HANDLER, SeqCst) != 0
     };
     if outcome.end != End::Abort && info.logmax > 0 && !lost {
         let codes = (outcome.major.unwrap_or(info.major), outcome.minor.unwrap_or(info.minor));
@@ -273,8 +273,8 @@ fn write(
         let data = (at + HEADER as u64) as *mut u8;
         // The log may be there already; the state has a copy.
         std::ptr::copy_nonoverlapping(log.as_ptr(), data, log.len());
-        let more = (at as usize + record_size(log.len(), None)) as *mut More;
-        more.write(More { major, minor, traces: trace.len() as u64 });
+        let more = (at as usize + record_size(log.len(), None)) as *mut ExtraHeader;
+        more.write(ExtraHeader { major, minor, traces: trace.len() as u64 });
         std::ptr::copy_nonoverlapping(trace.as_ptr(), more.add(1).cast(), trace.len());
         context.head.store(head + size, SeqCst);
         control_of(context).head.0.store(head + size, SeqCst);

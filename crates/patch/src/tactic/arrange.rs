@@ -7,7 +7,7 @@ use super::{Code, Space};
 
 /// Tries to place a window together, and looks for each of them.
 const ATTEMPTS: usize = 20;
-const LOOKS: usize = 192;
+const MAX_ARRANGEMENTS: usize = 192;
 /// The looks of one plan: per site, and a base number.
 pub(super) const EFFORT_FOR_EACH: usize = 32;
 pub(super) const EFFORT: usize = 200_000;
@@ -24,7 +24,7 @@ pub(super) const WINDOW: usize = 12;
 impl Planner {
     /// Gives an open entry a jump by any tactic. Returns false, with nothing changed, if there is
     /// none.
-    pub(super) fn settle(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
+    pub(super) fn find_jump(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
         // A few hopeless entries must not use up the looks of the others.
         let own = self.effort.min(EFFORT_FOR_ONE);
         let rest = self.effort - own;
@@ -68,7 +68,7 @@ impl Planner {
             if window.len() > WINDOW || window == last {
                 return false;
             }
-            if self.solve(code, space, &window) {
+            if self.place_window(code, space, &window) {
                 return true;
             }
             last = window;
@@ -114,7 +114,7 @@ impl Planner {
     }
 
     /// Gives all of `window` new jumps, or restores the old ones.
-    pub(super) fn solve(&mut self, code: &Code<'_>, space: &Space<'_>, window: &[u64]) -> bool {
+    pub(super) fn place_window(&mut self, code: &Code<'_>, space: &Space<'_>, window: &[u64]) -> bool {
         let saved: Vec<(u64, Option<Placement>)> = window
             .iter()
             .rev()
@@ -128,12 +128,12 @@ impl Planner {
         let ahead = self.ahead(window);
         let shaped: Vec<u64> = window.iter().chain(&ahead).copied().collect();
         for attempt in 0..ATTEMPTS {
-            let mut looks = LOOKS.min(self.effort);
+            let mut looks = MAX_ARRANGEMENTS.min(self.effort);
             // Entries ahead have more tactics later: every other time their prefixes are not
             // checked.
             let careful = if attempt % 2 == 0 { shaped.len() } else { window.len() };
-            let found = self.shape(code, space, &shaped, careful, attempt > 0, &mut looks);
-            self.effort = self.effort.saturating_sub(LOOKS - looks + window.len());
+            let found = self.choose_prefixes(code, space, &shaped, careful, attempt > 0, &mut looks);
+            self.effort = self.effort.saturating_sub(MAX_ARRANGEMENTS - looks + window.len());
             if !found {
                 break;
             }
@@ -182,7 +182,7 @@ impl Planner {
     /// Chooses prefixes for the jumps of adjacent open entries (ascending), so that the known bytes
     /// of each of the lowest `careful` lead to usable memory. Goes from the highest to the lowest,
     /// since jumps are punned on the bytes above. False if no choice is found within `looks`.
-    fn shape(
+    fn choose_prefixes(
         &mut self,
         code: &Code<'_>,
         space: &Space<'_>,
@@ -214,7 +214,7 @@ impl Planner {
                 }
             }
             let plausible = below.len() >= careful || self.is_plausible(code, space, *address);
-            if plausible && self.shape(code, space, below, careful, some, looks) {
+            if plausible && self.choose_prefixes(code, space, below, careful, some, looks) {
                 return true;
             }
         }

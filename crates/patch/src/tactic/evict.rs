@@ -6,7 +6,7 @@ use crate::{Mode, displace_in};
 
 use super::arrange::{WINDOW, is_movable};
 use super::image::Change;
-use super::jump::{JUMP, Joint, PREFIXES, Placement, pads_allowed};
+use super::jump::{JUMP, PREFIXES, Placement, SecondJump, pads_allowed};
 use super::pads::Pages;
 use super::pattern;
 use super::planner::{LONGEST, Planner, State};
@@ -48,7 +48,7 @@ impl Planner {
             }
             for depth in 0..2 {
                 let window = self.window(&open, depth);
-                if window.len() <= WINDOW && self.solve(code, space, &window) {
+                if window.len() <= WINDOW && self.place_window(code, space, &window) {
                     self.made_by(address, Tactic::SuccessorEvicted);
                     return true;
                 }
@@ -108,7 +108,7 @@ impl Planner {
             window.extend(&placed);
             window.sort_unstable();
             window.dedup();
-            if window.len() > 1 && window.len() <= WINDOW && self.solve(code, space, &window) {
+            if window.len() > 1 && window.len() <= WINDOW && self.place_window(code, space, &window) {
                 self.made_by(address, Tactic::SuccessorEvicted);
                 return true;
             }
@@ -253,7 +253,7 @@ impl Planner {
             for (byte, value) in (at..).zip(&mut original) {
                 *value = code.byte(byte).unwrap_or_default();
             }
-            let joint = Joint { address: at, host: Some(host), host_end, bytes: jump, original };
+            let joint = SecondJump { address: at, host: Some(host), host_end, bytes: jump, original };
             let tactic = Tactic::NeighbourEvicted;
             self.commit(
                 address,

@@ -17,7 +17,7 @@ pub(super) const PREFIXES: [u8; 23] = [
 /// How many of them may be repeated: all but REX, which must come last.
 pub(super) const REPEATED: usize = 7;
 /// The most prefixes of a jump within 15 bytes.
-const MOST_PREFIXES: usize = LONGEST - JUMP;
+const MAX_PREFIXES: usize = LONGEST - JUMP;
 /// The length of `jmp rel32`.
 pub(super) const JUMP: usize = 5;
 /// How far above its own address a jump relies on bytes, at most.
@@ -32,13 +32,13 @@ pub(super) struct Placement {
     /// follow. Without a pad the last four are zero, and unknown here.
     pub(super) bytes: [u8; LONGEST],
     pub(super) pad: Option<u64>,
-    pub(super) joint: Option<Joint>,
+    pub(super) joint: Option<SecondJump>,
     pub(super) group: Option<Group>,
 }
 
 /// A second jump, reached by a short jump at the instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Joint {
+pub(super) struct SecondJump {
     /// The address of the second jump.
     pub(super) address: u64,
     /// The instruction in whose spare bytes it is; `None` if it is in padding.
@@ -59,7 +59,7 @@ impl Placement {
 
 /// What a byte of a jump can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cell {
+pub(super) enum ByteChoice {
     Given(u8),
     Choice,
     /// It will be set, but not by the planner; or there is no such byte.
@@ -71,7 +71,7 @@ impl Planner {
     pub(super) fn place(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64, pages: Pages) -> bool {
         let Some(entry) = self.entries.get(&address) else { return false };
         let (length, first) = (usize::from(entry.length), usize::from(entry.prefixes));
-        let most = (length - 1).min(MOST_PREFIXES);
+        let most = (length - 1).min(MAX_PREFIXES);
         let counts = || std::iter::once(first).chain((0..=most).filter(move |count| *count != first));
         let rounds: &[Pages] = match pages {
             Pages::Used => &[Pages::Used],
@@ -145,9 +145,9 @@ impl Planner {
                 _ if known.relied > 0 => Some(known.value),
                 Change::None if at < end => None,
                 _ => match self.cell(code, at) {
-                    Cell::Given(value) => Some(value),
-                    Cell::Choice => None,
-                    Cell::Unusable => return None,
+                    ByteChoice::Given(value) => Some(value),
+                    ByteChoice::Choice => None,
+                    ByteChoice::Unusable => return None,
                 },
             };
         }
@@ -155,12 +155,12 @@ impl Planner {
     }
 
     /// What a byte of another instruction can be.
-    fn cell(&self, code: &Code<'_>, at: u64) -> Cell {
+    fn cell(&self, code: &Code<'_>, at: u64) -> ByteChoice {
         let known = self.image.byte(at);
         match known.change {
-            Change::Known => return Cell::Given(known.value),
-            Change::Unknown => return Cell::Unusable,
-            Change::None if known.relied > 0 => return Cell::Given(known.value),
+            Change::Known => return ByteChoice::Given(known.value),
+            Change::Unknown => return ByteChoice::Unusable,
+            Change::None if known.relied > 0 => return ByteChoice::Given(known.value),
             Change::None => {}
         }
         let open =
@@ -170,20 +170,20 @@ impl Planner {
         if let Some((address, entry)) = open {
             let (offset, prefixes) = (at - address, u64::from(entry.prefixes));
             if offset < prefixes {
-                return Cell::Given(entry.prefix);
+                return ByteChoice::Given(entry.prefix);
             }
             if offset == prefixes {
-                return Cell::Given(0xe9);
+                return ByteChoice::Given(0xe9);
             }
             if offset < prefixes + JUMP as u64 {
-                return Cell::Choice;
+                return ByteChoice::Choice;
             }
         }
         // Kept bytes may still be written by others.
         if code.keeps(at, at + 1) {
-            return Cell::Unusable;
+            return ByteChoice::Unusable;
         }
-        code.byte(at).map_or(Cell::Unusable, Cell::Given)
+        code.byte(at).map_or(ByteChoice::Unusable, ByteChoice::Given)
     }
 
     /// Applies a jump to the image.

@@ -52,22 +52,22 @@
 //! Punned jumps determine where pads are, anywhere within 2 GiB. Each new page of pads may be a
 //! mapping of its own, and a process has a limited number of them. So pads share pages where they
 //! can, and pages are mapped together across small gaps, and across larger ones if there are many
-//! mappings (`wide`). Mappings are counted; if the limit is reached, sites are trapped for that
+//! mappings (`join_mappings`). Mappings are counted; if the limit is reached, sites are trapped for that
 //! reason.
 
 mod arrange;
 mod evict;
 mod group;
 mod image;
+mod join_mappings;
 mod jump;
-mod luck;
 mod moved;
 mod padding;
 mod pads;
 mod pattern;
 mod planner;
+mod random;
 mod remove;
-mod wide;
 
 use std::ops::Range;
 

@@ -2,7 +2,7 @@
 
 use super::group::Group;
 use super::image::Change;
-use super::jump::{JUMP, Joint, Placement, pads_allowed, reaches};
+use super::jump::{JUMP, Placement, SecondJump, pads_allowed, reaches};
 use super::pads::Pages;
 use super::pattern::{self, Pattern};
 use super::planner::{LONGEST, Planner};
@@ -58,7 +58,7 @@ impl Planner {
                     *value = code.byte(byte).unwrap_or_default();
                 }
                 let host_end = at + JUMP as u64;
-                let joint = Joint { address: at, host: None, host_end, bytes: jump, original };
+                let joint = SecondJump { address: at, host: None, host_end, bytes: jump, original };
                 let (tactic, pad) = (Tactic::InPadding, Some(pad));
                 self.commit(
                     address,
@@ -90,7 +90,7 @@ impl Planner {
         }
         let (low, high) = (start.saturating_sub(SHORT + LONGEST as u64), end + SHORT + LONGEST as u64);
         let near = self.entries.range(low..high);
-        let has = |joint: Joint| joint.host.is_none() && joint.address < end && joint.host_end > start;
+        let has = |joint: SecondJump| joint.host.is_none() && joint.address < end && joint.host_end > start;
         near.filter(|(_, entry)| entry.placement().and_then(|placement| placement.joint).is_some_and(has))
             .map(|(address, _)| *address)
             .collect()

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::luck::Luck;
 use super::pattern::Pattern;
-use super::{Limits, PAD_LENGTH, wide};
+use super::random::Random;
+use super::{Limits, PAD_LENGTH, join_mappings};
 
 /// The bytes of a page.
 const PAGE: u64 = 4096;
@@ -163,7 +163,7 @@ impl Pads {
             }
         }
         if !self.few_addresses {
-            wide::join_if_many(&mut wanted, &self.room);
+            join_mappings::join_if_many(&mut wanted, &self.room);
         }
         let mut map = Vec::new();
         for range in wanted {
@@ -264,7 +264,7 @@ impl Pads {
         pattern: &Pattern,
         allowed: (u64, u64),
         pages: Pages,
-        luck: &mut Luck,
+        luck: &mut Random,
     ) -> Option<u64> {
         if pattern.is_one_run() {
             let run = cut(pattern.run()?, allowed).filter(|run| self.is_somewhere(*run))?;
@@ -306,7 +306,7 @@ impl Pads {
     }
 
     /// A pad in used pages, for a pattern of many runs.
-    fn used_of(&self, pattern: &Pattern, allowed: (u64, u64), luck: &mut Luck) -> Option<u64> {
+    fn used_of(&self, pattern: &Pattern, allowed: (u64, u64), luck: &mut Random) -> Option<u64> {
         // A run of 64 KiB or more probably has a used page: try some at random. For smaller ones
         // search the pages.
         if pattern.low() >= 2 {

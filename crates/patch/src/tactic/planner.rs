@@ -7,14 +7,14 @@ use crate::flow::length;
 use super::arrange::{EFFORT, EFFORT_FOR_EACH};
 use super::image::Image;
 use super::jump::{JUMP, Placement, pads_allowed, reaches};
-use super::luck::Luck;
 use super::pads::Pads;
+use super::random::Random;
 use super::{Code, Jump, Limits, Plan, Purpose, Reason, Site, Space, Write};
 
 /// The most bytes of an instruction.
 pub(super) const LONGEST: usize = 15;
 /// How many new jumps a plan gives an instruction before it traps it.
-const PATIENCE: u8 = 4;
+const MAX_REPLANS: u8 = 4;
 
 /// The moved instructions of one process.
 ///
@@ -26,7 +26,7 @@ pub struct Planner {
     pub(super) image: Image,
     pub(super) pads: Pads,
     pub(super) entries: BTreeMap<u64, Entry>,
-    pub(super) luck: Luck,
+    pub(super) luck: Random,
     pub(super) limits: Limits,
     /// Entries that the current plan has touched, as they were before it.
     pub(super) before: BTreeMap<u64, Option<Entry>>,
@@ -85,7 +85,7 @@ impl Planner {
             image: Image::default(),
             pads: Pads::new(&limits),
             entries: BTreeMap::new(),
-            luck: Luck::new(),
+            luck: Random::new(),
             limits,
             before: BTreeMap::new(),
             held: BTreeSet::new(),
@@ -131,7 +131,7 @@ impl Planner {
         self.before.clear();
         self.held.clear();
         // Start from the same seed: sites that are removed and planned again find their old pages.
-        self.luck = Luck::new();
+        self.luck = Random::new();
         self.effort = EFFORT + EFFORT_FOR_EACH * sites.len();
         let mut sorted = sites.to_vec();
         sorted.sort_unstable_by_key(|site| site.address);
@@ -151,7 +151,7 @@ impl Planner {
         }
         self.settle_open(code, space);
         self.try_again(code, space, &sorted);
-        self.settle_neighbours();
+        self.drop_unneeded_neighbours();
         self.conclude(&sorted, &mut plan);
         plan
     }
@@ -167,8 +167,8 @@ impl Planner {
                 continue;
             };
             entry.rounds += 1;
-            let patient = entry.rounds <= PATIENCE;
-            if !(patient && self.settle(code, space, address)) {
+            let patient = entry.rounds <= MAX_REPLANS;
+            if !(patient && self.find_jump(code, space, address)) {
                 let reason = if self.pads.short { Reason::Mappings } else { Reason::NoJump };
                 self.give_up(address, reason);
             }
@@ -188,7 +188,7 @@ impl Planner {
             if let Some(entry) = self.entries.get_mut(address) {
                 entry.state = State::Open;
             }
-            if !self.settle(code, space, *address) {
+            if !self.find_jump(code, space, *address) {
                 self.give_up(*address, Reason::NoJump);
             }
             self.settle_open(code, space);

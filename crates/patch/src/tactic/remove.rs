@@ -151,7 +151,7 @@ impl Planner {
     }
 
     /// At the end of a plan: removes the jumps of neighbours that no site needs after all.
-    pub(super) fn settle_neighbours(&mut self) {
+    pub(super) fn drop_unneeded_neighbours(&mut self) {
         let mut idle: Vec<u64> = self.before.keys().copied().collect();
         for (address, before) in &self.before {
             if let Some((before, placement)) =

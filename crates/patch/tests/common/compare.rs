@@ -1,7 +1,7 @@
 //! Runs one instruction from the same state at its own address, in slots above and below, and
 //! emulated. A slot continues in three ways: at the next instruction, elsewhere, and behind itself.
 
-use dprobes_patch::{Displaced, Onward, displace_in};
+use dprobes_patch::{Continuation, Displaced, displace_in};
 
 use super::native::{Arena, DATA, DataMemory, ELSEWHERE, End, SITE, SLOT_ABOVE, SLOT_BELOW, Start};
 
@@ -32,14 +32,14 @@ pub fn compare(arena: &mut Arena, bytes: &[u8], targets: &[u64], start: &Start) 
     // From here on the site has a breakpoint, as while a probe is armed.
     arena.write(SITE, &[0xcc]);
     for slot in [SLOT_ABOVE, SLOT_BELOW] {
-        for onward in [Onward::Next, Onward::To(ELSEWHERE), Onward::Behind] {
+        for onward in [Continuation::Next, Continuation::To(ELSEWHERE), Continuation::Behind] {
             if !displaced.reach_to(onward).contains(&slot) {
                 continue;
             }
             let mut end = run_slot(arena, &displaced, slot, onward, &start);
             forgive_below_stack(&displaced, &start, &mut end, &expected);
             assert_same(&displaced, &format!("slot at {slot:#x}, {onward:x?}"), &start, &end, &expected);
-            ways.slots += usize::from(onward == Onward::Next);
+            ways.slots += usize::from(onward == Continuation::Next);
         }
     }
     let mut emulated = start.clone();
@@ -83,15 +83,21 @@ fn assert_predicted(displaced: &Displaced, start: &Start, end: &End) {
 }
 
 /// Runs the instruction in its slot, and handles stops in it.
-fn run_slot(arena: &mut Arena, displaced: &Displaced, address: u64, onward: Onward, start: &Start) -> End {
+fn run_slot(
+    arena: &mut Arena,
+    displaced: &Displaced,
+    address: u64,
+    onward: Continuation,
+    start: &Start,
+) -> End {
     let slot = displaced.slot_to(address, onward).expect("it is in reach");
     arena.write(address, &[0xcc; 96]);
     arena.write(address, &slot.bytes);
     let behind = address + slot.bytes.len() as u64;
     match onward {
-        Onward::Next => {}
-        Onward::To(elsewhere) => arena.pad(elsewhere),
-        Onward::Behind => arena.pad(behind),
+        Continuation::Next => {}
+        Continuation::To(elsewhere) => arena.pad(elsewhere),
+        Continuation::Behind => arena.pad(behind),
     }
     let mut start = start.clone();
     start.registers.rip = address;
@@ -107,12 +113,12 @@ fn run_slot(arena: &mut Arena, displaced: &Displaced, address: u64, onward: Onwa
     normalise(&mut end, stopped);
     let next = SITE + displaced.length() as u64;
     match onward {
-        Onward::Next => {}
-        Onward::To(elsewhere) if stopped == elsewhere => end.registers.rip = next,
-        Onward::Behind if stopped == behind => {
+        Continuation::Next => {}
+        Continuation::To(elsewhere) if stopped == elsewhere => end.registers.rip = next,
+        Continuation::Behind if stopped == behind => {
             assert!(slot.mend(&mut end.registers), "{displaced:?}: behind is a place, too");
         }
-        Onward::To(_) | Onward::Behind => {
+        Continuation::To(_) | Continuation::Behind => {
             assert!(
                 displaced.transfers_control() || end.fault.is_some(),
                 "{displaced:?} fell through to its next"

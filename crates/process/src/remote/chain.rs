@@ -20,7 +20,7 @@ use std::ops::Range;
 
 use libc::c_long;
 
-use super::Away;
+use super::CallDetour;
 use crate::thread::{Stop, Stopped};
 use crate::{Error, Registers, frame, memory, ptrace};
 
@@ -29,14 +29,14 @@ const SIGNAL: libc::c_int = libc::SIGURG;
 /// Its bit in a mask.
 const SIGNAL_BIT: u64 = 1 << (SIGNAL - 1);
 /// The most calls of one chain without `room`: as many frames as fit below the last one.
-const MOST: usize = 8;
+const MAX_CALLS_WITHOUT_ROOM: usize = 8;
 /// The value in a result's place before the call has been made.
 const NONE: u64 = -(libc::EFAULT as i64) as u64;
 
 /// A call's number and its arguments.
 pub(crate) type Numbers = (c_long, [u64; 6]);
 
-impl Away {
+impl CallDetour {
     /// Makes several system calls, each one even if an earlier one has failed, with one stop if
     /// possible, and returns their results. `room` is memory of the process for the frames; without
     /// it they go below the last one, where few fit. `step` is called after each change of the
@@ -52,7 +52,9 @@ impl Away {
         step: &mut dyn FnMut(),
     ) -> Result<(Stopped, Vec<io::Result<u64>>), Error> {
         let mut results = Vec::with_capacity(calls.len());
-        let most = room.as_ref().map_or(MOST, |room| (room.end - room.start) as usize / frame::HEAD);
+        let most = room
+            .as_ref()
+            .map_or(MAX_CALLS_WITHOUT_ROOM, |room| (room.end - room.start) as usize / frame::HEAD);
         for calls in calls.chunks(most.max(1)) {
             let own = self.can_chain(&thread);
             match own.zip(self.way_back.as_ref().map(|way| (way.stub, way.rsp))) {

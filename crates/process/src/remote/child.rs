@@ -75,7 +75,7 @@ impl Child {
 }
 
 /// Stops a child, and finds its entrance to the kernel.
-pub(super) fn stopped(child: i32, refuge: Option<Refuge>) -> (Stopped, Entrance) {
+pub(super) fn stopped(child: i32, refuge: Option<StubMemory>) -> (Stopped, Entrance) {
     let thread = Running::seize(child).expect("an own child");
     thread.interrupt().expect("it lives");
     let (thread, _) = Stopped::new(child).next_stop().expect("it lives");
@@ -94,15 +94,15 @@ fn map(size: usize, protection: i32, flags: i32) -> u64 {
 }
 
 /// The tracer's memory in children that are forked later.
-pub(super) fn refuge() -> Refuge {
-    let size = 2 * Refuge::ROOM;
+pub(super) fn refuge() -> StubMemory {
+    let size = 2 * StubMemory::ROOM;
     let place = map(size as usize, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
     // SAFETY: the mapping was made above, and nobody else knows it.
     unsafe {
         std::ptr::copy_nonoverlapping(STUB.as_ptr(), place as *mut u8, STUB.len());
         libc::mprotect(place as *mut _, 4096, libc::PROT_READ | libc::PROT_EXEC);
     }
-    Refuge { stub: place, end: place + size }
+    StubMemory { stub: place, end: place + size }
 }
 
 /// Changes the calling thread's signal mask by one signal.

@@ -89,7 +89,7 @@ fn dies_at(how: How, last: u32) -> Option<()> {
             }
             step += 1;
         };
-        let (mut thread, mut away) = thread.set_out(entrance, &mut count).expect("it lives");
+        let (mut thread, mut away) = thread.begin_detour(entrance, &mut count).expect("it lives");
         let arguments = [0, 4096, protection, flags, !0, 0];
         if together {
             let calls = [(libc::SYS_mmap, arguments); CALLS];
@@ -105,7 +105,7 @@ fn dies_at(how: How, last: u32) -> Option<()> {
                 result.expect("there is memory");
             }
         }
-        let (thread, _) = away.come_back(thread, &mut count).expect("it lives");
+        let (thread, _) = away.end_detour(thread, &mut count).expect("it lives");
         thread.detach(0);
     });
     let died = tracer.join().is_err();

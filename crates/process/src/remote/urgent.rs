@@ -92,7 +92,7 @@ fn chains(who: Who, own: bool) -> bool {
     let child = Child::new(|flags, pipe| live(who, flags, pipe));
     child.wait_until_ready(matches!(who, Who::Sleeps | Who::Waits));
     let (thread, entrance) = stopped(child.pid, refuge);
-    let (thread, mut away) = thread.set_out(entrance, &mut || ()).expect("it lives");
+    let (thread, mut away) = thread.begin_detour(entrance, &mut || ()).expect("it lives");
     // A failing call between two that succeed, and more calls than fit in one chain.
     let fails: Numbers = (libc::SYS_close, [!0, 0, 0, 0, 0, 0]);
     let asks: Numbers = (libc::SYS_getppid, [0; 6]);
@@ -107,7 +107,7 @@ fn chains(who: Who, own: bool) -> bool {
     }
     assert_eq!(results.len(), calls.len());
     let is_chained = away.chains.flatten().is_some();
-    let (thread, _) = away.come_back(thread, &mut || ()).expect("it lives");
+    let (thread, _) = away.end_detour(thread, &mut || ()).expect("it lives");
     thread.detach(0);
     child.end(&(who, own));
     is_chained

@@ -19,18 +19,18 @@ use crate::ast::{Instruction, Item, Line, Operand, Value};
 use crate::check::within;
 use crate::diagnostic::Diagnostic;
 use crate::expression::{self, Expression, Grammar, Node};
-use crate::object::Point;
+use crate::object::FunctionPoint;
 use crate::source::Place;
 use crate::spellings::{ARGUMENT, RESULT};
 
 /// The registers of the first arguments on x86-64 (System V ABI, AMD64 supplement, 3.2.3).
 const REGISTERS: [&str; 6] = ["rdi", "rsi", "rdx", "rcx", "r8", "r9"];
 /// The largest argument number.
-const LAST: i128 = 255;
+const MAX_ARGUMENT: i128 = 255;
 
 impl Parser<'_> {
     /// Whether the next instruction is one of these.
-    pub(super) fn is_sugar(&self) -> bool {
+    pub(super) fn is_argument_or_retval(&self) -> bool {
         let (word, after) = (self.cursor.peek_at(1), self.cursor.peek_at(2));
         let argument = word.is_word(ARGUMENT) && after.is(",");
         let result = word.is_word(RESULT) && !word.starts_line && !after.is(":") && !after.is("=");
@@ -54,7 +54,7 @@ impl Parser<'_> {
         let number = expression::parse(&mut self.cursor, Grammar::Constant, what, self.messages)?;
         let place = first.place.to(self.cursor.last_place());
         self.for_intel(place, ARGUMENT)?;
-        let number = within(&number, what, 0..=LAST)?;
+        let number = within(&number, what, 0..=MAX_ARGUMENT)?;
         self.note_place(place, ARGUMENT);
         // The number is within 0 to LAST.
         let number = usize::try_from(number).unwrap_or(0);
@@ -86,8 +86,8 @@ impl Parser<'_> {
         };
         let value = probe.header.first().and_then(|statement| statement.value.as_ref());
         let right = match (value, word) {
-            (Some(Value::Point(_, Point::Entry, _)), ARGUMENT) => true,
-            (Some(Value::Point(_, Point::Return, _)), RESULT) => true,
+            (Some(Value::Point(_, FunctionPoint::Entry, _)), ARGUMENT) => true,
+            (Some(Value::Point(_, FunctionPoint::Return, _)), RESULT) => true,
             (Some(Value::Number(point)), ARGUMENT) => {
                 point.value().is_ok_and(|point| point.symbol.is_some() && point.number == 0)
             }

@@ -13,12 +13,12 @@ use crate::diagnostic::{Diagnostic, nearest, quote};
 use crate::expression::{self, Grammar, Name};
 use crate::lex::{Kind, Token};
 use crate::registers::{Register, is_register};
-use crate::spellings::{Known, forms, is_reserved, pieces};
+use crate::spellings::{ObsoleteName, forms, is_reserved, pieces};
 
 impl Parser<'_> {
     pub(super) fn instruction(&mut self) -> Result<(), Diagnostic> {
         let first = self.cursor.peek();
-        if self.is_sugar() {
+        if self.is_argument_or_retval() {
             return self.sugar();
         }
         let matching = forms(&first.text).iter().filter(|form| self.matches(&form.pieces));
@@ -65,7 +65,7 @@ impl Parser<'_> {
 
     /// Handles a spelling that is not in the table. Returns its new name if an operand is still to
     /// be parsed.
-    fn known(&mut self, length: usize, known: Known) -> Result<Option<&'static str>, Diagnostic> {
+    fn known(&mut self, length: usize, known: ObsoleteName) -> Result<Option<&'static str>, Diagnostic> {
         let start = self.cursor.position();
         self.cursor.skip(length);
         let tokens = self.cursor.since(start);
@@ -73,7 +73,7 @@ impl Parser<'_> {
         let place = tokens[0].place.to(last.place);
         let old = crate::preprocess::spell(tokens).to_ascii_lowercase();
         match known {
-            Known::Renamed(new) => {
+            ObsoleteName::Renamed(new) => {
                 let (shown, label) = match new {
                     "log" => {
                         (format!("{old} n"), "write `log n`; it logs n words, whatever the old letter".into())
@@ -84,12 +84,12 @@ impl Parser<'_> {
                 self.note_old(place, &shown, "is an old spelling (before 3.4.0)", &label);
                 Ok(Some(new))
             }
-            Known::Removed(instead) => {
+            ObsoleteName::Removed(instead) => {
                 Err(Diagnostic::error(place, format!("{} was removed in 3.4.0", quote(&old)))
                     .label("segmented addresses are gone")
                     .help(format!("use {instead}")))
             }
-            Known::Absent(part) => {
+            ObsoleteName::Absent(part) => {
                 self.messages.add(
                     Diagnostic::error(
                         place,

@@ -91,7 +91,7 @@ impl Parser<'_> {
                 _ => Err(Diagnostic::error(token.place, format!("unexpected {}", token.describe()))
                     .label("expected a statement or an instruction")),
             };
-            if done.keep(self.messages).is_none() {
+            if done.or_report(self.messages).is_none() {
                 // The wrong token may be the first of its line, where `skip_line` would stop.
                 if std::ptr::eq(self.cursor.peek(), token) {
                     self.cursor.skip(1);

@@ -5,9 +5,9 @@ use super::{Parser, Within};
 use crate::ast::{Item, Statement, Value};
 use crate::diagnostic::{Diagnostic, Keep, nearest, quote};
 use crate::expression::{self, Grammar, Name, Node};
-use crate::keys::{Key, Takes};
+use crate::keys::{Key, ValueKind};
 use crate::lex::{Kind, Token};
-use crate::object::Point;
+use crate::object::FunctionPoint;
 use crate::source::Place;
 
 impl Parser<'_> {
@@ -30,7 +30,7 @@ impl Parser<'_> {
         let start = self.cursor.position();
         let value = self.value(key);
         let failed = value.is_err();
-        let value = value.keep(self.messages);
+        let value = value.or_report(self.messages);
         let written = self.cursor.since(start).iter().map(|token| &*token.text).collect();
         let statement = Statement { key, place: word.place, value, written };
         if failed {
@@ -65,7 +65,7 @@ impl Parser<'_> {
             "dfltexit" => {
                 self.note_old(word.place, &old, "is no longer part of the language", "passed over");
                 self.cursor.skip(2);
-                self.number_or_word().keep(self.messages);
+                self.number_or_word().or_report(self.messages);
                 return Ok(None);
             }
             _ => None,
@@ -100,10 +100,10 @@ impl Parser<'_> {
 
     fn value(&mut self, key: Key) -> Result<Value, Diagnostic> {
         match key.takes() {
-            Takes::Name => self.name(key).map(Value::Name),
-            Takes::Names => self.names(key).map(Value::Names),
-            Takes::Number => self.number(key).map(Value::Number),
-            Takes::Point => {
+            ValueKind::Name => self.name(key).map(Value::Name),
+            ValueKind::Names => self.names(key).map(Value::Names),
+            ValueKind::Number => self.number(key).map(Value::Number),
+            ValueKind::Point => {
                 let place = self.number(key)?;
                 // A name before the colon is a label: `offset = main label: ...`.
                 if !self.cursor.eat(":") {
@@ -117,7 +117,7 @@ impl Parser<'_> {
                 let (point, at) = self.point()?;
                 Ok(Value::Point(function, point, at))
             }
-            Takes::Range => {
+            ValueKind::Range => {
                 let first = self.number(key)?;
                 // A name before the colon is a label: `address = 1 label: ...`.
                 if !self.cursor.eat(":") {
@@ -125,7 +125,7 @@ impl Parser<'_> {
                 }
                 Ok(Value::Range(first, self.number(key)?))
             }
-            Takes::Word(words) => self.word(key, words).map(Value::Name),
+            ValueKind::Word(words) => self.word(key, words).map(Value::Name),
         }
     }
 
@@ -135,7 +135,7 @@ impl Parser<'_> {
     }
 
     /// Parses a point, after the function's name and `:`.
-    fn point(&mut self) -> Result<(Point, Place), Diagnostic> {
+    fn point(&mut self) -> Result<(FunctionPoint, Place), Diagnostic> {
         const WHAT: &str = "`entry`, `return`, `*`, or an offset in hexadecimal";
         let first = self.cursor.peek();
         let plus = self.cursor.eat("+");
@@ -145,7 +145,8 @@ impl Parser<'_> {
             return Err(self.cursor.expected(WHAT));
         }
         let text = if plus { format!("+{}", token.text) } else { token.text.to_string() };
-        let point = Point::parse(&text).filter(|point| !plus || matches!(point, Point::Offset(_)));
+        let point =
+            FunctionPoint::parse(&text).filter(|point| !plus || matches!(point, FunctionPoint::Offset(_)));
         let place = first.place.to(token.place);
         self.cursor.skip(1);
         let point = point.ok_or_else(|| {

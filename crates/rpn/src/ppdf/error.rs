@@ -27,7 +27,7 @@ impl std::error::Error for Damaged {}
 /// Why an object cannot be written as a PPDF. The compiler never makes such an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unwritable {
-    /// It would be larger than [`super::LARGEST`]; its size in bytes.
+    /// It would be larger than [`super::MAX_FILE_BYTES`]; its size in bytes.
     TooLarge(usize),
     /// A reader would refuse it.
     Invalid(Damaged),
@@ -39,7 +39,7 @@ impl fmt::Display for Unwritable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unwritable::TooLarge(size) => {
-                write!(f, "it would have {size} bytes, and a PPDF has at most {}", super::LARGEST)
+                write!(f, "it would have {size} bytes, and a PPDF has at most {}", super::MAX_FILE_BYTES)
             }
             Unwritable::Invalid(damaged) => write!(f, "a PPDF cannot hold it: {damaged}"),
             Unwritable::Different => {

@@ -11,7 +11,7 @@ pub const VERSION: u16 = 1;
 /// The format revision. Later ones only add what a reader of this version may skip.
 pub const REVISION: u16 = 0;
 /// Maximum size of a file in bytes. A program of 8 MiB of text compiles to far less.
-pub const LARGEST: usize = 64 << 20;
+pub const MAX_FILE_BYTES: usize = 64 << 20;
 
 /// Size of the header in bytes.
 pub(super) const HEADER: usize = 32;
@@ -20,7 +20,7 @@ pub(super) const ROW: usize = 16;
 /// Position of the checksum in the header.
 pub(super) const CHECKSUM: std::ops::Range<usize> = 20..24;
 /// Maximum number of sections in a file.
-pub(super) const MOST_SECTIONS: usize = 256;
+pub(super) const MAX_SECTIONS: usize = 256;
 
 /// The contents of a PPDF.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -45,7 +45,7 @@ mod tests;
 mod write;
 
 pub use error::{Damaged, Unwritable};
-pub use format::{LARGEST, MAGIC, Ppdf, REVISION, VERSION, is_ppdf};
+pub use format::{MAGIC, MAX_FILE_BYTES, Ppdf, REVISION, VERSION, is_ppdf};
 pub use places::Places;
 pub use read::read;
 pub use write::write;

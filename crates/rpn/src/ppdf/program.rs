@@ -8,7 +8,7 @@ use super::places::{Places, Source};
 use super::tag::{Tag, head, probe};
 use crate::arch::Arch;
 use crate::object::{
-    Access, Location, ModuleFile, ModuleKind, Object, Point, Probe, Proc, Site, SymbolUse, Watch,
+    Access, FunctionPoint, Location, ModuleFile, ModuleKind, Object, Probe, Proc, Site, SymbolUse, Watch,
 };
 use crate::source::{Position, SourceId, Span};
 
@@ -77,8 +77,8 @@ pub(super) fn header(section: Section<'_>, arch: Arch) -> Result<Object, Damaged
 
 /// Reads `GRPS` or `TYPS`.
 pub(super) fn names(section: Section<'_>) -> Result<Vec<String>, Damaged> {
-    if section.count > crate::check::MOST_NAMES as u32 {
-        let expected = format!("at most {}", crate::check::MOST_NAMES);
+    if section.count > crate::check::MAX_NAMES as u32 {
+        let expected = format!("at most {}", crate::check::MAX_NAMES);
         return Err(section.content.wrong(
             format!("section {}", section.tag),
             format!("{} names", section.count),
@@ -204,14 +204,14 @@ fn location(fields: &mut Fields<'_>) -> Result<Location, Damaged> {
     Ok(found)
 }
 
-fn points(value: &mut Cursor<'_>, what: &str) -> Result<(Point, String), Damaged> {
+fn points(value: &mut Cursor<'_>, what: &str) -> Result<(FunctionPoint, String), Damaged> {
     let here = *value;
     let (kind, offset) = (value.u8(what)?, value.u64(what)?);
     let point = match (kind, offset) {
-        (0, 0) => Point::Entry,
-        (1, 0) => Point::Return,
-        (2, offset) => Point::Offset(offset),
-        (3, 0) => Point::Each,
+        (0, 0) => FunctionPoint::Entry,
+        (1, 0) => FunctionPoint::Return,
+        (2, offset) => FunctionPoint::Offset(offset),
+        (3, 0) => FunctionPoint::Each,
         _ => return Err(here.wrong(what, format!("point {kind} with offset {offset:#x}"), "a point")),
     };
     Ok((point, value.text(what)?))

@@ -4,7 +4,7 @@ use vm::Word;
 
 use super::bytes::Cursor;
 use super::error::Damaged;
-use super::format::{CHECKSUM, HEADER, LARGEST, MAGIC, MOST_SECTIONS, Ppdf, ROW, VERSION, checksum};
+use super::format::{CHECKSUM, HEADER, MAGIC, MAX_FILE_BYTES, MAX_SECTIONS, Ppdf, ROW, VERSION, checksum};
 use super::places::Places;
 use super::program::{self, Section};
 use super::tag::{Tag, section};
@@ -86,12 +86,12 @@ impl Header {
             let expected = format!("version {VERSION}");
             return Err(here.wrong("the version", found, expected));
         }
-        let sections = cursor.up_to(MOST_SECTIONS as u32, "the number of sections")?;
+        let sections = cursor.up_to(MAX_SECTIONS as u32, "the number of sections")?;
         let here = cursor;
         let length = cursor.index("the length")?;
-        if length != file.len() || length > LARGEST {
-            let expected = match length > LARGEST {
-                true => format!("at most {LARGEST} bytes"),
+        if length != file.len() || length > MAX_FILE_BYTES {
+            let expected = match length > MAX_FILE_BYTES {
+                true => format!("at most {MAX_FILE_BYTES} bytes"),
                 false => format!("{length} bytes (from the header)"),
             };
             return Err(here.wrong("the length of the file", format!("{} bytes", file.len()), expected));

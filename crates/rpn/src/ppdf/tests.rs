@@ -8,7 +8,9 @@ use super::format::{CHECKSUM, HEADER, checksum};
 use super::places::Source;
 use super::*;
 use crate::object::Object;
-use crate::object::{Access, Location, ModuleFile, ModuleKind, Point, Probe, Proc, Site, SymbolUse, Watch};
+use crate::object::{
+    Access, FunctionPoint, Location, ModuleFile, ModuleKind, Probe, Proc, Site, SymbolUse, Watch,
+};
 use crate::source::{Position, SourceId, Span};
 
 fn text() -> impl Strategy<Value = String> {
@@ -38,9 +40,9 @@ fn location() -> impl Strategy<Value = Location> {
     ]
 }
 
-fn point() -> impl Strategy<Value = Point> {
-    let offset = any::<u64>().prop_map(Point::Offset);
-    prop_oneof![Just(Point::Entry), Just(Point::Return), Just(Point::Each), offset]
+fn point() -> impl Strategy<Value = FunctionPoint> {
+    let offset = any::<u64>().prop_map(FunctionPoint::Offset);
+    prop_oneof![Just(FunctionPoint::Entry), Just(FunctionPoint::Return), Just(FunctionPoint::Each), offset]
 }
 
 fn site() -> impl Strategy<Value = Site> {
@@ -399,7 +401,7 @@ fn an_object_that_no_compiler_makes_is_not_written() {
     // Only points of functions have several sites.
     ppdf.object.probes[0].sites = vec![site.clone(), site];
     assert!(matches!(write(&ppdf), Err(Unwritable::Different)));
-    ppdf.object.probes[0].location = Location::Points { function: "f*".into(), point: Point::Return };
+    ppdf.object.probes[0].location = Location::Points { function: "f*".into(), point: FunctionPoint::Return };
     assert!(write(&ppdf).is_ok());
     let mut ppdf = sound;
     ppdf.object.lines.push(ppdf.object.lines[0]);

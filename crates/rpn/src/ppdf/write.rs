@@ -1,11 +1,11 @@
 //! The writer: sections, then the section table, then the header.
 
 use super::error::Unwritable;
-use super::format::{CHECKSUM, HEADER, LARGEST, MAGIC, Ppdf, REVISION, ROW, VERSION, checksum};
+use super::format::{CHECKSUM, HEADER, MAGIC, MAX_FILE_BYTES, Ppdf, REVISION, ROW, VERSION, checksum};
 use super::program::NOT_INCLUDED;
 use super::read;
 use super::tag::{Tag, head, probe, section};
-use crate::object::{Access, Location, ModuleKind, Object, Point, Probe};
+use crate::object::{Access, FunctionPoint, Location, ModuleKind, Object, Probe};
 
 /// Writes a PPDF. The same [`Ppdf`] always gives the same bytes.
 ///
@@ -23,7 +23,7 @@ pub fn write(ppdf: &Ppdf) -> Result<Vec<u8>, Unwritable> {
         row.raw(&tag.0).size(file.len()).size(bytes.len()).size(count);
         file[HEADER + number * ROW..][..ROW].copy_from_slice(&row.0);
         file.extend_from_slice(&bytes);
-        if file.len() > LARGEST {
+        if file.len() > MAX_FILE_BYTES {
             return Err(Unwritable::TooLarge(file.len()));
         }
     }
@@ -221,10 +221,10 @@ fn probe_fields(probe: &Probe, groups: &[String], types: &[String]) -> Vec<u8> {
         }
         Location::Points { function, point } => {
             let (kind, offset) = match point {
-                Point::Entry => (0, 0),
-                Point::Return => (1, 0),
-                Point::Offset(offset) => (2, *offset),
-                Point::Each => (3, 0),
+                FunctionPoint::Entry => (0, 0),
+                FunctionPoint::Return => (1, 0),
+                FunctionPoint::Offset(offset) => (2, *offset),
+                FunctionPoint::Each => (3, 0),
             };
             bytes.field(probe::POINTS, |it| it.u8(kind).u64(offset).raw(function.as_bytes()))
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::macros::Macro;
-use super::{DEEPEST_INCLUDE, Frame, LARGEST_FILE, MOST_BYTES, MOST_INCLUDES, Preprocessor};
+use super::{Frame, MAX_BYTES, MAX_FILE_BYTES, MAX_INCLUDE_DEPTH, MAX_INCLUDES, Preprocessor};
 use crate::cursor::Cursor;
 use crate::diagnostic::{Diagnostic, Keep, nearest, printable, quote};
 use crate::expression::{self, Grammar};
@@ -63,7 +63,7 @@ impl Preprocessor<'_> {
                     .suggest(near))
             }
         };
-        done.keep(&mut self.messages);
+        done.or_report(&mut self.messages);
     }
 
     /// The tokens up to the end of the line.
@@ -266,21 +266,21 @@ impl Preprocessor<'_> {
         let wrong = |message: String, label: &str| Diagnostic::error(place, message).label(label);
         let shown = quote(&name);
         let deep = self.frames.iter().filter(|frame| matches!(frame, Frame::File(_))).count();
-        if deep > DEEPEST_INCLUDE {
-            let label = format!("more than {DEEPEST_INCLUDE} files within each other");
+        if deep > MAX_INCLUDE_DEPTH {
+            let label = format!("more than {MAX_INCLUDE_DEPTH} files within each other");
             return Err(wrong(format!("{shown} is included too deeply"), &label));
         }
         self.includes += 1;
-        if self.includes > MOST_INCLUDES {
+        if self.includes > MAX_INCLUDES {
             return Err(wrong(
                 format!("too many files are included: {shown}"),
-                &format!("more than {MOST_INCLUDES}"),
+                &format!("more than {MAX_INCLUDES}"),
             ));
         }
         let (path, bytes) = self.find(&name, beside).map_err(|error| {
             let reason = match error.kind() {
                 io::ErrorKind::NotFound => "no such file in the directories searched".to_string(),
-                io::ErrorKind::FileTooLarge => format!("the file is larger than {LARGEST_FILE} bytes"),
+                io::ErrorKind::FileTooLarge => format!("the file is larger than {MAX_FILE_BYTES} bytes"),
                 _ => error.to_string(),
             };
             let wrong =
@@ -299,8 +299,8 @@ impl Preprocessor<'_> {
                 .help("put what both need into a file of its own"));
         }
         self.bytes = self.bytes.saturating_add(bytes.len());
-        if self.bytes > MOST_BYTES {
-            let label = format!("more than {MOST_BYTES} bytes with this file");
+        if self.bytes > MAX_BYTES {
+            let label = format!("more than {MAX_BYTES} bytes with this file");
             return Err(wrong(format!("the files included are too large: {shown}"), &label));
         }
         let text = String::from_utf8(bytes).map_err(|error| {
@@ -318,7 +318,7 @@ impl Preprocessor<'_> {
         let own = own.into_iter().filter(|_| beside);
         for directory in own.chain(self.setting.include_dirs.iter().cloned()) {
             let path = directory.join(name);
-            match files.read(&path, LARGEST_FILE, true) {
+            match files.read(&path, MAX_FILE_BYTES, true) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 found => return found.map(|bytes| (path, bytes)),
             }

@@ -12,7 +12,7 @@ use crate::diagnostic::{Diagnostic, Keep, quote};
 use crate::lex::{Kind, Token};
 
 /// Maximum nesting of macro calls within arguments.
-const DEEPEST: usize = 48;
+const MAX_NESTING: usize = 48;
 
 impl Preprocessor<'_> {
     /// Expands a token. Returns a token for the output; `None` if its expansion was pushed to be
@@ -37,10 +37,10 @@ impl Preprocessor<'_> {
             Some(parameters) => match self.arguments(&token, &macro_, parameters.len()) {
                 // The limit was reached within the call, which has been reported.
                 Err(_) if self.exhausted => return None,
-                arguments => arguments.keep(&mut self.messages)?,
+                arguments => arguments.or_report(&mut self.messages)?,
             },
         };
-        let made = macro_.substitute(&token, &arguments, self.room).keep(&mut self.messages)?;
+        let made = macro_.substitute(&token, &arguments, self.room).or_report(&mut self.messages)?;
         // Tokens made take memory until they are read, and an empty body still takes time.
         self.spend(made.as_ref().map_or(0, Vec::len) + macro_.length() + 1, &token);
         match made {
@@ -109,12 +109,12 @@ impl Preprocessor<'_> {
             .label(format!("expected {wanted} argument{plural}"))
             .related(macro_.span, "defined here"));
         }
-        if self.depth >= DEEPEST {
+        if self.depth >= MAX_NESTING {
             return Err(Diagnostic::error(
                 name.place,
                 "macros are called within each other's arguments too deeply",
             )
-            .label(format!("more than {DEEPEST} levels")));
+            .label(format!("more than {MAX_NESTING} levels")));
         }
         let expand = |written: Vec<Token>| Argument { expanded: self.expand_list(written.clone()), written };
         Ok(written.into_iter().map(expand).collect())

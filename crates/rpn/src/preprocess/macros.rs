@@ -7,10 +7,10 @@ use crate::lex::{Kind, Lexer, Token};
 use crate::source::{Place, SourceId, Span};
 
 /// The parameter that stands for the rest of the arguments.
-const REST: &str = "__VA_ARGS__";
+const VARIADIC_PARAMETER: &str = "__VA_ARGS__";
 
 /// Maximum number of parameters of a macro; C requires at least 127.
-const MOST_PARAMETERS: usize = 127;
+const MAX_PARAMETERS: usize = 127;
 
 /// A macro.
 #[derive(Debug)]
@@ -35,7 +35,11 @@ impl Macro {
     /// Parses what follows `#define`: `NAME body`, or `NAME(parameters) body`.
     pub(crate) fn parse(define: &Token, line: Vec<Token>) -> Result<(Rc<str>, Macro), Diagnostic> {
         let name = match line.first() {
-            Some(name) if name.kind == Kind::Name && &*name.text != "defined" && &*name.text != REST => {
+            Some(name)
+                if name.kind == Kind::Name
+                    && &*name.text != "defined"
+                    && &*name.text != VARIADIC_PARAMETER =>
+            {
                 name.clone()
             }
             Some(other) => {
@@ -182,13 +186,13 @@ fn parse_parameters(line: &[Token], mut at: usize) -> Result<(Vec<Rc<str>>, bool
     loop {
         let mut takes_rest = false;
         match line.get(at) {
-            Some(token) if names.len() == MOST_PARAMETERS => {
+            Some(token) if names.len() == MAX_PARAMETERS => {
                 return Err(Diagnostic::error(token.place, "a macro with too many parameters")
-                    .label(format!("expected at most {MOST_PARAMETERS}")));
+                    .label(format!("expected at most {MAX_PARAMETERS}")));
             }
             Some(token) if token.is("...") => {
                 takes_rest = true;
-                names.push(REST.into());
+                names.push(VARIADIC_PARAMETER.into());
             }
             Some(token) if token.kind == Kind::Name => {
                 if names.contains(&token.text) {

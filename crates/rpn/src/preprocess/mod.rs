@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::vec;
 
 use crate::diagnostic::{Diagnostic, Messages, quote};
-use crate::files::{Files, LARGEST_FILE};
+use crate::files::{Files, MAX_FILE_BYTES};
 use crate::lex::{Kind, Lexer, Token, is_name};
 use crate::source::{SourceId, Sources, Span};
 use directive::Conditional;
@@ -29,23 +29,23 @@ use macros::Macro;
 pub(crate) use macros::spell;
 
 /// Maximum number of tokens read from files and made by macros.
-const MOST_TOKENS: usize = 2_000_000;
+const MAX_TOKENS: usize = 2_000_000;
 
 /// Maximum size of all files in bytes; a file included twice counts twice.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 
 /// Maximum number of inclusions.
-const MOST_INCLUDES: usize = 1000;
+const MAX_INCLUDES: usize = 1000;
 
 /// Maximum depth of inclusions.
-const DEEPEST_INCLUDE: usize = 32;
+const MAX_INCLUDE_DEPTH: usize = 32;
 
 /// The name of the source that holds the `-D` definitions.
 const COMMAND_LINE: &str = "<command line>";
 
 /// The inputs of the preprocessor.
 #[derive(Clone, Copy)]
-pub(crate) struct Setting<'a> {
+pub(crate) struct Inputs<'a> {
     pub(crate) files: &'a dyn Files,
     pub(crate) defines: &'a [(String, String)],
     pub(crate) include_dirs: &'a [PathBuf],
@@ -73,7 +73,7 @@ struct OpenFile {
 
 /// The preprocessor. Its results are `output`, `sources` and `messages`.
 pub(crate) struct Preprocessor<'a> {
-    setting: Setting<'a>,
+    setting: Inputs<'a>,
     pub(crate) sources: Sources,
     pub(crate) messages: Messages,
     pub(crate) output: Vec<Token>,
@@ -96,7 +96,7 @@ pub(crate) struct Preprocessor<'a> {
 
 impl<'a> Preprocessor<'a> {
     /// Preprocesses the program `text`, which is at `path`, with all files that it includes.
-    pub(crate) fn run(setting: Setting<'a>, path: &Path, text: &str) -> Preprocessor<'a> {
+    pub(crate) fn run(setting: Inputs<'a>, path: &Path, text: &str) -> Preprocessor<'a> {
         let mut this = Preprocessor {
             setting,
             sources: Sources::default(),
@@ -107,7 +107,7 @@ impl<'a> Preprocessor<'a> {
             frames: Vec::new(),
             floor: 0,
             depth: 0,
-            room: MOST_TOKENS,
+            room: MAX_TOKENS,
             exhausted: false,
             bytes: text.len(),
             includes: 0,
@@ -304,7 +304,7 @@ impl<'a> Preprocessor<'a> {
                 if !std::mem::replace(&mut self.exhausted, true) {
                     self.messages.add(
                         Diagnostic::error(at.place, "the program is too large")
-                            .label(format!("here it has {MOST_TOKENS} tokens, with what its macros make")),
+                            .label(format!("here it has {MAX_TOKENS} tokens, with what its macros make")),
                     );
                 }
                 self.room = 0;

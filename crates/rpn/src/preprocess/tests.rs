@@ -12,7 +12,7 @@ fn run(files: &[(&str, &str)], defines: &[(&str, &str)], include_dirs: &[&str]) 
     let defines: Vec<(String, String)> =
         defines.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
     let include_dirs: Vec<PathBuf> = include_dirs.iter().map(PathBuf::from).collect();
-    let setting = Setting { files: &memory, defines: &defines, include_dirs: &include_dirs };
+    let setting = Inputs { files: &memory, defines: &defines, include_dirs: &include_dirs };
     let (path, text) = files[0];
     let done = Preprocessor::run(setting, Path::new(path), text);
     let texts: Vec<String> = done.output.iter().map(|token| spell(std::slice::from_ref(token))).collect();
@@ -179,7 +179,7 @@ fn calls_within_arguments_are_bounded() {
 fn a_token_knows_its_line_in_the_source_whatever_made_it() {
     let text = "#define ADD(a, b) a \\\n  + b\n\nADD(1,\n 2)\nlast";
     let memory = MemoryFiles::default();
-    let setting = Setting { files: &memory, defines: &[], include_dirs: &[] };
+    let setting = Inputs { files: &memory, defines: &[], include_dirs: &[] };
     let done = Preprocessor::run(setting, Path::new("main"), text);
     let lines: Vec<(String, usize)> = done
         .output

@@ -38,15 +38,15 @@ pub(super) const USER: Uses = Uses { push_u: true, push_r: false, pop_u: false, 
 
 /// Registers with consecutive indices and the same uses.
 #[derive(Debug)]
-pub(super) struct Family {
+pub(super) struct RegisterRange {
     first: u16,
     uses: Uses,
     names: &'static [&'static str],
 }
 
-impl Family {
-    pub(super) const fn new(first: u16, uses: Uses, names: &'static [&'static str]) -> Family {
-        Family { first, uses, names }
+impl RegisterRange {
+    pub(super) const fn new(first: u16, uses: Uses, names: &'static [&'static str]) -> RegisterRange {
+        RegisterRange { first, uses, names }
     }
 
     pub(super) fn registers(&self) -> impl Iterator<Item = Register> {

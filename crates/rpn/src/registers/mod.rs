@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 
 use crate::arch::Arch;
 
-use family::Family;
+use family::RegisterRange;
 pub use family::{Register, Uses};
 
 impl Arch {
@@ -42,8 +42,8 @@ impl Arch {
     }
 }
 
-fn all(families: &[Family]) -> Vec<Register> {
-    families.iter().flat_map(Family::registers).collect()
+fn all(families: &[RegisterRange]) -> Vec<Register> {
+    families.iter().flat_map(RegisterRange::registers).collect()
 }
 
 /// Whether some machine has a register of this name.

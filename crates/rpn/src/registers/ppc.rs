@@ -1,14 +1,14 @@
 //! The registers of ppc and ppc64: the manual's appendix C.
 
-use super::family::{Family, GENERAL, READ_ONLY, USER};
+use super::family::{GENERAL, READ_ONLY, RegisterRange, USER};
 
-pub(super) const FAMILIES: &[Family] = &[
-    Family::new(
+pub(super) const FAMILIES: &[RegisterRange] = &[
+    RegisterRange::new(
         0x01,
         READ_ONLY,
         &["nip", "msr", "ctr", "lnk", "xer", "ccr", "mq", "dar", "dsisr", "fpc", "cpuid"],
     ),
-    Family::new(
+    RegisterRange::new(
         0x10,
         GENERAL,
         &[
@@ -17,7 +17,7 @@ pub(super) const FAMILIES: &[Family] = &[
             "r29", "r30", "r31",
         ],
     ),
-    Family::new(
+    RegisterRange::new(
         0x30,
         USER,
         &[

@@ -1,11 +1,11 @@
 //! The registers of S/390 and zSeries: the manual's appendix B.
 
-use super::family::{CURRENT, Family, GENERAL, READ_ONLY, USER};
+use super::family::{CURRENT, GENERAL, READ_ONLY, RegisterRange, USER};
 
-pub(super) const FAMILIES: &[Family] = &[
-    Family::new(0x00, READ_ONLY, &["pswmask", "pswaddr"]),
-    Family::new(0x03, USER, &["fpc"]),
-    Family::new(
+pub(super) const FAMILIES: &[RegisterRange] = &[
+    RegisterRange::new(0x00, READ_ONLY, &["pswmask", "pswaddr"]),
+    RegisterRange::new(0x03, USER, &["fpc"]),
+    RegisterRange::new(
         0x10,
         GENERAL,
         &[
@@ -13,7 +13,7 @@ pub(super) const FAMILIES: &[Family] = &[
             "gpr12", "gpr13", "gpr14", "gpr15",
         ],
     ),
-    Family::new(
+    RegisterRange::new(
         0x20,
         READ_ONLY,
         &[
@@ -21,7 +21,7 @@ pub(super) const FAMILIES: &[Family] = &[
             "acr12", "acr13", "acr14", "acr15",
         ],
     ),
-    Family::new(
+    RegisterRange::new(
         0x30,
         USER,
         &[
@@ -29,7 +29,7 @@ pub(super) const FAMILIES: &[Family] = &[
             "fpr12", "fpr13", "fpr14", "fpr15",
         ],
     ),
-    Family::new(
+    RegisterRange::new(
         0x40,
         CURRENT,
         &[

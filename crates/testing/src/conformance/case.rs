@@ -8,7 +8,7 @@ use super::outcome::After;
 use super::text::{self, Labels};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use vm::{DEFAULT_MASK, Point, Program, Register, Word};
+use vm::{DEFAULT_MASK, ProbepointInfo, Program, Register, Word};
 
 /// A case as written in its file.
 #[derive(Debug, Default)]
@@ -232,7 +232,7 @@ impl Before {
             excpt_log: self.excpt_log,
             autostacktrace: self.autostacktrace,
             heap: self.heap,
-            point: Point { module: &self.module, offset, id, major, minor },
+            point: ProbepointInfo { module: &self.module, offset, id, major, minor },
         };
         let entry = self.entry.as_ref().map_or(0, |label| assembled.labels[label]) as usize;
         let mut machine = self.machine.clone();

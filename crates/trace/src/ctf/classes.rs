@@ -11,7 +11,7 @@ use crate::template::{Template, Value};
 use crate::{Items, Record};
 
 /// The most event classes; all probes beyond share one more.
-const MOST: usize = 1 << 15;
+const MAX_CLASSES: usize = 1 << 15;
 
 /// What is known of a probe.
 #[derive(Debug)]
@@ -62,16 +62,16 @@ struct Table {
 
 /// What determines the class of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Kind {
+struct RecordKind {
     program: u32,
     probe: u32,
     codes: (u32, u32),
     short_words: bool,
 }
 
-impl Kind {
+impl RecordKind {
     fn key(self, template: Option<usize>, has_rest: bool) -> Key {
-        let Kind { program, probe, short_words, .. } = self;
+        let RecordKind { program, probe, short_words, .. } = self;
         match template {
             Some(template) => Key::Typed { program, probe, template, short_words, has_rest },
             None => Key::Raw { program, probe },
@@ -82,7 +82,7 @@ impl Kind {
 /// A cache entry: the class and template of a kind of record.
 #[derive(Clone, Copy, Debug)]
 struct Recent {
-    kind: Kind,
+    kind: RecordKind,
     template: Option<usize>,
     /// The class of records without bytes after the template's fields.
     class: usize,
@@ -144,7 +144,7 @@ impl Classes {
         record: &Record,
         packet: &mut Packet,
     ) -> io::Result<()> {
-        let kind = Kind {
+        let kind = RecordKind {
             program,
             probe: record.probe,
             codes: (record.major, record.minor),
@@ -196,14 +196,14 @@ impl Classes {
     }
 
     /// The class of a kind of record: with the fields of its template, or as raw bytes.
-    fn class(&mut self, kind: Kind, template: Option<usize>, has_rest: bool) -> io::Result<usize> {
+    fn class(&mut self, kind: RecordKind, template: Option<usize>, has_rest: bool) -> io::Result<usize> {
         let Classes { points, templates, table, .. } = self;
-        let Kind { program, probe, .. } = kind;
+        let RecordKind { program, probe, .. } = kind;
         let key = kind.key(template, has_rest);
         if let Some(&class) = table.keys.get(&key) {
             return Ok(class);
         }
-        if table.classes.len() >= MOST {
+        if table.classes.len() >= MAX_CLASSES {
             return table.other();
         }
         let word = if kind.short_words { 4 } else { 8 };

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Write;
 
 use super::metadata::identifier;
-use crate::template::{Field, Kind, Template, Value};
+use crate::template::{Field, FieldType, Template, Value};
 
 /// The TSDL type of a byte, shown in hexadecimal.
 const BYTE: &str = "integer { size = 8; align = 8; signed = false; base = 16; }";
@@ -95,24 +95,24 @@ fn named(field: &Field, word: usize) -> (String, Layout) {
 }
 
 /// The layout of a kind of value.
-fn layout(kind: &Kind, word: usize) -> Layout {
+fn layout(kind: &FieldType, word: usize) -> Layout {
     let integer = |width: &crate::template::Width, signed, base| Layout::Integer {
         bytes: width.bytes(word).clamp(1, 8),
         signed,
         base,
     };
     match kind {
-        Kind::Unsigned(width) => integer(width, false, 10),
-        Kind::Signed(width) => integer(width, true, 10),
-        Kind::Hexadecimal(width) => integer(width, false, 16),
+        FieldType::Unsigned(width) => integer(width, false, 10),
+        FieldType::Signed(width) => integer(width, true, 10),
+        FieldType::Hexadecimal(width) => integer(width, false, 16),
         // Numbers of 10 bytes are rounded to 8 when they are read.
-        Kind::Float(width) => Layout::Float(if width.bytes(word) == 4 { 4 } else { 8 }),
-        Kind::Characters(count) => Layout::Characters(usize::from(*count)),
-        Kind::Text => Layout::Text,
-        Kind::Bytes(Some(count)) => Layout::Array(usize::from(*count)),
-        Kind::Bytes(None) => Layout::Bytes,
-        Kind::List(element) => Layout::List(Box::new(layout(element, word))),
-        Kind::Struct(fields) => Layout::Struct(fields.iter().map(|field| named(field, word)).collect()),
+        FieldType::Float(width) => Layout::Float(if width.bytes(word) == 4 { 4 } else { 8 }),
+        FieldType::Characters(count) => Layout::Characters(usize::from(*count)),
+        FieldType::Text => Layout::Text,
+        FieldType::Bytes(Some(count)) => Layout::Array(usize::from(*count)),
+        FieldType::Bytes(None) => Layout::Bytes,
+        FieldType::List(element) => Layout::List(Box::new(layout(element, word))),
+        FieldType::Struct(fields) => Layout::Struct(fields.iter().map(|field| named(field, word)).collect()),
     }
 }
 

@@ -11,13 +11,13 @@ use super::stream::Stream;
 const FULL: usize = 256 << 10;
 /// The approximate size of the packets of all files, in bytes. With many files, packets are
 /// smaller.
-const MOST_KEPT: usize = 64 << 20;
+const MAX_KEPT: usize = 64 << 20;
 /// How long a record waits for its packet to fill.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PACKET_TIMEOUT: Duration = Duration::from_secs(1);
 /// The most files of a processor.
-const MOST_LATE: usize = 16;
+const MAX_LATE: usize = 16;
 /// The most files of a trace.
-const MOST: usize = 1 << 13;
+const MAX_FILES: usize = 1 << 13;
 
 /// All files, and the discarded records that the next packet reports.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(super) struct Streams {
 
 /// Where a record goes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct Destination {
     pub(super) stream: usize,
     /// The record's time in that file.
     pub(super) timestamp: u64,
@@ -66,23 +66,23 @@ impl Streams {
     /// # Errors
     /// Another file is needed and cannot be created.
     #[inline]
-    pub(super) fn place(&mut self, cpu: u32, timestamp: u64) -> io::Result<Place> {
+    pub(super) fn place(&mut self, cpu: u32, timestamp: u64) -> io::Result<Destination> {
         let own = self.processors.get(cpu as usize).map_or(&[][..], Vec::as_slice);
         if let Some(&stream) = own.iter().find(|&&stream| self.streams[stream].floor <= timestamp) {
-            return Ok(Place { stream, timestamp });
+            return Ok(Destination { stream, timestamp });
         }
-        if own.len() < MOST_LATE {
+        if own.len() < MAX_LATE {
             return self.create(cpu, timestamp);
         }
         // Too late for all files: it goes to the one whose last record is the earliest, with that
         // time.
         let stream = own.iter().copied().min_by_key(|&stream| self.streams[stream].floor).unwrap_or_default();
-        Ok(Place { stream, timestamp: self.streams[stream].floor })
+        Ok(Destination { stream, timestamp: self.streams[stream].floor })
     }
 
-    fn create(&mut self, cpu: u32, timestamp: u64) -> io::Result<Place> {
-        if self.streams.len() >= MOST {
-            return Err(io::Error::other(format!("a trace of more than {MOST} files")));
+    fn create(&mut self, cpu: u32, timestamp: u64) -> io::Result<Destination> {
+        if self.streams.len() >= MAX_FILES {
+            return Err(io::Error::other(format!("a trace of more than {MAX_FILES} files")));
         }
         if self.processors.len() <= cpu as usize {
             self.processors.resize(cpu as usize + 1, Vec::new());
@@ -94,12 +94,12 @@ impl Streams {
         };
         self.streams.push(Stream::create(&self.directory.join(name), cpu)?);
         own.push(self.streams.len() - 1);
-        Ok(Place { stream: self.streams.len() - 1, timestamp })
+        Ok(Destination { stream: self.streams.len() - 1, timestamp })
     }
 
     /// The packet that a file is filling.
     #[inline]
-    pub(super) fn packet(&mut self, place: Place) -> &mut Packet {
+    pub(super) fn packet(&mut self, place: Destination) -> &mut Packet {
         &mut self.streams[place.stream].packet
     }
 
@@ -108,10 +108,10 @@ impl Streams {
     /// # Errors
     /// The packet could not be written; its records are lost.
     #[inline]
-    pub(super) fn filled(&mut self, place: Place) -> io::Result<()> {
+    pub(super) fn filled(&mut self, place: Destination) -> io::Result<()> {
         let stream = &mut self.streams[place.stream];
         stream.touch();
-        let is_full = stream.packet.len() >= FULL.min(MOST_KEPT / self.streams.len());
+        let is_full = stream.packet.len() >= FULL.min(MAX_KEPT / self.streams.len());
         if is_full { self.write(place.stream, 0) } else { Ok(()) }
     }
 
@@ -128,7 +128,7 @@ impl Streams {
     /// # Errors
     /// The first error of a write.
     pub(super) fn idle(&mut self) -> io::Result<()> {
-        self.write_those(|stream| stream.since().is_some_and(|since| since.elapsed() >= PATIENCE))
+        self.write_those(|stream| stream.since().is_some_and(|since| since.elapsed() >= PACKET_TIMEOUT))
     }
 
     /// Writes all packets, and the discarded records that are not reported yet. `now` is the time

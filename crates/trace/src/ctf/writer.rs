@@ -13,9 +13,9 @@ use crate::template::Template;
 use crate::{Items, Record};
 
 /// The most processors of a machine: the greatest number that Linux can be built for.
-const MOST_PROCESSORS: u32 = 8192;
+const MAX_PROCESSORS: u32 = 8192;
 /// The greatest size of a record's data, and of its name, in bytes.
-const MOST_DATA: usize = 1 << 24;
+const MAX_DATA: usize = 1 << 24;
 
 /// Counts of what was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl Writer {
     #[inline]
     pub fn record(&mut self, program: u32, record: &Record) -> io::Result<()> {
         let Writer { clock, classes, streams, .. } = self;
-        if record.data.len().max(record.name.len()) > MOST_DATA || record.cpu >= MOST_PROCESSORS {
+        if record.data.len().max(record.name.len()) > MAX_DATA || record.cpu >= MAX_PROCESSORS {
             self.refuse();
             let text = format!("a record of processor {} with {} bytes", record.cpu, record.data.len());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));

@@ -12,10 +12,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The progress of a writer, and whether it is given up. Until then it waits for its device without
 /// limit.
 #[derive(Clone, Debug, Default)]
-pub struct Progress(Arc<Known>);
+pub struct Progress(Arc<ProgressState>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct ProgressState {
     /// Incremented whenever something is written.
     steps: AtomicU64,
     /// Records of the current block that are written or counted as lost.

@@ -19,7 +19,7 @@ const IDLE: Duration = Duration::from_millis(200);
 /// The interval at which a waiting tracer checks whether to give up.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long the thread may take to return after its writer is given up; a disk may take longer.
-const LAST: Duration = Duration::from_secs(1);
+const ABANDON_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Shared<B> {
@@ -145,10 +145,10 @@ impl<B: Block> Shared<B> {
         };
         self.fail(&mut state, error);
         self.progress.give_up();
-        let end = Instant::now() + LAST;
+        let end = Instant::now() + ABANDON_TIMEOUT;
         while state.in_hand.is_some() {
             if Instant::now() >= end {
-                state.leave_alone(self.progress.done());
+                state.abandon(self.progress.done());
             } else {
                 state = self.wait(state);
             }
@@ -207,7 +207,7 @@ impl<B: Block> Shared<B> {
                     }
                     self.progress.give_up();
                 }
-                Some(since) if since.elapsed() >= LAST => state.leave_alone(self.progress.done()),
+                Some(since) if since.elapsed() >= ABANDON_TIMEOUT => state.abandon(self.progress.done()),
                 _ => state = self.wait(state),
             }
         }

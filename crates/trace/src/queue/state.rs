@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::{Block, Limits, Patience, Progress};
 
 /// The most messages for the user that are kept.
-pub(super) const MOST_NOTES: usize = 64;
+pub(super) const MAX_NOTES: usize = 64;
 
 /// The last 1/8 of a queue is reserved for callers that have asked whether it is ready.
 const SPARE: u64 = 8;
@@ -81,7 +81,7 @@ pub(super) struct Notes {
 
 impl Notes {
     pub(super) fn push(&mut self, text: &str) {
-        match self.texts.len() < MOST_NOTES {
+        match self.texts.len() < MAX_NOTES {
             true => self.texts.push(text.to_owned()),
             false => self.more += 1,
         }
@@ -175,7 +175,7 @@ impl<B: Block> State<B> {
     }
 
     /// Abandons a thread that does not return from the writer.
-    pub(super) fn leave_alone(&mut self, done: u64) {
+    pub(super) fn abandon(&mut self, done: u64) {
         self.left_alone = true;
         self.lost += self.in_hand.take().unwrap_or_default().saturating_sub(done);
     }

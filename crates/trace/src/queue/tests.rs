@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
-use super::state::{MOST_NOTES, Notes};
+use super::state::{MAX_NOTES, Notes};
 use super::*;
 
 /// Records that are plain numbers.
@@ -253,7 +253,7 @@ fn notes_are_bounded() {
     let mut notes = Notes::default();
     (0..1000).for_each(|number| notes.push(&number.to_string()));
     let told = notes.take();
-    assert_eq!(told.len(), MOST_NOTES + 1);
+    assert_eq!(told.len(), MAX_NOTES + 1);
     assert_eq!(told.last().map(String::as_str), Some("warning: 936 more messages of this kind"));
     assert!(notes.take().is_empty());
 }

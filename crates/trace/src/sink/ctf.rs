@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 
-use super::view::Looks;
+use super::view::RefreshTimer;
 use super::{Sink, View};
 use crate::ctf::Writer;
 use crate::store::{About, Fact, Loss, point_name};
@@ -18,7 +18,7 @@ pub struct CtfSink {
     /// The module and the header items of each program.
     programs: HashMap<u32, (String, Items)>,
     /// The templates of each program.
-    templates: HashMap<u32, (Templates, Looks)>,
+    templates: HashMap<u32, (Templates, RefreshTimer)>,
 }
 
 impl CtfSink {
@@ -40,7 +40,7 @@ impl Sink for CtfSink {
         let templates = view.templates.iter().flat_map(Templates::templates);
         self.writer.templates_of(program, templates.map(|(_, template)| template.clone()));
         match &view.templates {
-            Some(templates) => self.templates.insert(program, (templates.clone(), Looks::new())),
+            Some(templates) => self.templates.insert(program, (templates.clone(), RefreshTimer::new())),
             None => self.templates.remove(&program),
         };
     }

@@ -10,25 +10,25 @@ use crate::queue::Progress;
 
 /// A connection to the datagram socket of another process.
 #[derive(Debug)]
-pub(super) struct Datagrams {
+pub(super) struct DaemonSocket {
     path: PathBuf,
     /// None while no process listens at the other end.
     socket: Option<UnixDatagram>,
     progress: Progress,
 }
 
-impl Datagrams {
+impl DaemonSocket {
     /// Connects to a socket.
     ///
     /// # Errors
     /// The socket does not exist, or no process has it open.
-    pub(super) fn connect(path: PathBuf, progress: Progress) -> io::Result<Datagrams> {
-        let mut datagrams = Datagrams { path, socket: None, progress };
-        datagrams.again()?;
+    pub(super) fn connect(path: PathBuf, progress: Progress) -> io::Result<DaemonSocket> {
+        let mut datagrams = DaemonSocket { path, socket: None, progress };
+        datagrams.reconnect()?;
         Ok(datagrams)
     }
 
-    fn again(&mut self) -> io::Result<()> {
+    fn reconnect(&mut self) -> io::Result<()> {
         let socket = UnixDatagram::unbound()?;
         socket.connect(&self.path)?;
         socket.set_nonblocking(true)?;
@@ -46,7 +46,7 @@ impl Datagrams {
         loop {
             if self.socket.is_none() {
                 is_new = true;
-                self.again()?;
+                self.reconnect()?;
             }
             let Some(socket) = &self.socket else { return Err(io::ErrorKind::NotConnected.into()) };
             match socket.send(message) {

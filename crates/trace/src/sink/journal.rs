@@ -22,8 +22,8 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::datagram::Datagrams;
-use super::view::Live;
+use super::datagram::DaemonSocket;
+use super::view::ProgramText;
 use super::{Sink, View};
 use crate::queue::Progress;
 use crate::store::{Fact, point_name};
@@ -35,12 +35,12 @@ const SOCKET: &str = "/run/systemd/journal/socket";
 /// The message id of all records of dprobes.
 const MESSAGE_ID: &str = "6d1f8c2b5f0e4c0fa4d07e0b3c9a51d7";
 /// The greatest length of a field name that journald takes, in bytes.
-const MOST_NAME: usize = 64;
+const MAX_NAME: usize = 64;
 
 /// Sends records to the journal.
 #[derive(Debug)]
 pub struct Journal {
-    socket: Datagrams,
+    socket: DaemonSocket,
     programs: HashMap<u32, Program>,
     /// The names of the probepoints, by program and probe.
     points: HashMap<(u32, u32), String>,
@@ -55,7 +55,7 @@ struct Program {
     module: String,
     /// The header items of its records.
     items: Option<Items>,
-    live: Option<Live>,
+    live: Option<ProgramText>,
 }
 
 impl Journal {
@@ -65,7 +65,7 @@ impl Journal {
     /// No process listens at the socket.
     pub fn open(path: Option<&Path>, progress: Progress) -> io::Result<Journal> {
         let path = path.unwrap_or(Path::new(SOCKET));
-        let socket = Datagrams::connect(PathBuf::from(path), progress).map_err(|error| {
+        let socket = DaemonSocket::connect(PathBuf::from(path), progress).map_err(|error| {
             io::Error::new(error.kind(), format!("journald's socket {}: {error}", printable::path(path)))
         })?;
         Ok(Journal {
@@ -81,8 +81,9 @@ impl Journal {
     fn build(&mut self, number: u32, record: &Record) {
         let Journal { programs, points, message, text, .. } = self;
         let program = programs.entry(number).or_default();
-        let live =
-            program.live.get_or_insert_with(|| Live::new(View { items: Items::DEFAULT, ..View::default() }));
+        let live = program
+            .live
+            .get_or_insert_with(|| ProgramText::new(View { items: Items::DEFAULT, ..View::default() }));
         text.clear();
         live.append(record, text);
         message.clear();
@@ -122,7 +123,7 @@ impl Journal {
         if let Some(template) = template {
             for (own, value) in template.fields().iter().zip(template.values(record)) {
                 let name = format!("DPROBES_FIELD_{}", own.name.to_ascii_uppercase());
-                field(&name[..name.len().min(MOST_NAME)], &shown(&value), message);
+                field(&name[..name.len().min(MAX_NAME)], &shown(&value), message);
             }
         }
     }
@@ -167,7 +168,7 @@ fn field(name: &str, value: &[u8], message: &mut Vec<u8>) {
 impl Sink for Journal {
     fn show(&mut self, program: u32, view: &View) {
         let program = self.programs.entry(program).or_default();
-        program.live = Some(Live::new(view.clone()));
+        program.live = Some(ProgramText::new(view.clone()));
     }
 
     fn fact(&mut self, fact: &Fact) -> io::Result<()> {

@@ -6,9 +6,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::datagram::Datagrams;
-use super::pace::Pace;
-use super::view::Texts;
+use super::datagram::DaemonSocket;
+use super::rate_limit::RateLimit;
+use super::view::ProgramTexts;
 use super::{Sink, View};
 use crate::Record;
 use crate::queue::Progress;
@@ -22,13 +22,13 @@ const LIMIT: &str = "/proc/sys/kernel/printk_devkmsg";
 
 /// The greatest length of a message, in bytes. The kernel refuses about 1000 or more, including the
 /// prefix and the newline.
-const MOST: usize = 960;
+const MAX_MESSAGE_BYTES: usize = 960;
 
 /// Writes records to a log. Each line is a message of priority "informational".
 #[derive(Debug)]
 pub struct KernelLog {
     log: Log,
-    texts: Texts,
+    texts: ProgramTexts,
     text: Vec<u8>,
     message: Vec<u8>,
     progress: Progress,
@@ -37,8 +37,8 @@ pub struct KernelLog {
 
 #[derive(Debug)]
 enum Log {
-    Device(File, Option<Pace>),
-    Daemon(Datagrams),
+    Device(File, Option<RateLimit>),
+    Daemon(DaemonSocket),
 }
 
 impl KernelLog {
@@ -65,7 +65,7 @@ impl KernelLog {
         };
         Ok(KernelLog {
             log,
-            texts: Texts::default(),
+            texts: ProgramTexts::default(),
             text: Vec::new(),
             message: Vec::new(),
             progress,
@@ -127,19 +127,19 @@ fn device(path: &Path) -> io::Result<Log> {
 ///
 /// # Errors
 /// The kernel discards all messages.
-fn pace(setting: io::Result<String>) -> io::Result<Option<Pace>> {
+fn pace(setting: io::Result<String>) -> io::Result<Option<RateLimit>> {
     match setting.as_deref().map(str::trim) {
         Ok("on") => Ok(None),
         Ok("off") => Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             format!("the kernel throws away what is written to it: {LIMIT} is `off`"),
         )),
-        Ok(_) | Err(_) => Ok(Some(Pace::default())),
+        Ok(_) | Err(_) => Ok(Some(RateLimit::default())),
     }
 }
 
 fn daemon(path: PathBuf, progress: &Progress) -> io::Result<Log> {
-    Datagrams::connect(path, progress.clone()).map(Log::Daemon)
+    DaemonSocket::connect(path, progress.clone()).map(Log::Daemon)
 }
 
 impl Sink for KernelLog {
@@ -176,7 +176,7 @@ fn messages(text: &[u8]) -> impl Iterator<Item = &[u8]> {
         std::iter::from_fn(move || {
             // In UTF-8, all bytes of a character but the first begin with the bits 10.
             let goes_on = |at: usize| line.get(at).is_some_and(|byte| byte & 0xc0 == 0x80);
-            let most = MOST.min(line.len());
+            let most = MAX_MESSAGE_BYTES.min(line.len());
             let end = (most.saturating_sub(3)..=most).rev().find(|&at| !goes_on(at)).unwrap_or(most);
             let (message, rest) = line.split_at(end);
             line = rest;
@@ -201,17 +201,24 @@ mod tests {
 
     #[test]
     fn a_long_line_is_several_messages() {
-        let text = format!("one\n\n{}\n{}x\nend", "a".repeat(2 * MOST), "é".repeat(MOST));
+        let text =
+            format!("one\n\n{}\n{}x\nend", "a".repeat(2 * MAX_MESSAGE_BYTES), "é".repeat(MAX_MESSAGE_BYTES));
         let parts: Vec<&[u8]> = messages(text.as_bytes()).collect();
         let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
-        assert_eq!(lengths, [3, MOST, MOST, MOST, MOST, 1, 3]);
+        assert_eq!(
+            lengths,
+            [3, MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES, 1, 3]
+        );
         assert!(parts.iter().all(|part| std::str::from_utf8(part).is_ok()));
         assert_eq!(parts.concat(), text.replace('\n', "").as_bytes());
-        let odd = format!("a{}", "é".repeat(MOST));
-        assert!(messages(odd.as_bytes()).all(|part| part.len() <= MOST && std::str::from_utf8(part).is_ok()));
+        let odd = format!("a{}", "é".repeat(MAX_MESSAGE_BYTES));
+        assert!(
+            messages(odd.as_bytes())
+                .all(|part| part.len() <= MAX_MESSAGE_BYTES && std::str::from_utf8(part).is_ok())
+        );
         // Bytes that are not UTF-8 are split too, and none is lost.
-        let bytes = [0x80u8; 2 * MOST];
-        assert_eq!(messages(&bytes).map(<[u8]>::len).sum::<usize>(), 2 * MOST);
+        let bytes = [0x80u8; 2 * MAX_MESSAGE_BYTES];
+        assert_eq!(messages(&bytes).map(<[u8]>::len).sum::<usize>(), 2 * MAX_MESSAGE_BYTES);
         assert!(messages(&[0x80]).eq([&[0x80u8][..]]));
     }
 }

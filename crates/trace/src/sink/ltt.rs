@@ -27,7 +27,7 @@ use std::fs::File;
 use std::io;
 use std::mem;
 
-use super::tail::{Tail, write_records};
+use super::tail::{Retractable, write_records};
 use super::{Sink, View};
 use crate::raw::{self, Malformed};
 use crate::store::{Fact, Loss};
@@ -36,14 +36,14 @@ use crate::{Items, Record};
 /// The id of entries about events.
 const ABOUT: u32 = 0;
 /// The greatest size of an event's data, in bytes.
-const MOST: u32 = 1 << 24;
+const MAX_EVENT_BYTES: u32 = 1 << 24;
 /// How many bytes are kept before they are written.
 const KEPT: usize = 1 << 16;
 
 /// A stream that is being written. It consists of whole events: a partly written event is removed
 /// again. Where that is not possible (a pipe), its rest is written before anything else.
 #[derive(Debug)]
-pub struct Ltt<W: Tail = File> {
+pub struct Ltt<W: Retractable = File> {
     out: W,
     /// The header items of each program's records.
     shows: Vec<(u32, Items)>,
@@ -57,7 +57,7 @@ pub struct Ltt<W: Tail = File> {
     lost: u64,
 }
 
-impl<W: Tail> Ltt<W> {
+impl<W: Retractable> Ltt<W> {
     /// A stream that continues at the end of `out`.
     pub fn new(out: W) -> Ltt<W> {
         Ltt {
@@ -113,7 +113,7 @@ fn id(program: u32) -> u32 {
     program.wrapping_add(1).max(1)
 }
 
-impl<W: Tail> Sink for Ltt<W> {
+impl<W: Retractable> Sink for Ltt<W> {
     fn show(&mut self, program: u32, view: &View) {
         self.shows.retain(|(other, _)| *other != program);
         self.shows.push((program, view.items));
@@ -252,7 +252,7 @@ impl<'a> Events<'a> {
         let (id, rest) = take(left).ok_or_else(|| self.wrong("id", "the stream is cut off".to_owned()))?;
         let (size, rest) =
             take(rest).ok_or_else(|| self.wrong("DataSize", "the stream is cut off".to_owned()))?;
-        let data = rest.get(..size as usize).filter(|_| size <= MOST);
+        let data = rest.get(..size as usize).filter(|_| size <= MAX_EVENT_BYTES);
         let data =
             data.ok_or_else(|| self.wrong("Data", format!("{size} bytes, and {} are left", rest.len())))?;
         let event = match id {
@@ -379,10 +379,10 @@ mod tests {
         }
     }
 
-    impl Tail for Narrow {
-        fn take_back(&mut self, bytes: u64) -> bool {
+    impl Retractable for Narrow {
+        fn retract(&mut self, bytes: u64) -> bool {
             self.room += if self.is_file { bytes as usize } else { 0 };
-            self.is_file && self.bytes.take_back(bytes)
+            self.is_file && self.bytes.retract(bytes)
         }
     }
 

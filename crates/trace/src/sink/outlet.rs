@@ -5,12 +5,12 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use super::Tail;
+use super::Retractable;
 use crate::queue::{Progress, stuck};
 
 /// A file in non-blocking mode. Where a pipe or a terminal has no room, `write` waits for it.
 #[derive(Debug)]
-pub struct Outlet {
+pub struct NonblockingFile {
     file: File,
     progress: Progress,
     /// How long it may take nothing.
@@ -20,10 +20,10 @@ pub struct Outlet {
     is_stuck: bool,
 }
 
-impl Outlet {
+impl NonblockingFile {
     /// An outlet for a file whose open file description no other process uses. Waits until given
     /// up.
-    pub fn new(file: File, progress: Progress) -> Outlet {
+    pub fn new(file: File, progress: Progress) -> NonblockingFile {
         // SAFETY: plain calls on a descriptor that `file` owns. If they fail, the file blocks as
         // before.
         unsafe {
@@ -32,17 +32,17 @@ impl Outlet {
                 libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK);
             }
         }
-        Outlet { file, progress, patience: Duration::MAX, is_stuck: false }
+        NonblockingFile { file, progress, patience: Duration::MAX, is_stuck: false }
     }
 
     /// The same, but each wait is limited. After a wait in vain, `write` fails at once until the
     /// file takes something.
-    pub fn with_patience(self, patience: Duration) -> Outlet {
-        Outlet { patience, ..self }
+    pub fn with_patience(self, patience: Duration) -> NonblockingFile {
+        NonblockingFile { patience, ..self }
     }
 }
 
-impl Write for Outlet {
+impl Write for NonblockingFile {
     /// Fails once the output is given up.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
@@ -73,9 +73,9 @@ impl Write for Outlet {
     }
 }
 
-impl Tail for Outlet {
-    fn take_back(&mut self, bytes: u64) -> bool {
-        self.file.take_back(bytes)
+impl Retractable for NonblockingFile {
+    fn retract(&mut self, bytes: u64) -> bool {
+        self.file.retract(bytes)
     }
 }
 
@@ -91,10 +91,10 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(1);
 
     /// A full pipe, and how many bytes it holds.
-    fn full() -> (io::PipeReader, Outlet, usize) {
+    fn full() -> (io::PipeReader, NonblockingFile, usize) {
         let (reader, writer) = io::pipe().expect("a pipe");
         let file = File::from(OwnedFd::from(writer));
-        let mut outlet = Outlet::new(file, Progress::default()).with_patience(PATIENCE);
+        let mut outlet = NonblockingFile::new(file, Progress::default()).with_patience(PATIENCE);
         let mut size = 0;
         while let Ok(more) = outlet.file.write(&[0; 4096]) {
             size += more;

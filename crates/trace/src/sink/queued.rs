@@ -13,7 +13,7 @@ use crate::queue::{Block, Limits, Progress, Queue, Writer};
 use crate::store::{Fact, Loss};
 
 /// The most records and messages of a block.
-const MOST: usize = 256;
+const MAX_BLOCK_ITEMS: usize = 256;
 /// The size in bytes from which on a block is full.
 const FULL: usize = 1 << 17;
 /// The most bytes of a record's memory that are kept for reuse.
@@ -41,7 +41,7 @@ impl Queued {
     ) -> io::Result<Queued> {
         let progress = Progress::default();
         let sink = make(progress.clone())?;
-        let thread = Thread { sink: Box::new(sink), progress: progress.clone() };
+        let thread = SinkThread { sink: Box::new(sink), progress: progress.clone() };
         Ok(Queued { queue: Queue::new(thread, limits, progress), missing: BTreeMap::new() })
     }
 
@@ -142,7 +142,7 @@ enum Message {
 
 impl Messages {
     fn is_full(&self) -> bool {
-        self.count + self.others.len() >= MOST || self.bytes >= FULL
+        self.count + self.others.len() >= MAX_BLOCK_ITEMS || self.bytes >= FULL
     }
 
     fn record(&mut self, program: u32, record: &Record) {
@@ -190,12 +190,12 @@ impl Block for Messages {
 }
 
 /// The sink, as owned by the thread.
-struct Thread {
+struct SinkThread {
     sink: Box<dyn Sink + Send>,
     progress: Progress,
 }
 
-impl Thread {
+impl SinkThread {
     fn give(&mut self, message: &Message) -> io::Result<()> {
         match message {
             Message::Fact(fact) => self.sink.fact(fact),
@@ -209,7 +209,7 @@ impl Thread {
     }
 }
 
-impl Writer<Messages> for Thread {
+impl Writer<Messages> for SinkThread {
     /// Returns only the first error of the block; the rest of the block goes to the sink all the
     /// same.
     fn write(&mut self, block: &mut Messages) -> io::Result<()> {

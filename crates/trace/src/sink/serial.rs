@@ -14,7 +14,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use super::view::Live;
+use super::view::ProgramText;
 use super::{Sink, View};
 use crate::queue::Progress;
 use crate::{Items, Record, raw};
@@ -39,7 +39,7 @@ pub struct Serial {
 #[derive(Debug)]
 enum Shows {
     Raw(Items),
-    Text(Live),
+    Text(ProgramText),
 }
 
 impl Serial {
@@ -117,7 +117,7 @@ impl Sink for Serial {
     fn show(&mut self, program: u32, view: &View) {
         self.shows.retain(|(other, _)| *other != program);
         let shows =
-            if view.is_text() { Shows::Text(Live::new(view.clone())) } else { Shows::Raw(view.items) };
+            if view.is_text() { Shows::Text(ProgramText::new(view.clone())) } else { Shows::Raw(view.items) };
         self.shows.push((program, shows));
     }
 

@@ -3,15 +3,15 @@
 use std::fs::File;
 use std::io;
 
-use super::{Outlet, Sink};
+use super::{NonblockingFile, Sink};
 use crate::Record;
 use crate::queue::{Limits, Progress, Queue};
-use crate::store::{About, Batch, Blocks, Fact, Filling, Loss};
+use crate::store::{About, Batch, BatchBuilder, BlockWriter, Fact, Loss};
 
 /// A store that is being written: records are encoded here, and a thread writes the blocks.
 #[derive(Debug)]
 pub struct StoreSink {
-    filling: Filling,
+    filling: BatchBuilder,
     queue: Queue<Batch>,
 }
 
@@ -22,8 +22,8 @@ impl StoreSink {
     /// The first block could not be written.
     pub fn begin(file: File, about: &About, limits: Limits) -> io::Result<StoreSink> {
         let progress = Progress::default();
-        let blocks = Blocks::begin(Outlet::new(file, progress.clone()), about)?;
-        Ok(StoreSink { filling: Filling::new(), queue: Queue::new(blocks, limits, progress) })
+        let blocks = BlockWriter::begin(NonblockingFile::new(file, progress.clone()), about)?;
+        Ok(StoreSink { filling: BatchBuilder::new(), queue: Queue::new(blocks, limits, progress) })
     }
 
     #[cold]

@@ -4,15 +4,15 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 
 /// An output that can remove the bytes that it took last, if it supports that.
-pub trait Tail: Write {
+pub trait Retractable: Write {
     /// Removes the last `bytes` bytes. False: they cannot be removed.
-    fn take_back(&mut self, bytes: u64) -> bool;
+    fn retract(&mut self, bytes: u64) -> bool;
 }
 
-impl Tail for File {
+impl Retractable for File {
     /// Only for a regular file that ends where this one has written last: it does not remove what
     /// others have written.
-    fn take_back(&mut self, bytes: u64) -> bool {
+    fn retract(&mut self, bytes: u64) -> bool {
         let Some(end) = self.stream_position().ok().and_then(|at| Some((at, at.checked_sub(bytes)?))) else {
             return false;
         };
@@ -22,8 +22,8 @@ impl Tail for File {
     }
 }
 
-impl Tail for Vec<u8> {
-    fn take_back(&mut self, bytes: u64) -> bool {
+impl Retractable for Vec<u8> {
+    fn retract(&mut self, bytes: u64) -> bool {
         let end = usize::try_from(bytes).ok().and_then(|bytes| self.len().checked_sub(bytes));
         end.inspect(|&end| self.truncate(end)).is_some()
     }
@@ -33,7 +33,7 @@ impl Tail for Vec<u8> {
 /// records were written as a whole, how many bytes the output has, and why it is not all. A partly
 /// written record is removed again if possible.
 pub(super) fn write_records<E>(
-    out: &mut impl Tail,
+    out: &mut impl Retractable,
     bytes: &[u8],
     ends: &[E],
     end: impl Fn(&E) -> usize,
@@ -54,7 +54,7 @@ pub(super) fn write_records<E>(
     let count = ends.partition_point(|it| end(it) <= written);
     let whole = count.checked_sub(1).map_or(0, |last| end(&ends[last]));
     let part = written - whole;
-    let gone = if part > 0 && out.take_back(part as u64) { whole } else { written };
+    let gone = if part > 0 && out.retract(part as u64) { whole } else { written };
     (count, gone, result)
 }
 
@@ -70,17 +70,17 @@ mod tests {
         let text = || std::fs::read_to_string(scratch.path()).expect("text");
         let mut one = append();
         one.write_all(b"one two").expect("room");
-        assert!(one.take_back(3));
+        assert!(one.retract(3));
         one.write_all(b"three").expect("room");
         assert_eq!(text(), "one three");
-        assert!(!one.take_back(100));
+        assert!(!one.retract(100));
         append().write_all(b" other").expect("room");
-        assert!(!one.take_back(3));
+        assert!(!one.retract(3));
         assert_eq!(text(), "one three other");
         let (mut reader, writer) = std::io::pipe().expect("a pipe");
         let mut pipe = File::from(std::os::fd::OwnedFd::from(writer));
         pipe.write_all(b"gone").expect("room");
-        assert!(!pipe.take_back(2));
+        assert!(!pipe.retract(2));
         drop(pipe);
         let mut read = String::new();
         reader.read_to_string(&mut read).expect("text");

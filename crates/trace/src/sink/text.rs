@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 
 use super::tail::write_records;
-use super::{Outlet, Sink, Texts, View};
+use super::{NonblockingFile, ProgramTexts, Sink, View};
 use crate::Record;
 use crate::queue::{Block, Limits, Progress, Queue, Writer};
 
@@ -18,16 +18,16 @@ const FULL: usize = 1 << 18;
 #[derive(Debug)]
 pub struct TextFile {
     queue: Queue<Text>,
-    texts: Texts,
+    texts: ProgramTexts,
 }
 
 impl TextFile {
     /// Makes a target of a file whose open file description no other process uses.
     pub fn new(file: File, limits: Limits) -> TextFile {
         let progress = Progress::default();
-        let thread = Thread { out: Outlet::new(file, progress.clone()), lost: 0 };
+        let thread = TextWriter { out: NonblockingFile::new(file, progress.clone()), lost: 0 };
         let limits = Limits { fails_once: true, ..limits };
-        TextFile { queue: Queue::new(thread, limits, progress), texts: Texts::default() }
+        TextFile { queue: Queue::new(thread, limits, progress), texts: ProgramTexts::default() }
     }
 }
 
@@ -107,12 +107,12 @@ impl Block for Text {
     }
 }
 
-struct Thread {
-    out: Outlet,
+struct TextWriter {
+    out: NonblockingFile,
     lost: u64,
 }
 
-impl Writer<Text> for Thread {
+impl Writer<Text> for TextWriter {
     fn write(&mut self, block: &mut Text) -> io::Result<()> {
         let (whole, _, result) = write_records(&mut self.out, &block.bytes, &block.ends, |&end| end as usize);
         self.lost += (block.ends.len() - whole) as u64;
@@ -127,7 +127,7 @@ impl Writer<Text> for Thread {
 /// Standard error. Each record is written at once.
 #[derive(Debug, Default)]
 pub struct Terminal {
-    texts: Texts,
+    texts: ProgramTexts,
     lost: u64,
 }
 

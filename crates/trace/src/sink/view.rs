@@ -30,17 +30,17 @@ impl View {
 
 /// When templates were last checked for changes.
 #[derive(Debug)]
-pub(super) struct Looks {
+pub(super) struct RefreshTimer {
     /// The time of the last check.
     last: Instant,
     /// Whether the last check failed, which is reported only once.
     gone: bool,
 }
 
-impl Looks {
+impl RefreshTimer {
     /// The templates have just been read.
-    pub(super) fn new() -> Looks {
-        Looks { last: Instant::now(), gone: false }
+    pub(super) fn new() -> RefreshTimer {
+        RefreshTimer { last: Instant::now(), gone: false }
     }
 
     /// Reads templates again if they have changed, unless they were checked a moment ago. Returns
@@ -66,20 +66,20 @@ impl Looks {
 
 /// Formats records as text; its templates are reloaded when they change.
 #[derive(Debug)]
-pub struct Live {
+pub struct ProgramText {
     text: Box<Text>,
-    looks: Looks,
+    looks: RefreshTimer,
 }
 
-impl Live {
+impl ProgramText {
     /// A formatter for this view.
-    pub fn new(view: View) -> Live {
+    pub fn new(view: View) -> ProgramText {
         let text = Text::new(view.items, view.form);
         let text = match view.templates {
             Some(templates) => text.with_templates(templates),
             None => text,
         };
-        Live { text: Box::new(text), looks: Looks::new() }
+        ProgramText { text: Box::new(text), looks: RefreshTimer::new() }
     }
 
     /// Writes a record.
@@ -120,12 +120,12 @@ pub fn complaint(templates: &Templates) -> Option<String> {
 /// The formatters of all programs of a sink, by program number. They are few, and each record looks
 /// up its own.
 #[derive(Debug, Default)]
-pub struct Texts(BTreeMap<u32, Live>);
+pub struct ProgramTexts(BTreeMap<u32, ProgramText>);
 
-impl Texts {
+impl ProgramTexts {
     /// Sets how the records of a program are shown.
     pub fn show(&mut self, program: u32, view: &View) {
-        self.0.insert(program, Live::new(view.clone()));
+        self.0.insert(program, ProgramText::new(view.clone()));
     }
 
     /// Drops the formatter of a program.
@@ -133,12 +133,14 @@ impl Texts {
         self.0.remove(&program);
     }
 
-    /// The formatter of a program; the default one if [`Texts::show`] was not called for it.
-    pub fn of(&mut self, program: u32) -> &mut Live {
-        self.0.entry(program).or_insert_with(|| Live::new(View { items: Items::DEFAULT, ..View::default() }))
+    /// The formatter of a program; the default one if [`ProgramTexts::show`] was not called for it.
+    pub fn of(&mut self, program: u32) -> &mut ProgramText {
+        self.0
+            .entry(program)
+            .or_insert_with(|| ProgramText::new(View { items: Items::DEFAULT, ..View::default() }))
     }
 
-    /// Reads templates again that have been changed ([`Live::refresh`]).
+    /// Reads templates again that have been changed ([`ProgramText::refresh`]).
     pub fn refresh(&mut self, tell: &mut dyn FnMut(&str)) {
         self.0.values_mut().for_each(|live| live.refresh(tell));
     }

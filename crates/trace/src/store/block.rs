@@ -1,6 +1,6 @@
 //! A block of a store: a header of 64 bytes, and a payload.
 
-use super::bytes::Wrong;
+use super::bytes::DecodeError;
 
 /// The first bytes of every block. As in PNG, the first byte is not ASCII, so that no text is taken
 /// for a store.
@@ -12,7 +12,7 @@ const OLDEST: u16 = 1;
 /// The size of a block's header, in bytes.
 pub(super) const HEADER: usize = 64;
 /// The greatest size of a payload, in bytes.
-pub(super) const LARGEST: usize = 1 << 20;
+pub(super) const MAX_PAYLOAD: usize = 1 << 20;
 /// The payload size from which on a block is written.
 pub(super) const FULL: usize = 1 << 18;
 
@@ -84,10 +84,10 @@ impl Header {
     }
 
     /// Parses the header of a block.
-    pub(super) fn decode(bytes: &[u8; HEADER]) -> Result<Header, Wrong> {
+    pub(super) fn decode(bytes: &[u8; HEADER]) -> Result<Header, DecodeError> {
         let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|place| bytes[at + place]));
         let whole = |at: usize| u64::from_le_bytes(std::array::from_fn(|place| bytes[at + place]));
-        let wrong = |at: usize, what: String| Err(Wrong { at, what });
+        let wrong = |at: usize, what: String| Err(DecodeError { at, what });
         if bytes[..4] != MARK {
             return wrong(0, "no block begins here".to_owned());
         }
@@ -109,8 +109,8 @@ impl Header {
             other => return wrong(10, format!("a block of kind {other}, and 1 to 4 are known")),
         };
         let length = half(12);
-        if length as usize > LARGEST {
-            return wrong(12, format!("a block of {length} bytes, and {LARGEST} is the most"));
+        if length as usize > MAX_PAYLOAD {
+            return wrong(12, format!("a block of {length} bytes, and {MAX_PAYLOAD} is the most"));
         }
         Ok(Header {
             store: half(4),

@@ -9,7 +9,7 @@ pub(super) const LONGEST: usize = 10;
 
 /// The error of a payload that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wrong {
+pub(super) struct DecodeError {
     /// The position of the error, in bytes from the start of the payload.
     pub(super) at: usize,
     /// What was expected, and what was found.
@@ -83,25 +83,25 @@ impl<'a> Cursor<'a> {
 
     /// An error at this position.
     #[cold]
-    pub(super) fn wrong(&self, what: impl Into<String>) -> Wrong {
-        Wrong { at: self.at, what: what.into() }
+    pub(super) fn wrong(&self, what: impl Into<String>) -> DecodeError {
+        DecodeError { at: self.at, what: what.into() }
     }
 
     #[cold]
-    fn cut_off(&self, what: &str) -> Wrong {
+    fn cut_off(&self, what: &str) -> DecodeError {
         self.wrong(format!("{what}: the block ends in it"))
     }
 
     /// The next byte.
     #[inline]
-    pub(super) fn byte(&mut self, what: &str) -> Result<u8, Wrong> {
+    pub(super) fn byte(&mut self, what: &str) -> Result<u8, DecodeError> {
         let Some(&byte) = self.bytes.get(self.at) else { return Err(self.cut_off(what)) };
         self.at += 1;
         Ok(byte)
     }
 
     #[inline]
-    pub(super) fn number(&mut self, what: &str) -> Result<u64, Wrong> {
+    pub(super) fn number(&mut self, what: &str) -> Result<u64, DecodeError> {
         match self.bytes.get(self.at) {
             Some(&byte) if byte < 0x80 => {
                 self.at += 1;
@@ -111,7 +111,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn long_number(&mut self, what: &str) -> Result<u64, Wrong> {
+    fn long_number(&mut self, what: &str) -> Result<u64, DecodeError> {
         let start = *self;
         let mut value = 0;
         for shift in (0..64).step_by(7) {
@@ -128,20 +128,20 @@ impl<'a> Cursor<'a> {
 
     /// Reads a number of at most 32 bits.
     #[inline]
-    pub(super) fn half(&mut self, what: &str) -> Result<u32, Wrong> {
+    pub(super) fn half(&mut self, what: &str) -> Result<u32, DecodeError> {
         let start = *self;
         let value = self.number(what)?;
         u32::try_from(value).map_err(|_| start.wrong(format!("{what}: {value}, which has more than 32 bits")))
     }
 
     #[inline]
-    pub(super) fn difference(&mut self, what: &str) -> Result<i64, Wrong> {
+    pub(super) fn difference(&mut self, what: &str) -> Result<i64, DecodeError> {
         self.number(what).map(unfold)
     }
 
     /// Reads `length` bytes.
     #[inline]
-    pub(super) fn take(&mut self, length: u64, what: &str) -> Result<&'a [u8], Wrong> {
+    pub(super) fn take(&mut self, length: u64, what: &str) -> Result<&'a [u8], DecodeError> {
         let rest = &self.bytes[self.at..];
         match usize::try_from(length).ok().and_then(|length| rest.get(..length)) {
             Some(taken) => {
@@ -153,12 +153,12 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads a number of bytes, then the bytes.
-    pub(super) fn counted(&mut self, what: &str) -> Result<&'a [u8], Wrong> {
+    pub(super) fn counted(&mut self, what: &str) -> Result<&'a [u8], DecodeError> {
         let length = self.number(what)?;
         self.take(length, what)
     }
 
-    pub(super) fn text(&mut self, what: &str) -> Result<&'a str, Wrong> {
+    pub(super) fn text(&mut self, what: &str) -> Result<&'a str, DecodeError> {
         let start = *self;
         std::str::from_utf8(self.counted(what)?).map_err(|_| start.wrong(format!("{what}: no UTF-8")))
     }

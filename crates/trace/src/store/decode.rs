@@ -1,6 +1,6 @@
 //! Decodes the records of a block (for the layout see [`super::encode`]).
 
-use super::bytes::{Cursor, Wrong};
+use super::bytes::{Cursor, DecodeError};
 use super::encode::{Point, Thread, shape};
 use super::filter::Filter;
 use crate::Record;
@@ -48,7 +48,7 @@ pub(super) enum Step {
 }
 
 impl Decoder {
-    pub(super) fn begin(&mut self, payload: &[u8]) -> Result<(), Wrong> {
+    pub(super) fn begin(&mut self, payload: &[u8]) -> Result<(), DecodeError> {
         let mut cursor = Cursor::new(payload, 0);
         let base = cursor.take(8, "the time that a block counts from")?;
         self.last = base.iter().rev().fold(0, |time, &byte| time << 8 | u64::from(byte));
@@ -71,11 +71,11 @@ impl Decoder {
         payload: &[u8],
         filter: &Filter,
         record: &mut Record,
-    ) -> Result<Step, Wrong> {
+    ) -> Result<Step, DecodeError> {
         let mut cursor = Cursor::new(payload, self.at);
         let shape = cursor.byte("a record")?;
         if shape & !shape::ALL != 0 {
-            return Err(Wrong { at: self.at, what: format!("a record of shape {shape:#x}") });
+            return Err(DecodeError { at: self.at, what: format!("a record of shape {shape:#x}") });
         }
         let time = self.last.wrapping_add(cursor.difference("a record's time")? as u64);
         let point = match shape & shape::POINT {
@@ -129,7 +129,7 @@ impl Decoder {
 
 /// Reads the number of a point or thread that the block already has.
 #[inline]
-fn index(cursor: &mut Cursor<'_>, count: usize, what: &str) -> Result<usize, Wrong> {
+fn index(cursor: &mut Cursor<'_>, count: usize, what: &str) -> Result<usize, DecodeError> {
     let start = *cursor;
     let number = cursor.number(what)?;
     match usize::try_from(number) {
@@ -138,7 +138,7 @@ fn index(cursor: &mut Cursor<'_>, count: usize, what: &str) -> Result<usize, Wro
     }
 }
 
-fn point(cursor: &mut Cursor<'_>) -> Result<Point, Wrong> {
+fn point(cursor: &mut Cursor<'_>) -> Result<Point, DecodeError> {
     let mut point = Point {
         program: cursor.half("a point's program")?,
         probe: cursor.half("a point's probe")?,
@@ -157,7 +157,7 @@ fn point(cursor: &mut Cursor<'_>) -> Result<Point, Wrong> {
     }
 }
 
-fn thread(cursor: &mut Cursor<'_>) -> Result<Thread, Wrong> {
+fn thread(cursor: &mut Cursor<'_>) -> Result<Thread, DecodeError> {
     Ok(Thread {
         pid: cursor.half("a thread's pid")?,
         tid: cursor.half("a thread's tid")?,

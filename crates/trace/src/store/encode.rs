@@ -183,7 +183,7 @@ impl Encoder {
         }
         let passed = fold(record.time.wrapping_sub(self.last) as i64);
         let step = fold(record.esp.wrapping_sub(thread.esp) as i64);
-        let Some(short) = Short::of(passed, point_number, thread_number, step) else { return false };
+        let Some(short) = FastRecord::of(passed, point_number, thread_number, step) else { return false };
         thread.esp = record.esp;
         self.passes(record.time);
         short.push(&mut self.bytes, &record.data);
@@ -223,7 +223,7 @@ impl Encoder {
         let passed = fold(record.time.wrapping_sub(self.last) as i64);
         self.passes(record.time);
         let out = &mut self.bytes;
-        let mut head = Head::begin(out);
+        let mut head = InPlaceNumbers::begin(out);
         head.put(out, shape.into());
         head.put(out, passed);
         match new_point {
@@ -238,7 +238,7 @@ impl Encoder {
                 for half in [cs, ss, word] {
                     push_number(out, half.into());
                 }
-                head = Head::begin(out);
+                head = InPlaceNumbers::begin(out);
             }
         }
         match new_thread {
@@ -249,7 +249,7 @@ impl Encoder {
                     push_number(out, half.into());
                 }
                 push_bytes(out, record.name.as_bytes());
-                head = Head::begin(out);
+                head = InPlaceNumbers::begin(out);
             }
         }
         if moved {
@@ -319,12 +319,12 @@ fn recent(record: &Record) -> usize {
 /// data length, and little time after the record before. They take at most 8 bytes in all and are
 /// computed without a branch.
 #[derive(Clone, Copy)]
-struct Short {
+struct FastRecord {
     bytes: u64,
     size: usize,
 }
 
-impl Short {
+impl FastRecord {
     /// Numbers less than this take at most three bytes,
     const THREE: u64 = 1 << 21;
     /// less than this, at most two,
@@ -336,18 +336,19 @@ impl Short {
 
     /// None: they take more than 8 bytes.
     #[inline(always)]
-    fn of(passed: u64, point: u32, thread: u32, step: u64) -> Option<Short> {
-        if passed >= Short::THREE || step >= Short::TWO || (point | thread) >= Short::ONE {
+    fn of(passed: u64, point: u32, thread: u32, step: u64) -> Option<FastRecord> {
+        if passed >= FastRecord::THREE || step >= FastRecord::TWO || (point | thread) >= FastRecord::ONE {
             return None;
         }
         // The lowest byte is the shape, 0. Each further byte has seven bits of a number; its eighth
         // bit is set if another byte of that number follows.
         let groups = |number: u64| number & 0x7f | (number & 0x3f80) << 1 | (number & 0x1f_c000) << 2;
-        let more = |number: u64| u64::from(number >= 1 << 7) << 7 | u64::from(number >= Short::TWO) << 15;
-        let size = |number: u64| 1 + usize::from(number >= 1 << 7) + usize::from(number >= Short::TWO);
+        let more =
+            |number: u64| u64::from(number >= 1 << 7) << 7 | u64::from(number >= FastRecord::TWO) << 15;
+        let size = |number: u64| 1 + usize::from(number >= 1 << 7) + usize::from(number >= FastRecord::TWO);
         let both = u64::from(point) | u64::from(thread) << 8 | (groups(step) | more(step)) << 16;
         let bytes = ((groups(passed) | more(passed)) | both << (8 * size(passed))) << 8;
-        Some(Short { bytes, size: 1 + size(passed) + 2 + size(step) })
+        Some(FastRecord { bytes, size: 1 + size(passed) + 2 + size(step) })
     }
 
     /// Appends the numbers and the data. Data of one or two words, the usual case, goes into the
@@ -355,8 +356,8 @@ impl Short {
     #[inline(always)]
     fn push(self, out: &mut Vec<u8>, data: &[u8]) {
         let end = out.len() + self.size;
-        out.extend_from_slice(&[0; Short::ROOM]);
-        let Some(room) = out.last_chunk_mut::<{ Short::ROOM }>() else { return };
+        out.extend_from_slice(&[0; FastRecord::ROOM]);
+        let Some(room) = out.last_chunk_mut::<{ FastRecord::ROOM }>() else { return };
         if let Some(numbers) = room.first_chunk_mut() {
             *numbers = self.bytes.to_le_bytes();
         }
@@ -381,20 +382,20 @@ impl Short {
 }
 
 /// Writes the numbers of a record in place: reserves room for all, then cuts off what is unused.
-struct Head {
+struct InPlaceNumbers {
     /// The position of the next number.
     at: usize,
 }
 
-impl Head {
+impl InPlaceNumbers {
     /// The size of a shape and six numbers, at most.
     const SIZE: usize = 1 + 6 * LONGEST;
 
     #[inline]
-    fn begin(out: &mut Vec<u8>) -> Head {
+    fn begin(out: &mut Vec<u8>) -> InPlaceNumbers {
         let at = out.len();
-        out.extend_from_slice(&[0; Head::SIZE]);
-        Head { at }
+        out.extend_from_slice(&[0; InPlaceNumbers::SIZE]);
+        InPlaceNumbers { at }
     }
 
     #[inline]

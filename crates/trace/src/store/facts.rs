@@ -5,13 +5,13 @@
 //! has the fields of the fact in the order in which this file declares them. A reader skips entries
 //! with an unknown tag, and bytes after the known fields: later versions may add both.
 
-use super::bytes::{Cursor, Wrong, fold, push_bytes, push_number};
+use super::bytes::{Cursor, DecodeError, fold, push_bytes, push_number};
 use crate::Items;
 
 /// A field of a fact.
 trait Field: Sized {
     fn put(&self, out: &mut Vec<u8>);
-    fn get(from: &mut Cursor<'_>, what: &str) -> Result<Self, Wrong>;
+    fn get(from: &mut Cursor<'_>, what: &str) -> Result<Self, DecodeError>;
     /// The heap memory that it uses, in bytes.
     fn heap(&self) -> usize {
         0
@@ -22,7 +22,7 @@ impl Field for u32 {
     fn put(&self, out: &mut Vec<u8>) {
         push_number(out, u64::from(*self));
     }
-    fn get(from: &mut Cursor<'_>, what: &str) -> Result<u32, Wrong> {
+    fn get(from: &mut Cursor<'_>, what: &str) -> Result<u32, DecodeError> {
         from.half(what)
     }
 }
@@ -31,7 +31,7 @@ impl Field for u64 {
     fn put(&self, out: &mut Vec<u8>) {
         push_number(out, *self);
     }
-    fn get(from: &mut Cursor<'_>, what: &str) -> Result<u64, Wrong> {
+    fn get(from: &mut Cursor<'_>, what: &str) -> Result<u64, DecodeError> {
         from.number(what)
     }
 }
@@ -40,7 +40,7 @@ impl Field for i64 {
     fn put(&self, out: &mut Vec<u8>) {
         push_number(out, fold(*self));
     }
-    fn get(from: &mut Cursor<'_>, what: &str) -> Result<i64, Wrong> {
+    fn get(from: &mut Cursor<'_>, what: &str) -> Result<i64, DecodeError> {
         from.difference(what)
     }
 }
@@ -49,7 +49,7 @@ impl Field for String {
     fn put(&self, out: &mut Vec<u8>) {
         push_bytes(out, self.as_bytes());
     }
-    fn get(from: &mut Cursor<'_>, what: &str) -> Result<String, Wrong> {
+    fn get(from: &mut Cursor<'_>, what: &str) -> Result<String, DecodeError> {
         from.text(what).map(str::to_owned)
     }
     fn heap(&self) -> usize {
@@ -61,7 +61,7 @@ impl Field for Items {
     fn put(&self, out: &mut Vec<u8>) {
         self.flags().put(out);
     }
-    fn get(from: &mut Cursor<'_>, what: &str) -> Result<Items, Wrong> {
+    fn get(from: &mut Cursor<'_>, what: &str) -> Result<Items, DecodeError> {
         let start = *from;
         let flags = from.half(what)?;
         Items::from_flags(flags).ok_or_else(|| start.wrong(format!("{what}: {flags:#x}, not all known")))
@@ -75,7 +75,7 @@ impl<T: Field> Field for Option<T> {
             value.put(out);
         }
     }
-    fn get(from: &mut Cursor<'_>, what: &str) -> Result<Option<T>, Wrong> {
+    fn get(from: &mut Cursor<'_>, what: &str) -> Result<Option<T>, DecodeError> {
         let start = *from;
         if from.left() == 0 {
             // Later versions add fields at the end of a fact; those of an earlier version lack
@@ -98,7 +98,7 @@ impl<T: Field> Field for Vec<T> {
         push_number(out, self.len() as u64);
         self.iter().for_each(|value| value.put(out));
     }
-    fn get(from: &mut Cursor<'_>, what: &str) -> Result<Vec<T>, Wrong> {
+    fn get(from: &mut Cursor<'_>, what: &str) -> Result<Vec<T>, DecodeError> {
         let count = from.number(what)?;
         // Each value takes at least a byte.
         if count > from.left() as u64 {
@@ -147,7 +147,7 @@ macro_rules! facts {
             }
 
             /// Parses the fields of a fact; none if the tag is unknown.
-            fn get(tag: u32, from: &mut Cursor<'_>) -> Result<Option<Fact>, Wrong> {
+            fn get(tag: u32, from: &mut Cursor<'_>) -> Result<Option<Fact>, DecodeError> {
                 Ok(Some(match tag {
                     $($tag => Fact::$name($name {
                         $($field: Field::get(from, concat!(stringify!($name), ", ", stringify!($field)))?,)*
@@ -378,13 +378,13 @@ impl Fact {
     }
 
     /// Parses the next entry; none if its tag is unknown.
-    pub(super) fn decode(from: &mut Cursor<'_>) -> Result<Option<Fact>, Wrong> {
+    pub(super) fn decode(from: &mut Cursor<'_>) -> Result<Option<Fact>, DecodeError> {
         let tag = from.half("the tag of a fact")?;
         let before = from.at();
         let body = from.counted("a fact")?;
         let start = from.at() - body.len();
         debug_assert!(start > before);
         let mut fields = Cursor::new(body, 0);
-        Fact::get(tag, &mut fields).map_err(|wrong| Wrong { at: start + wrong.at, ..wrong })
+        Fact::get(tag, &mut fields).map_err(|wrong| DecodeError { at: start + wrong.at, ..wrong })
     }
 }

@@ -12,12 +12,12 @@
 //! A run is a number of successive blocks of records; its offset is that of the first. When there
 //! are too many runs, each two are joined, so an index is small however long the trace is.
 
-use super::bytes::{Cursor, Wrong, push_number};
+use super::bytes::{Cursor, DecodeError, push_number};
 
 /// The most blocks of facts that are listed. A reader scans for the others.
-const MOST_FACTS: usize = 16_384;
+const MAX_FACTS: usize = 16_384;
 /// The most runs that are listed.
-const MOST_RUNS: usize = 8192;
+const MAX_RUNS: usize = 8192;
 
 /// Successive blocks of records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Index {
 
     /// Adds a block of facts.
     pub(super) fn facts(&mut self, offset: u64) {
-        if self.facts.len() < MOST_FACTS {
+        if self.facts.len() < MAX_FACTS {
             self.facts.push(offset);
         } else {
             self.whole = false;
@@ -63,7 +63,7 @@ impl Index {
                 self.last += 1;
             }
             None => {
-                if self.runs.len() >= MOST_RUNS {
+                if self.runs.len() >= MAX_RUNS {
                     self.halve();
                 }
                 self.runs.push(block);
@@ -104,7 +104,7 @@ impl Index {
         out
     }
 
-    pub(super) fn decode(payload: &[u8]) -> Result<Index, Wrong> {
+    pub(super) fn decode(payload: &[u8]) -> Result<Index, DecodeError> {
         let mut cursor = Cursor::new(payload, 0);
         let mut index = Index::new();
         index.whole = cursor.number("an index")? == 1;
@@ -158,9 +158,9 @@ mod tests {
             });
             index.facts(block * 100 + 50);
         }
-        assert!(index.runs.len() <= MOST_RUNS && !index.whole);
+        assert!(index.runs.len() <= MAX_RUNS && !index.whole);
         let payload = index.encode();
-        assert!(payload.len() < super::super::block::LARGEST);
+        assert!(payload.len() < super::super::block::MAX_PAYLOAD);
         let read = Index::decode(&payload).expect("it was written so");
         assert_eq!((&read.runs, &read.facts, read.whole), (&index.runs, &index.facts, false));
         assert_eq!(read.runs.iter().map(|run| run.records).sum::<u64>(), 1_000_000);

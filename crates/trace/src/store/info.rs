@@ -7,7 +7,7 @@ use super::facts::{
 use super::index::Index;
 
 /// The approximate greatest memory of the facts, in bytes. Further facts are counted and dropped.
-const MOST_MEMORY: usize = 64 << 20;
+const MAX_MEMORY: usize = 64 << 20;
 
 /// How long before a loss was noticed its records may have been lost, in nanoseconds. The writer
 /// checks its counts every second.
@@ -90,7 +90,7 @@ impl Info {
     /// Adds a fact.
     pub(super) fn take(&mut self, fact: Fact) {
         let memory = self.memory.saturating_add(fact.memory());
-        if memory > MOST_MEMORY {
+        if memory > MAX_MEMORY {
             self.omitted += 1;
             return;
         }

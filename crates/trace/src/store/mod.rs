@@ -51,13 +51,13 @@
 //! * A later version of the format that only adds facts is read without them; any other is refused
 //!   by its version number.
 
+mod batch_builder;
 mod block;
 mod bytes;
 mod damage;
 mod decode;
 mod encode;
 mod facts;
-mod filling;
 mod filter;
 mod index;
 mod info;
@@ -69,16 +69,16 @@ mod tests;
 mod threads;
 mod writer;
 
+pub use batch_builder::{BLOCK_TIMEOUT, MAX_DATA, MAX_NAME};
+pub(crate) use batch_builder::{Batch, BatchBuilder};
 pub use block::{MARK, VERSION, is_store};
 pub use damage::{Damage, Error};
 pub use facts::{
     About, Counts, Fact, Gap, Loss, Module, Note, Probe, Program, Site, Source, Template, Thread, Variables,
 };
-pub(crate) use filling::{Batch, Filling};
-pub use filling::{MOST_DATA, MOST_NAME, PATIENCE};
 pub use filter::Filter;
 pub use info::Info;
 pub use lookup::{Lookup, point_name};
 pub use reader::{Entry, Item, Reader};
-pub(crate) use writer::Blocks;
+pub(crate) use writer::BlockWriter;
 pub use writer::Store;

@@ -5,14 +5,14 @@ use std::io::{Read, Seek};
 use std::path::Path;
 
 use super::block::{HEADER, Header, Kind};
-use super::bytes::{Cursor, Wrong};
+use super::bytes::{Cursor, DecodeError};
 use super::damage::{Damage, Error};
 use super::decode::{Decoder, Step};
 use super::facts::Fact;
 use super::filter::Filter;
 use super::index::Index;
 use super::info::Info;
-use super::scan::{Blocks, Found};
+use super::scan::{BlockScanner, Found};
 use crate::Record;
 
 /// An item of a store.
@@ -51,7 +51,7 @@ enum Place {
 /// Reads a store block by block: it holds one block, the facts, and one record in memory.
 #[derive(Debug)]
 pub struct Reader<S = File> {
-    blocks: Blocks<S>,
+    blocks: BlockScanner<S>,
     place: Place,
     decoder: Decoder,
     record: Record,
@@ -81,7 +81,7 @@ impl<S: Read + Seek> Reader<S> {
     /// # Errors
     /// The source cannot be read, or is no store.
     pub fn new(source: S) -> Result<Reader<S>, Error> {
-        let mut blocks = Blocks::new(source)?;
+        let mut blocks = BlockScanner::new(source)?;
         if let Some(reason) = blocks.is_no_store()? {
             return Err(Error::NotAStore(reason));
         }
@@ -265,7 +265,7 @@ fn take_facts(payload: &[u8], info: &mut Info) {
 }
 
 /// The index of a store that ended cleanly, and the greatest step back in time.
-fn index<S: Read + Seek>(blocks: &mut Blocks<S>) -> Result<Option<(Index, u64)>, Error> {
+fn index<S: Read + Seek>(blocks: &mut BlockScanner<S>) -> Result<Option<(Index, u64)>, Error> {
     const END: u64 = HEADER as u64 + 8;
     let Some(last) = blocks.length.checked_sub(END) else { return Ok(None) };
     let Some(end) = blocks.read_at(last)?.filter(|header| header.kind == Kind::End) else { return Ok(None) };
@@ -281,7 +281,7 @@ fn index<S: Read + Seek>(blocks: &mut Blocks<S>) -> Result<Option<(Index, u64)>,
 }
 
 /// The next fact of a payload and the position after it. The fact is none if its tag is unknown.
-fn next_fact(payload: &[u8], at: usize) -> Result<Option<(Option<Fact>, usize)>, Wrong> {
+fn next_fact(payload: &[u8], at: usize) -> Result<Option<(Option<Fact>, usize)>, DecodeError> {
     let mut cursor = Cursor::new(payload, at);
     if cursor.left() == 0 {
         return Ok(None);
@@ -291,7 +291,7 @@ fn next_fact(payload: &[u8], at: usize) -> Result<Option<(Option<Fact>, usize)>,
 }
 
 /// The damage of a block of records that cannot be decoded further after `read` records.
-fn inside(header: &Header, offset: u64, wrong: Wrong, read: u32) -> Damage {
+fn inside(header: &Header, offset: u64, wrong: DecodeError, read: u32) -> Damage {
     Damage {
         offset: offset + (HEADER + wrong.at) as u64,
         what: wrong.what,

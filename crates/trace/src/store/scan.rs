@@ -7,14 +7,14 @@
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-use super::block::{HEADER, Header, LARGEST, MARK, is_store};
+use super::block::{HEADER, Header, MARK, MAX_PAYLOAD, is_store};
 use super::damage::Damage;
 
 /// The bytes that are searched at a time.
 const WINDOW: usize = 1 << 16;
 
 /// How many bytes of a file whose start is damaged are searched for a sound block.
-const START: u64 = 4 * LARGEST as u64;
+const START: u64 = 4 * MAX_PAYLOAD as u64;
 
 /// The next thing in a file.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ struct Expected {
 
 /// The read position in a file of blocks.
 #[derive(Debug)]
-pub(super) struct Blocks<S> {
+pub(super) struct BlockScanner<S> {
     source: S,
     /// The size of the file, in bytes.
     pub(super) length: u64,
@@ -60,11 +60,11 @@ pub(super) struct Blocks<S> {
     window_at: u64,
 }
 
-impl<S: Read + Seek> Blocks<S> {
+impl<S: Read + Seek> BlockScanner<S> {
     /// Begins at the start of a file.
-    pub(super) fn new(mut source: S) -> io::Result<Blocks<S>> {
+    pub(super) fn new(mut source: S) -> io::Result<BlockScanner<S>> {
         let length = source.seek(SeekFrom::End(0))?;
-        Ok(Blocks {
+        Ok(BlockScanner {
             source,
             length,
             id: None,

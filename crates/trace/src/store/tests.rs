@@ -341,7 +341,7 @@ fn headers_without_end_are_not_looked_through_again_and_again() {
     let header = super::block::Header {
         store: 1,
         kind: super::block::Kind::Records,
-        length: super::block::LARGEST as u32,
+        length: super::block::MAX_PAYLOAD as u32,
         first: 0,
         least: 0,
         greatest: u64::MAX,
@@ -407,10 +407,10 @@ fn what_could_not_be_written_is_counted_and_what_came_later_is_read() {
 #[test]
 fn what_is_too_large_is_refused_and_changes_nothing() {
     let mut store = Store::new(Vec::new(), &about()).expect("a vector takes everything");
-    let largest = Record { data: vec![1; MOST_DATA], ..record(0) };
+    let largest = Record { data: vec![1; MAX_DATA], ..record(0) };
     store.record(0, &largest).expect("it fits");
-    store.record(0, &Record { data: vec![1; MOST_DATA + 1], ..record(0) }).expect_err("too large");
-    store.record(0, &Record { name: "a".repeat(MOST_NAME + 1), ..record(0) }).expect_err("too large");
+    store.record(0, &Record { data: vec![1; MAX_DATA + 1], ..record(0) }).expect_err("too large");
+    store.record(0, &Record { name: "a".repeat(MAX_NAME + 1), ..record(0) }).expect_err("too large");
     store.fact(&Note { time: 0, text: "a".repeat(2 << 20) }.into()).expect_err("too large");
     let given = sound(&store.finish().expect("a vector takes everything")).1;
     assert_eq!(given.records.len(), 1);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::encode::Thread;
 
 /// The most threads that are remembered. Beyond that all are forgotten and written again.
-const MOST: usize = 1 << 16;
+const MAX_THREADS: usize = 1 << 16;
 
 /// User id and name of the threads that were written, by process and thread id.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ impl Threads {
         if self.0.get(&key).is_some_and(|(uid, name)| *uid == thread.uid && *name == thread.name) {
             return false;
         }
-        if self.0.len() >= MOST {
+        if self.0.len() >= MAX_THREADS {
             self.0.clear();
         }
         self.0.insert(key, (thread.uid, thread.name.clone()));

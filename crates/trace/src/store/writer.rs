@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::batch_builder::{Batch, BatchBuilder};
 use super::block::{HEADER, Header, Kind};
 use super::facts::{About, Fact};
-use super::filling::{Batch, Filling};
 use super::index::{Index, Run};
 use crate::Record;
 use crate::queue::{self, Block};
@@ -19,9 +19,9 @@ use crate::queue::{self, Block};
 /// synced to disk: if the machine crashes, the kernel decides how much of it is there.
 #[derive(Debug)]
 pub struct Store<W: Write = File> {
-    filling: Filling,
+    filling: BatchBuilder,
     batch: Batch,
-    blocks: Blocks<W>,
+    blocks: BlockWriter<W>,
 }
 
 impl Store {
@@ -40,7 +40,11 @@ impl<W: Write> Store<W> {
     /// # Errors
     /// Those of `out`.
     pub fn new(out: W, about: &About) -> io::Result<Store<W>> {
-        Ok(Store { filling: Filling::new(), batch: Batch::default(), blocks: Blocks::begin(out, about)? })
+        Ok(Store {
+            filling: BatchBuilder::new(),
+            batch: Batch::default(),
+            blocks: BlockWriter::begin(out, about)?,
+        })
     }
 
     /// Takes a fact. It is written before the records that are kept at present, and before all
@@ -55,8 +59,8 @@ impl<W: Write> Store<W> {
     /// Takes a record of a program, given by number.
     ///
     /// # Errors
-    /// The record has more than [`super::MOST_DATA`] bytes or a name of more than
-    /// [`super::MOST_NAME`], or it filled a block that could not be written: then all records of
+    /// The record has more than [`super::MAX_DATA`] bytes or a name of more than
+    /// [`super::MAX_NAME`], or it filled a block that could not be written: then all records of
     /// that block are lost ([`Store::lost`]).
     #[inline]
     pub fn record(&mut self, program: u32, record: &Record) -> io::Result<()> {
@@ -112,7 +116,7 @@ impl<W: Write> Store<W> {
 
 /// Writes the blocks of a store.
 #[derive(Debug)]
-pub(crate) struct Blocks<W: Write> {
+pub(crate) struct BlockWriter<W: Write> {
     out: W,
     /// The store's id.
     id: u32,
@@ -129,15 +133,16 @@ pub(crate) struct Blocks<W: Write> {
     index: Option<Index>,
 }
 
-impl<W: Write> Blocks<W> {
+impl<W: Write> BlockWriter<W> {
     /// Begins a store in an empty file: writes its first block.
     ///
     /// # Errors
     /// Those of `out`.
-    pub(crate) fn begin(out: W, about: &About) -> io::Result<Blocks<W>> {
-        let (id, index) = (number_of(about), Some(Index::new()));
-        let mut blocks = Blocks { out, id, blocks: 0, records: 0, disorder: 0, offset: 0, lost: 0, index };
-        let (mut filling, mut batch) = (Filling::new(), Batch::default());
+    pub(crate) fn begin(out: W, about: &About) -> io::Result<BlockWriter<W>> {
+        let (id, index) = (store_id(about), Some(Index::new()));
+        let mut blocks =
+            BlockWriter { out, id, blocks: 0, records: 0, disorder: 0, offset: 0, lost: 0, index };
+        let (mut filling, mut batch) = (BatchBuilder::new(), Batch::default());
         filling.fact(&about.clone().into())?;
         filling.take(&mut batch);
         blocks.write_batch(&mut batch)?;
@@ -234,7 +239,7 @@ impl<W: Write> Blocks<W> {
     }
 }
 
-impl<W: Write + Send> queue::Writer<Batch> for Blocks<W> {
+impl<W: Write + Send> queue::Writer<Batch> for BlockWriter<W> {
     fn write(&mut self, batch: &mut Batch) -> io::Result<()> {
         self.write_batch(batch)
     }
@@ -250,7 +255,7 @@ impl<W: Write + Send> queue::Writer<Batch> for Blocks<W> {
 
 /// The store's id. It keeps the reader from taking blocks of another store, which may be among the
 /// logged data, for its own.
-fn number_of(about: &About) -> u32 {
+fn store_id(about: &About) -> u32 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&now.as_nanos().to_le_bytes());

@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::path::Path;
 
-use super::control::{Control, Item, Part, Width};
+use super::control::{Control, Group, Item, Width};
 use super::fields::{self, Field};
-use super::lex::Quoted;
+use super::lex::StringLiteral;
 use super::problem::{Mistake, Problem, Source};
 
 /// The deepest nesting of groups.
@@ -46,7 +46,7 @@ impl Template {
         format: Option<&str>,
     ) -> Result<Template, Vec<Problem>> {
         let mut mistakes = Vec::new();
-        let text = format.map(Quoted::from);
+        let text = format.map(StringLiteral::from);
         let template = Template::read(major, minor, description.to_owned(), text, &mut mistakes);
         match mistakes.is_empty() {
             true => Ok(template),
@@ -62,7 +62,7 @@ impl Template {
         major: u32,
         minor: u32,
         description: String,
-        format: Option<Quoted>,
+        format: Option<StringLiteral>,
         mistakes: &mut Vec<Mistake>,
     ) -> Template {
         let items = match &format {
@@ -80,7 +80,7 @@ impl Template {
 }
 
 /// Compiles the text of a template's `fmt` statements. After a mistake it continues, to find more.
-fn compile(text: &Quoted, mistakes: &mut Vec<Mistake>) -> Vec<Item> {
+fn compile(text: &StringLiteral, mistakes: &mut Vec<Mistake>) -> Vec<Item> {
     let mut compiler = Compiler { text, at: 0, mistakes };
     let mut items = Vec::new();
     loop {
@@ -97,13 +97,13 @@ fn compile(text: &Quoted, mistakes: &mut Vec<Mistake>) -> Vec<Item> {
 }
 
 struct Compiler<'a> {
-    text: &'a Quoted,
+    text: &'a StringLiteral,
     at: usize,
     mistakes: &'a mut Vec<Mistake>,
 }
 
 /// A width in the source.
-struct Written {
+struct ParsedWidth {
     width: Option<Width>,
     range: Range<usize>,
 }
@@ -190,13 +190,13 @@ impl Compiler<'_> {
     }
 
     /// Parses an optional width.
-    fn width(&mut self) -> Option<Written> {
+    fn width(&mut self) -> Option<ParsedWidth> {
         let first = self.at;
         if self.peek() == Some(b'w')
             && matches!(self.text.bytes.get(self.at + 1), Some(b'd' | b'u' | b'x' | b'i'))
         {
             self.at += 1;
-            return Some(Written { width: Some(Width::Word), range: self.range(first) });
+            return Some(ParsedWidth { width: Some(Width::Word), range: self.range(first) });
         }
         let mut value: Option<u32> = None;
         while let Some(digit) = self.next_if(|next| next.is_ascii_digit()) {
@@ -205,8 +205,8 @@ impl Compiler<'_> {
         }
         let range = self.range(first);
         match value.map(u16::try_from) {
-            None => Some(Written { width: None, range }),
-            Some(Ok(width @ 1..)) => Some(Written { width: Some(Width::Bytes(width)), range }),
+            None => Some(ParsedWidth { width: None, range }),
+            Some(Ok(width @ 1..)) => Some(ParsedWidth { width: Some(Width::Bytes(width)), range }),
             _ => {
                 self.tell(range, "no control takes so many bytes", "a number from 1 to 65535 expected");
                 // Skip the control that it belongs to.
@@ -216,7 +216,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn without_width(&mut self, written: &Written, control: &str) -> Option<()> {
+    fn without_width(&mut self, written: &ParsedWidth, control: &str) -> Option<()> {
         if written.width.is_some() {
             self.tell(written.range.clone(), format!("`%{control}` takes no width"), "nothing expected here");
             return None;
@@ -225,7 +225,7 @@ impl Compiler<'_> {
     }
 
     /// Compiles a control other than `p` and `r`.
-    fn simple(&mut self, start: usize, written: &Written) -> Option<Control> {
+    fn simple(&mut self, start: usize, written: &ParsedWidth) -> Option<Control> {
         let Some(letter) = self.next() else {
             let range = self.range(start);
             self.tell(range, "the text ends within a control", CONTROLS);
@@ -271,7 +271,7 @@ impl Compiler<'_> {
         Some(control)
     }
 
-    fn up_to(&mut self, width: Width, most: u16, written: &Written, name: &str) -> Option<Width> {
+    fn up_to(&mut self, width: Width, most: u16, written: &ParsedWidth, name: &str) -> Option<Width> {
         if matches!(width, Width::Bytes(bytes) if bytes > most) {
             self.tell(
                 written.range.clone(),
@@ -322,7 +322,7 @@ impl Compiler<'_> {
         }
         let part = match self.peek() {
             Some(b'(') => self.group(start, depth)?,
-            Some(next) if next.is_ascii_alphanumeric() => Part::new(vec![self.control(start, depth + 1)?]),
+            Some(next) if next.is_ascii_alphanumeric() => Group::new(vec![self.control(start, depth + 1)?]),
             _ => {
                 let range = self.range(start);
                 self.tell(
@@ -347,7 +347,7 @@ impl Compiler<'_> {
     }
 
     /// Compiles a group; the next byte is its `(`.
-    fn group(&mut self, start: usize, depth: usize) -> Option<Part> {
+    fn group(&mut self, start: usize, depth: usize) -> Option<Group> {
         self.at += 1;
         if depth >= DEPTH {
             self.too_deep(start);
@@ -360,7 +360,7 @@ impl Compiler<'_> {
             self.tell(opening, "this group does not end", "`)` expected after it");
             return None;
         }
-        Some(Part::new(items))
+        Some(Group::new(items))
     }
 
     fn too_deep(&mut self, start: usize) {

@@ -65,24 +65,24 @@ pub(super) enum Item {
     /// `%p` with a control: reads a prefix, and converts the data that it announces.
     Prefixed(Control),
     /// `%p(...)`: applies a group once to the data that a prefix announces.
-    Group(Part),
+    Group(Group),
     /// `%r`: applies a control or a group repeatedly, until the data that a prefix announces is
     /// used up.
-    Repeated(Part),
+    Repeated(Group),
 }
 
 /// A sequence of items that is applied to a part of the record.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct Group {
     pub(super) items: Box<[Item]>,
     /// How many of the items are values: all but literals, prefixes and skips.
     pub(super) fields: usize,
 }
 
-impl Part {
-    pub(super) fn new(items: Vec<Item>) -> Part {
+impl Group {
+    pub(super) fn new(items: Vec<Item>) -> Group {
         let fields = items.iter().filter(|item| item.is_field()).count();
-        Part { items: items.into(), fields }
+        Group { items: items.into(), fields }
     }
 }
 

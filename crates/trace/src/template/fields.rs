@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use super::compile::Template;
-use super::control::{Control, Item, Part, Width};
+use super::control::{Control, Group, Item, Width};
 
 /// The greatest length of a label. Of a longer text, only the last word is used.
 const LABEL: usize = 40;
@@ -21,12 +21,12 @@ pub struct Field {
     /// The text before the value that describes it, as in the template; empty if there is none.
     pub label: String,
     /// Its type and width.
-    pub kind: Kind,
+    pub kind: FieldType,
 }
 
 /// The type of a field. All numbers are little-endian.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FieldType {
     /// An unsigned integer of at most 8 bytes.
     Unsigned(Width),
     /// A signed integer of at most 8 bytes.
@@ -42,7 +42,7 @@ pub enum Kind {
     /// A fixed or variable number of bytes.
     Bytes(Option<u16>),
     /// A number of elements of one type, given by the record.
-    List(Box<Kind>),
+    List(Box<FieldType>),
     /// Several values that form a group.
     Struct(Vec<Field>),
 }
@@ -64,21 +64,21 @@ impl fmt::Display for Field {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for FieldType {
     /// `u`, `i`, `x` or `f` with the number of bits or `-word`; `char[16]`, `text`, `bytes`; a list
     /// in brackets, a structure in braces.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Kind::Unsigned(width) => write!(f, "u{width}"),
-            Kind::Signed(width) => write!(f, "i{width}"),
-            Kind::Hexadecimal(width) => write!(f, "x{width}"),
-            Kind::Float(width) => write!(f, "f{width}"),
-            Kind::Characters(count) => write!(f, "char[{count}]"),
-            Kind::Text => f.write_str("text"),
-            Kind::Bytes(Some(count)) => write!(f, "bytes[{count}]"),
-            Kind::Bytes(None) => f.write_str("bytes"),
-            Kind::List(element) => write!(f, "[{element}]"),
-            Kind::Struct(fields) => {
+            FieldType::Unsigned(width) => write!(f, "u{width}"),
+            FieldType::Signed(width) => write!(f, "i{width}"),
+            FieldType::Hexadecimal(width) => write!(f, "x{width}"),
+            FieldType::Float(width) => write!(f, "f{width}"),
+            FieldType::Characters(count) => write!(f, "char[{count}]"),
+            FieldType::Text => f.write_str("text"),
+            FieldType::Bytes(Some(count)) => write!(f, "bytes[{count}]"),
+            FieldType::Bytes(None) => f.write_str("bytes"),
+            FieldType::List(element) => write!(f, "[{element}]"),
+            FieldType::Struct(fields) => {
                 for (number, field) in fields.iter().enumerate() {
                     write!(f, "{} {field}", if number == 0 { "{" } else { "," })?;
                 }
@@ -112,39 +112,39 @@ pub(super) fn of(items: &[Item]) -> Vec<Field> {
 }
 
 /// The label and type of an item's value: the label is the one inside a group.
-fn kind(item: &Item) -> Option<(String, Kind)> {
+fn kind(item: &Item) -> Option<(String, FieldType)> {
     match item {
         Item::Literal(_) | Item::Prefix => None,
         Item::Control(control) | Item::Prefixed(control) => Some((String::new(), simple(*control)?)),
         Item::Group(part) => together(part),
         Item::Repeated(part) => {
             let (label, kind) = together(part)?;
-            Some((label, Kind::List(Box::new(kind))))
+            Some((label, FieldType::List(Box::new(kind))))
         }
     }
 }
 
 /// The type of a group: its only value, or a structure of all.
-fn together(part: &Part) -> Option<(String, Kind)> {
+fn together(part: &Group) -> Option<(String, FieldType)> {
     let mut fields = of(&part.items);
     match fields.len() {
         0 => None,
         1 => fields.pop().map(|field| (field.label, field.kind)),
-        _ => Some((String::new(), Kind::Struct(fields))),
+        _ => Some((String::new(), FieldType::Struct(fields))),
     }
 }
 
-fn simple(control: Control) -> Option<Kind> {
+fn simple(control: Control) -> Option<FieldType> {
     Some(match control {
         Control::Skip(_) => return None,
-        Control::Characters(width) => Kind::Characters(width.bytes(8) as u16),
-        Control::Signed(width) => Kind::Signed(width),
-        Control::Unsigned(width) => Kind::Unsigned(width),
-        Control::Hexadecimal(Width::Bytes(bytes @ 9..)) => Kind::Bytes(Some(bytes)),
-        Control::Hexadecimal(width) => Kind::Hexadecimal(width),
-        Control::Float(width) => Kind::Float(width),
-        Control::Text => Kind::Text,
-        Control::Dump => Kind::Bytes(None),
+        Control::Characters(width) => FieldType::Characters(width.bytes(8) as u16),
+        Control::Signed(width) => FieldType::Signed(width),
+        Control::Unsigned(width) => FieldType::Unsigned(width),
+        Control::Hexadecimal(Width::Bytes(bytes @ 9..)) => FieldType::Bytes(Some(bytes)),
+        Control::Hexadecimal(width) => FieldType::Hexadecimal(width),
+        Control::Float(width) => FieldType::Float(width),
+        Control::Text => FieldType::Text,
+        Control::Dump => FieldType::Bytes(None),
     })
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::load;
 use super::problem::{Mistake, Problem, Source};
-use super::statement::{Keyword, Kind, Value, statements};
+use super::statement::{Keyword, Value, ValueType, statements};
 
 /// The name of the index file in a directory.
 const NAME: &str = "directory";
@@ -20,9 +20,9 @@ const NAME: &str = "directory";
 const EXTENSION: &str = "fmt";
 
 /// The most template files: one for each module.
-const MOST_FILES: usize = 4096;
+const MAX_FILES: usize = 4096;
 
-const KEYWORDS: &[Keyword] = &[("major", Kind::Number), ("file", Kind::Text)];
+const KEYWORDS: &[Keyword] = &[("major", ValueType::Number), ("file", ValueType::Text)];
 
 /// A template file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,10 +125,10 @@ impl Index {
     }
 
     fn limited(mut self) -> Index {
-        if self.entries.len() > MOST_FILES {
-            let message = format!("of {} template files, {MOST_FILES} are read", self.entries.len());
+        if self.entries.len() > MAX_FILES {
+            let message = format!("of {} template files, {MAX_FILES} are read", self.entries.len());
             self.problems.push(Problem::of_file(&self.from, message));
-            self.entries.truncate(MOST_FILES);
+            self.entries.truncate(MAX_FILES);
         }
         self
     }

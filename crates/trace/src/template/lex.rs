@@ -15,30 +15,30 @@ pub(super) enum Token {
     Comma,
     /// A number; none if it is malformed, which was reported.
     Number(Option<u32>),
-    Text(Quoted),
+    Text(StringLiteral),
 }
 
 /// The bytes of a string with its escapes resolved, and the position of each byte in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Quoted {
+pub(super) struct StringLiteral {
     pub(super) bytes: Vec<u8>,
     pub(super) places: Vec<usize>,
 }
 
-impl From<&str> for Quoted {
+impl From<&str> for StringLiteral {
     /// Makes one from a text without escapes.
-    fn from(text: &str) -> Quoted {
-        Quoted { bytes: text.as_bytes().to_vec(), places: (0..text.len()).collect() }
+    fn from(text: &str) -> StringLiteral {
+        StringLiteral { bytes: text.as_bytes().to_vec(), places: (0..text.len()).collect() }
     }
 }
 
-impl Quoted {
+impl StringLiteral {
     fn push(&mut self, bytes: &[u8], place: usize) {
         self.bytes.extend_from_slice(bytes);
         self.places.extend(bytes.iter().map(|_| place));
     }
 
-    pub(super) fn append(&mut self, other: Quoted) {
+    pub(super) fn append(&mut self, other: StringLiteral) {
         self.bytes.extend(other.bytes);
         self.places.extend(other.places);
     }
@@ -158,8 +158,8 @@ impl Lexer<'_> {
     }
 
     /// Reads a string after its opening quote. It ends with its line at the latest.
-    fn string(&mut self, start: usize) -> Quoted {
-        let mut quoted = Quoted::default();
+    fn string(&mut self, start: usize) -> StringLiteral {
+        let mut quoted = StringLiteral::default();
         while let Some((at, next)) = self.rest.next_if(|&(_, next)| next != '\n') {
             match next {
                 '"' => return quoted,
@@ -173,7 +173,7 @@ impl Lexer<'_> {
     }
 
     /// Reads an escape after its backslash.
-    fn escape(&mut self, at: usize, quoted: &mut Quoted) {
+    fn escape(&mut self, at: usize, quoted: &mut StringLiteral) {
         let Some((_, next)) = self.rest.next_if(|&(_, next)| next != '\n') else { return };
         let byte = match next {
             'n' => b'\n',
@@ -200,7 +200,7 @@ impl Lexer<'_> {
 
     /// Reads a byte given by number: `\x` with one or two hexadecimal digits, or one to three octal
     /// ones.
-    fn code(&mut self, at: usize, first: char, quoted: &mut Quoted) {
+    fn code(&mut self, at: usize, first: char, quoted: &mut StringLiteral) {
         let (radix, most) = if first == 'x' { (16, 2) } else { (8, 3) };
         let mut value = first.to_digit(8);
         let mut count = u32::from(value.is_some());

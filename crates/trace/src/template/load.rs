@@ -8,7 +8,7 @@ use std::path::Path;
 use super::problem::Mistake;
 
 /// The greatest size of a template file, in bytes.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Identifies a state of a file, to detect changes. None: the file cannot be accessed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,10 +43,10 @@ pub(super) fn text(path: &Path) -> io::Result<(String, Vec<Mistake>)> {
         return Err(io::Error::other("is no regular file"));
     }
     let mut bytes = Vec::new();
-    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MOST_BYTES {
+    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_BYTES {
         return Err(io::Error::other(format!(
-            "is larger than {MOST_BYTES} bytes, and a template file is not"
+            "is larger than {MAX_BYTES} bytes, and a template file is not"
         )));
     }
     Ok(match String::from_utf8(bytes) {

@@ -11,12 +11,16 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::compile::Template;
-use super::lex::Quoted;
+use super::lex::StringLiteral;
 use super::problem::{Mistake, Problem, Source};
-use super::statement::{Keyword, Kind, Statement, Value, statements};
+use super::statement::{Keyword, Statement, Value, ValueType, statements};
 
-const KEYWORDS: &[Keyword] =
-    &[("major", Kind::Number), ("minor", Kind::Number), ("desc", Kind::Text), ("fmt", Kind::Text)];
+const KEYWORDS: &[Keyword] = &[
+    ("major", ValueType::Number),
+    ("minor", ValueType::Number),
+    ("desc", ValueType::Text),
+    ("fmt", ValueType::Text),
+];
 
 /// The contents of a template file: the templates of one major code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +40,7 @@ struct Draft {
     /// The position of its `minor` statement. The other statements follow it.
     at: Range<usize>,
     description: Option<String>,
-    format: Option<Quoted>,
+    format: Option<StringLiteral>,
 }
 
 impl TemplateFile {
@@ -117,7 +121,7 @@ impl Reader<'_> {
         self.drafts.push(Draft { minor, at, description: None, format: None });
     }
 
-    fn description(&mut self, at: Range<usize>, value_at: Range<usize>, text: &Quoted) {
+    fn description(&mut self, at: Range<usize>, value_at: Range<usize>, text: &StringLiteral) {
         let Some(draft) = self.drafts.last_mut() else { return self.astray(at, "desc") };
         let is_second = draft.description.is_some();
         draft.description = Some(String::from_utf8_lossy(&text.bytes).into_owned());

@@ -8,11 +8,11 @@ use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
 /// The most problems of a file that are reported.
-const MOST_PROBLEMS: usize = 100;
+const MAX_PROBLEMS: usize = 100;
 
 /// How much of a line is kept and shown, in bytes. A hostile file may be a single line with a
 /// mistake in each word.
-const MOST_TEXT: usize = 400;
+const MAX_TEXT: usize = 400;
 
 /// A mistake in a template file, or an unreadable file. It is displayed with its line, in the style
 /// of rustc.
@@ -83,7 +83,7 @@ impl<'a> Source<'a> {
     /// The first mistakes, in the order of the file, as problems.
     pub(super) fn problems(&self, mut mistakes: Vec<Mistake>) -> Vec<Problem> {
         mistakes.sort_by_key(|mistake| mistake.range.start);
-        mistakes.into_iter().take(MOST_PROBLEMS).map(|mistake| self.problem(mistake)).collect()
+        mistakes.into_iter().take(MAX_PROBLEMS).map(|mistake| self.problem(mistake)).collect()
     }
 
     fn problem(&self, mistake: Mistake) -> Problem {
@@ -96,8 +96,8 @@ impl<'a> Source<'a> {
         let mark = (at - start).min(text.len());
         let end = (self.boundary(range.end).max(at) - start).clamp(mark, text.len());
         let column = text[..mark].chars().count() + 1;
-        let from = self.boundary(start + mark.saturating_sub(MOST_TEXT / 2)) - start;
-        let to = (self.boundary(start + from + MOST_TEXT) - start).min(text.len());
+        let from = self.boundary(start + mark.saturating_sub(MAX_TEXT / 2)) - start;
+        let to = (self.boundary(start + from + MAX_TEXT) - start).min(text.len());
         Problem {
             file: self.file.to_owned(),
             line,
@@ -179,8 +179,8 @@ mod tests {
         let source = Source::new(Path::new("long.fmt"), &text);
         let mistakes = (0..200).map(|_| Mistake::new(start..start + 5, "no", "yes expected")).collect();
         let problems = source.problems(mistakes);
-        assert_eq!((problems.len(), problems[0].line, problems[0].column), (MOST_PROBLEMS, 2, 5001));
-        assert!(problems.iter().all(|problem| problem.text.len() <= MOST_TEXT));
+        assert_eq!((problems.len(), problems[0].line, problems[0].column), (MAX_PROBLEMS, 2, 5001));
+        assert!(problems.iter().all(|problem| problem.text.len() <= MAX_TEXT));
         assert_eq!(&problems[0].text[problems[0].mark.clone()], "wrong");
         let shown = problems[0].to_string();
         assert!(shown.contains("--> long.fmt:2:5001") && shown.contains("^^^^^ yes expected"), "{shown}");

@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 
-use super::lex::{Quoted, Token, Word, words};
+use super::lex::{StringLiteral, Token, Word, words};
 use super::problem::Mistake;
 
 /// A keyword, and the type of its value.
-pub(super) type Keyword = (&'static str, Kind);
+pub(super) type Keyword = (&'static str, ValueType);
 
 /// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ValueType {
     Number,
     Text,
 }
@@ -20,7 +20,7 @@ pub(super) enum Kind {
 pub(super) enum Value {
     /// None if it is malformed, which was reported.
     Number(Option<u32>),
-    Text(Quoted),
+    Text(StringLiteral),
 }
 
 /// A complete statement.
@@ -99,12 +99,12 @@ impl Reader<'_> {
         self.next();
         let value_at = self.here();
         let value = match (kind, self.words.first().map(|word| &word.token)) {
-            (Kind::Number, Some(&Token::Number(number))) => {
+            (ValueType::Number, Some(&Token::Number(number))) => {
                 self.next();
                 Value::Number(number)
             }
-            (Kind::Text, Some(Token::Text(_))) => Value::Text(self.texts()),
-            (Kind::Number, _) => {
+            (ValueType::Text, Some(Token::Text(_))) => Value::Text(self.texts()),
+            (ValueType::Number, _) => {
                 self.wrong(
                     value_at,
                     format!("`{keyword}` has no value"),
@@ -112,7 +112,7 @@ impl Reader<'_> {
                 );
                 return None;
             }
-            (Kind::Text, _) => {
+            (ValueType::Text, _) => {
                 self.wrong(value_at, format!("`{keyword}` has no value"), "a string in quotes expected");
                 return None;
             }
@@ -124,8 +124,8 @@ impl Reader<'_> {
     }
 
     /// Joins adjacent strings, as in C.
-    fn texts(&mut self) -> Quoted {
-        let mut whole = Quoted::default();
+    fn texts(&mut self) -> StringLiteral {
+        let mut whole = StringLiteral::default();
         while let Some(Word { token: Token::Text(text), .. }) = self.words.first() {
             whole.append(text.clone());
             self.next();

@@ -2,11 +2,11 @@
 
 use super::compile::Template;
 use super::control::Control;
-use super::walk::{Data, Trouble, Visitor, walk};
+use super::walk::{Data, DataError, Visitor, walk};
 use crate::Record;
 
 /// The most values that repetitions may make of one record; no more repetitions are begun then.
-const MOST_VALUES: usize = 1 << 18;
+const MAX_VALUES: usize = 1 << 18;
 
 /// A value of a record, of the type of the corresponding [`Field`](super::Field).
 #[derive(Clone, Debug, PartialEq)]
@@ -103,10 +103,10 @@ impl<'a> Visitor<'a> for Collector<'a> {
         });
     }
 
-    fn trouble(&mut self, trouble: Trouble<'a>, is_field: bool) {
+    fn trouble(&mut self, trouble: DataError<'a>, is_field: bool) {
         if is_field {
             self.push(match trouble {
-                Trouble::Fault(number) | Trouble::Selector(number) => Value::Fault(integer(number)),
+                DataError::Fault(number) | DataError::Selector(number) => Value::Fault(integer(number)),
                 _ => Value::Missing,
             });
         }
@@ -139,7 +139,7 @@ impl<'a> Visitor<'a> for Collector<'a> {
     }
 
     fn is_full(&self) -> bool {
-        self.made >= MOST_VALUES
+        self.made >= MAX_VALUES
     }
 }
 

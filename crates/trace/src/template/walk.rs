@@ -13,7 +13,7 @@
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
-use super::control::{Control, Item, Part};
+use super::control::{Control, Group, Item};
 
 /// The size of a prefix, in bytes.
 const PREFIX: usize = 3;
@@ -25,7 +25,7 @@ pub(super) trait Visitor<'a> {
     /// The bytes of a control; for a string without its NUL. Not called for a skip.
     fn value(&mut self, control: Control, bytes: &'a [u8]);
     /// A problem: in the place of a value (`is_field`), or besides the values.
-    fn trouble(&mut self, trouble: Trouble<'a>, is_field: bool);
+    fn trouble(&mut self, trouble: DataError<'a>, is_field: bool);
     /// Begins a group of values.
     fn begin_group(&mut self);
     /// Ends a group of `fields` values. It may have had fewer.
@@ -39,7 +39,7 @@ pub(super) trait Visitor<'a> {
 
 /// A problem in the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trouble<'a> {
+pub(super) enum DataError<'a> {
     /// The address of memory that could not be read.
     Fault(&'a [u8]),
     /// The selector of a segment that could not be used.
@@ -151,7 +151,7 @@ fn short<'a>(
     to: &mut impl Visitor<'a>,
     is_field: bool,
 ) -> ControlFlow<()> {
-    to.trouble(Trouble::Short { wanted, left: data.take_rest() }, is_field);
+    to.trouble(DataError::Short { wanted, left: data.take_rest() }, is_field);
     Break(())
 }
 
@@ -179,9 +179,9 @@ fn announced<'a>(
     }
     let bytes = data.take(there).unwrap_or_default();
     let trouble = match token {
-        0xff => Trouble::Fault(bytes),
-        0xfe => Trouble::Selector(bytes),
-        _ => Trouble::Unknown { token, length },
+        0xff => DataError::Fault(bytes),
+        0xfe => DataError::Selector(bytes),
+        _ => DataError::Unknown { token, length },
     };
     to.trouble(trouble, is_field);
     if there < length {
@@ -192,7 +192,7 @@ fn announced<'a>(
 
 /// Reports that a prefix announces more than there is, and ends the walk.
 fn cut<'a>(announced: usize, there: usize, to: &mut impl Visitor<'a>) -> ControlFlow<()> {
-    to.trouble(Trouble::Cut { announced, there }, false);
+    to.trouble(DataError::Cut { announced, there }, false);
     Break(())
 }
 
@@ -215,7 +215,7 @@ fn prefixed<'a>(control: Control, data: &mut Data<'a>, to: &mut impl Visitor<'a>
 }
 
 /// Applies a group to the data that a prefix announces, and takes all of that data.
-fn group<'a>(part: &Part, data: &mut Data<'a>, to: &mut impl Visitor<'a>) -> ControlFlow<()> {
+fn group<'a>(part: &Group, data: &mut Data<'a>, to: &mut impl Visitor<'a>) -> ControlFlow<()> {
     let Some(mut own) = announced(data, to, part.fields > 0)? else { return Continue(()) };
     let there = own.data.left();
     data.take(there);
@@ -227,7 +227,7 @@ fn group<'a>(part: &Part, data: &mut Data<'a>, to: &mut impl Visitor<'a>) -> Con
 }
 
 /// Applies a part repeatedly until the data that a prefix announces is used up.
-fn repeated<'a>(part: &Part, data: &mut Data<'a>, to: &mut impl Visitor<'a>) -> ControlFlow<()> {
+fn repeated<'a>(part: &Group, data: &mut Data<'a>, to: &mut impl Visitor<'a>) -> ControlFlow<()> {
     let Some(mut own) = announced(data, to, part.fields > 0)? else { return Continue(()) };
     let there = own.data.left();
     data.take(there);

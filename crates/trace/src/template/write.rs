@@ -6,14 +6,14 @@ use super::compile::Template;
 use super::control::Control;
 use super::dump::dump;
 use super::values::{float, integer, signed};
-use super::walk::{Data, Trouble, Visitor, walk};
+use super::walk::{Data, DataError, Visitor, walk};
 use crate::digits::{decimal, graphic, hexadecimal, little_endian};
 use crate::header::header;
 use crate::{Items, Record};
 
 /// The greatest text that repetitions may make of one record, in bytes; no more repetitions are
 /// begun then. A record has at most 32 KiB, but a group may have a long text.
-const MOST_TEXT: usize = 1 << 20;
+const MAX_TEXT: usize = 1 << 20;
 
 /// How well a record's data fits its template.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Template {
     /// Appends the data of a record in this template's format, without a header or a final newline.
     pub fn format(&self, record: &Record, out: &mut Vec<u8>) -> Formatted {
         let mut data = Data::new(&record.data, record.word);
-        let limit = out.len().saturating_add(MOST_TEXT);
+        let limit = out.len().saturating_add(MAX_TEXT);
         let mut writer = Writer { out, limit, is_short: false };
         let flow = walk(&self.items, &mut data, &mut writer);
         let is_cut = flow.is_break() && writer.is_full();
@@ -94,26 +94,26 @@ impl<'a> Visitor<'a> for Writer<'_> {
         }
     }
 
-    fn trouble(&mut self, trouble: Trouble<'a>, _is_field: bool) {
+    fn trouble(&mut self, trouble: DataError<'a>, _is_field: bool) {
         match trouble {
-            Trouble::Fault(address) => {
+            DataError::Fault(address) => {
                 self.literal(b"<fault at 0x");
                 little_endian(address, self.out);
                 self.literal(b">");
             }
-            Trouble::Selector(selector) => {
+            DataError::Selector(selector) => {
                 self.literal(b"<invalid selector 0x");
                 little_endian(selector, self.out);
                 self.literal(b">");
             }
-            Trouble::Unknown { token, length } => {
+            DataError::Unknown { token, length } => {
                 self.literal(b"<");
                 self.count(length);
                 self.literal(b" of an unknown kind 0x");
                 hexadecimal(token.into(), 1, self.out);
                 self.literal(b">");
             }
-            Trouble::Short { wanted, left } => {
+            DataError::Short { wanted, left } => {
                 self.is_short = true;
                 self.literal(b"<the data ends here: ");
                 self.count(wanted);
@@ -127,7 +127,7 @@ impl<'a> Visitor<'a> for Writer<'_> {
                 }
                 self.literal(if left.len() > 64 { b" ...>" } else { b">" });
             }
-            Trouble::Cut { announced, there } => {
+            DataError::Cut { announced, there } => {
                 self.is_short = true;
                 self.literal(b"<the data ends here: ");
                 self.count(announced);

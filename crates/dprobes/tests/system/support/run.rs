@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Time limit for a command.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
+pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_secs(240);
 
 /// The command under test.
 pub(crate) fn dprobes() -> Command {
@@ -170,12 +170,12 @@ pub(crate) fn finish(mut child: Child, said: &str) -> (ExitStatus, String, Strin
         if let Some(status) = child.try_wait().expect("a child can be waited for") {
             break status;
         }
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > COMMAND_TIMEOUT {
             // SAFETY: kill takes no pointers; the group is that of a child not yet reaped, so the
             // number is still its.
             unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
             let _ = child.wait();
-            panic!("{said} did not end in {PATIENCE:?}");
+            panic!("{said} did not end in {COMMAND_TIMEOUT:?}");
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(10));

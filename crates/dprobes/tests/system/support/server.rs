@@ -1,6 +1,6 @@
 //! A program under test that takes commands on its standard input, line by line.
 
-use super::run::PATIENCE;
+use super::run::COMMAND_TIMEOUT;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -46,7 +46,7 @@ impl Server {
     /// The next line of its output.
     #[track_caller]
     pub(crate) fn line(&self) -> String {
-        self.lines.recv_timeout(PATIENCE).expect("the program under test answers")
+        self.lines.recv_timeout(COMMAND_TIMEOUT).expect("the program under test answers")
     }
 
     /// Sends a line and returns the answer.

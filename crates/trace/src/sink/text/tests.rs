@@ -29,7 +29,7 @@ fn piped(limits: Limits) -> (TextFile, io::PipeReader) {
 
 /// The text of `count` records, and where each of them ends.
 fn all(count: u32) -> (Vec<u8>, Vec<usize>) {
-    let (mut texts, mut text, mut ends) = (Texts::default(), Vec::new(), Vec::new());
+    let (mut texts, mut text, mut ends) = (ProgramTexts::default(), Vec::new(), Vec::new());
     for number in 0..count {
         texts.of(0).append(&record(number), &mut text);
         ends.push(text.len());

@@ -13,8 +13,12 @@ fn a_short_record_has_the_bytes_of_its_numbers() {
                 [passed, point.into(), thread.into(), step]
                     .iter()
                     .for_each(|number| push_number(&mut expected, *number));
-                let Some(short) = Short::of(passed, point, thread, step) else {
-                    assert!(passed >= Short::THREE || step >= Short::TWO || point.max(thread) >= Short::ONE);
+                let Some(short) = FastRecord::of(passed, point, thread, step) else {
+                    assert!(
+                        passed >= FastRecord::THREE
+                            || step >= FastRecord::TWO
+                            || point.max(thread) >= FastRecord::ONE
+                    );
                     continue;
                 };
                 shorts += 1;
