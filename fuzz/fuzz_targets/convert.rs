@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use convert::perfetto::Counters;
 use convert::report::{Between, html, text};
-use convert::{Csv, Form, Json, Known, Perfetto, Report, Sheet, pour};
+use convert::{Csv, Form, Json, Perfetto, Report, TemplateSet, TraceFacts, convert};
 use libfuzzer_sys::fuzz_target;
 use seal::sealed;
 use trace::store::Reader;
@@ -35,11 +35,11 @@ impl Write for Written {
 }
 
 /// Converts a file to a form; gives how many records it has.
-fn converted(file: &[u8], form: impl FnOnce(&Known, &Sheet) -> Box<dyn Form>) -> Option<u64> {
+fn converted(file: &[u8], form: impl FnOnce(&TraceFacts, &TemplateSet) -> Box<dyn Form>) -> Option<u64> {
     let mut reader = Reader::new(Cursor::new(file)).ok()?;
-    let (mut known, sheet) = (Known::new(reader.info()), Sheet::new(None, reader.info()));
+    let (mut known, sheet) = (TraceFacts::new(reader.info()), TemplateSet::new(None, reader.info()));
     let mut form = form(&known, &sheet);
-    let poured = pour(&mut reader, &mut known, &sheet, &mut *form, |_| {}).expect("memory can be read and written");
+    let poured = convert(&mut reader, &mut known, &sheet, &mut *form, |_| {}).expect("memory can be read and written");
     Some(poured.records)
 }
 
@@ -69,7 +69,7 @@ fn judge(file: &[u8]) {
     assert!(packets > records, "one for each, and that of the clocks");
 
     let Ok(mut reader) = Reader::new(Cursor::new(file)) else { return };
-    let (mut known, sheet) = (Known::new(reader.info()), Sheet::new(None, reader.info()));
+    let (mut known, sheet) = (TraceFacts::new(reader.info()), TemplateSet::new(None, reader.info()));
     let probes: Vec<(u32, u32)> = reader.info().probes.iter().map(|probe| (probe.program, probe.number)).collect();
     let (first, last) = (probes.first().copied(), probes.last().copied());
     let between = Between {
@@ -79,7 +79,7 @@ fn judge(file: &[u8]) {
     };
     let range = (reader.info().times.map(|(least, _)| least / 2), None);
     let mut report = Report::new("a\u{1b}<b>", reader.info(), &known, vec![between], range);
-    pour(&mut reader, &mut known, &sheet, &mut report, |_| {}).expect("memory can be read");
+    convert(&mut reader, &mut known, &sheet, &mut report, |_| {}).expect("memory can be read");
     let found = report.findings();
     assert_eq!(found.records, records);
     let shown = text(&found, 3);

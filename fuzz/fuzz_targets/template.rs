@@ -6,7 +6,7 @@ use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
 use trace::Record;
-use trace::template::{Field, Kind, Template, TemplateFile, Value};
+use trace::template::{Field, FieldType, Template, TemplateFile, Value};
 
 /// Bytes of text that a record may become beyond the data itself: repetitions' limit, and one template's own text.
 const MOST: usize = 2 << 20;
@@ -45,17 +45,17 @@ fuzz_target!(|data: &[u8]| {
 });
 
 /// A value is of its field's kind.
-fn agree(value: &Value<'_>, kind: &Kind) {
+fn agree(value: &Value<'_>, kind: &FieldType) {
     match (value, kind) {
         (Value::Fault(_) | Value::Missing, _) => {}
-        (Value::Unsigned(_), Kind::Unsigned(_) | Kind::Hexadecimal(_)) => {}
-        (Value::Signed(_), Kind::Signed(_)) | (Value::Float(_), Kind::Float(_)) => {}
-        (Value::Text(_), Kind::Text) | (Value::Bytes(_), Kind::Bytes(None)) => {}
-        (Value::Text(bytes), Kind::Characters(count)) | (Value::Bytes(bytes), Kind::Bytes(Some(count))) => {
+        (Value::Unsigned(_), FieldType::Unsigned(_) | FieldType::Hexadecimal(_)) => {}
+        (Value::Signed(_), FieldType::Signed(_)) | (Value::Float(_), FieldType::Float(_)) => {}
+        (Value::Text(_), FieldType::Text) | (Value::Bytes(_), FieldType::Bytes(None)) => {}
+        (Value::Text(bytes), FieldType::Characters(count)) | (Value::Bytes(bytes), FieldType::Bytes(Some(count))) => {
             assert_eq!(bytes.len(), usize::from(*count));
         }
-        (Value::List(values), Kind::List(element)) => values.iter().for_each(|value| agree(value, element)),
-        (Value::Struct(values), Kind::Struct(fields)) => {
+        (Value::List(values), FieldType::List(element)) => values.iter().for_each(|value| agree(value, element)),
+        (Value::Struct(values), FieldType::Struct(fields)) => {
             assert_eq!(values.len(), fields.len());
             values.iter().zip(fields).for_each(|(value, field)| agree(value, &field.kind));
         }
@@ -75,9 +75,9 @@ fn named(fields: &[Field]) {
     assert_eq!(names.len(), fields.len());
     for field in fields {
         match &field.kind {
-            Kind::Struct(fields) => named(fields),
-            Kind::List(element) => {
-                if let Kind::Struct(fields) = element.as_ref() {
+            FieldType::Struct(fields) => named(fields),
+            FieldType::List(element) => {
+                if let FieldType::Struct(fields) = element.as_ref() {
                     named(fields);
                 }
             }
