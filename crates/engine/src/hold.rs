@@ -9,14 +9,12 @@
 //!
 //! The time of a hold is measured from the first request to stop until the last thread is resumed.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use process::{Event, Status, Stop};
+use process::{Event, Status};
 
-use crate::signal::{PUT_BACK, SI_KERNEL, set_fault_address};
-use crate::tracer::Tracer;
-use crate::tracked::Activity;
+mod tracer;
 
 /// How long a thread may take to stop: it has to get a processor.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
@@ -99,143 +97,6 @@ impl Holds {
         let mut last: Vec<Duration> = self.last.iter().copied().collect();
         last.sort_unstable();
         HoldTimes { median: last.get(last.len() / 2).copied().unwrap_or_default(), ..self.times }
-    }
-}
-
-impl Tracer<'_> {
-    /// Stops all threads of an address space except the one being handled, which is stopped
-    /// already.
-    ///
-    /// # Errors
-    /// A thread does not stop, or the process ends or executes a new program meanwhile.
-    pub(crate) fn hold(&mut self, number: u32) -> Result<Held, String> {
-        self.holds.begin();
-        self.hold_parked(number);
-        let start = Instant::now();
-        let stopped: HashSet<i32> = self.holds.events.iter().map(tid_of).collect();
-        let mut moving = HashSet::new();
-        for (&tid, tracked) in &mut self.threads {
-            if tracked.space != Some(number) || stopped.contains(&tid) {
-                continue;
-            }
-            if let Activity::Running(running) = &tracked.activity {
-                // A thread that is gone reports its end when it is waited for.
-                tracked.asked = tracked.asked || running.interrupt().is_ok();
-                moving.insert(tid);
-            }
-        }
-        if self.holds.events.iter().any(|event| self.ends(event, number)) {
-            return Err(REPLACED.to_owned());
-        }
-        let mut idle = 0;
-        while !moving.is_empty() {
-            match process::wait(false) {
-                Ok(Some(event)) => {
-                    idle = 0;
-                    moving.remove(&tid_of(&event));
-                    let ends = self.ends(&event, number);
-                    let event = self.put_before_its_trap(event, number);
-                    self.holds.events.push_back(event);
-                    if ends {
-                        return Err(REPLACED.to_owned());
-                    }
-                }
-                Ok(None) => {
-                    idle += 1;
-                    if idle % LOOK_AFTER == 0 {
-                        moving.retain(|&tid| !is_as_good_as_stopped(tid));
-                    }
-                    if start.elapsed() > STOP_TIMEOUT {
-                        return Err("its threads could not be stopped all at once".to_owned());
-                    }
-                    if idle < BRISK { std::thread::yield_now() } else { std::thread::sleep(PAUSE) }
-                }
-                Err(error) => return Err(error.to_string()),
-            }
-        }
-        Ok(Held(()))
-    }
-
-    /// Moves a thread that has just hit an `int3` of ours back to it until the hit is handled.
-    /// Otherwise the hit is lost if the tracer dies while many threads are held. The kernel keeps
-    /// the signal until the tracer takes the next event; if it is still kept when the tracer dies,
-    /// it says where the thread is to continue.
-    fn put_before_its_trap(&mut self, event: Event, number: u32) -> Event {
-        let Event::Stopped(mut thread, Stop::Signal(libc::SIGTRAP)) = event else { return event };
-        let tid = thread.tid();
-        if let Ok(info) = thread.signal_info()
-            && info.si_code == SI_KERNEL
-            && let Ok(mut registers) = thread.registers()
-            && let Some(tracked) = self.threads.get_mut(&tid).filter(|tracked| tracked.space == Some(number))
-            && let Some(space) = self.spaces.get(&number)
-        {
-            let site = registers.rip().wrapping_sub(1);
-            if space.has_trapped(site) {
-                registers.set_rip(site);
-                let mut said = info;
-                said.si_code = PUT_BACK;
-                set_fault_address(&mut said, site);
-                // The order matters. Fails only if the thread was killed.
-                tracked.before_trap =
-                    thread.set_signal_info(&said).is_ok() && thread.set_registers(&registers).is_ok();
-                // From here on it stays at that address, even if the tracer dies.
-                if let Ok(Some(killed)) = process::take_last_stop() {
-                    return killed;
-                }
-            }
-        }
-        Event::Stopped(thread, Stop::Signal(libc::SIGTRAP))
-    }
-
-    /// Ends the hold if no other thread was held and the handled one is resumed.
-    pub(crate) fn released_if_alone(&mut self) {
-        if self.holds.events.is_empty() {
-            self.holds.released();
-        }
-    }
-
-    /// Frees trampolines that no site leads to and in which no thread of the address space is.
-    pub(crate) fn free_trampolines(&mut self, number: u32, _held: &Held) {
-        if !self.spaces.get(&number).is_some_and(|space| space.jumps.has_retired()) {
-            return;
-        }
-        let mut places = Vec::new();
-        for tid in self.threads.values().filter(|tracked| tracked.space == Some(number)) {
-            let tid = tid.identity.tid;
-            match process::blocked_at(tid).ok().flatten() {
-                Some(rip) => places.push(rip),
-                // The thread may be anywhere.
-                None => return,
-            }
-        }
-        if let Some(space) = self.spaces.get_mut(&number) {
-            // The agent may be running on behalf of one.
-            let ground = space.ground.as_ref().filter(|_| space.rings.is_some());
-            let claimed = ground.map_or_else(Vec::new, |ground| ground.contexts.claimed(&space.code.memory));
-            space.jumps.free(|trampoline| {
-                places.iter().any(|&rip| trampoline.contains(rip)) || claimed.contains(&trampoline.site())
-            });
-        }
-    }
-
-    /// Asks a thread to stop. Its stop is handled like any event.
-    pub(crate) fn ask(&mut self, tid: i32) {
-        self.unpark(tid);
-        if let Some(tracked) = self.threads.get_mut(&tid)
-            && !tracked.asked
-            && let Activity::Running(running) = &tracked.activity
-        {
-            tracked.asked = running.interrupt().is_ok();
-        }
-    }
-
-    /// Whether an event ends an address space: a process in it has executed a new program.
-    fn ends(&self, event: &Event, number: u32) -> bool {
-        let Event::Stopped(thread, Stop::Exec { .. }) = event else { return false };
-        // All threads of the process are gone; the one that called exec has the process id now.
-        self.threads
-            .values()
-            .any(|tracked| tracked.space == Some(number) && tracked.identity.pid == thread.tid())
     }
 }
 

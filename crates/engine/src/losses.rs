@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::observer::Lost;
-use crate::tracer::Tracer;
+mod tracer;
 
 /// The minimum time between two reports.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -29,35 +28,5 @@ impl Losses {
     /// Forgets a program.
     pub(crate) fn forget(&mut self, program: usize) {
         self.told.retain(|(of, _), _| *of != program);
-    }
-}
-
-impl Tracer<'_> {
-    /// Reports records dropped since the last report, if that was long enough ago.
-    pub(crate) fn look_for_losses(&mut self) {
-        if self.told.losses.last.is_none_or(|last| last.elapsed() >= PAUSE) {
-            self.tell_losses();
-        }
-    }
-
-    /// Reports records dropped since the last report.
-    pub(crate) fn tell_losses(&mut self) {
-        self.told.losses.last = Some(Instant::now());
-        if let Some((from, to, count)) = self.told.losses.own.take() {
-            self.observer.lost(&Lost { pid: None, from, to, count });
-        }
-        for (number, program) in self.programs.iter() {
-            for (probe, state) in program.probes.iter().enumerate() {
-                let dropped = state.dropped();
-                if dropped == 0 {
-                    continue;
-                }
-                let told = self.told.losses.told.entry((number, probe)).or_default();
-                let more = dropped.saturating_sub(std::mem::replace(told, dropped));
-                if more > 0 {
-                    self.observer.dropped(number, probe, more);
-                }
-            }
-        }
     }
 }

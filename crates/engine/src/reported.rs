@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use crate::losses::Losses;
-use crate::observer::Note;
-use crate::tracer::Tracer;
+
+mod tracer;
 
 /// What was reported.
 #[derive(Default)]
@@ -26,24 +26,5 @@ impl Reported {
     pub(crate) fn forget(&mut self, program: usize) {
         self.waiting.remove(&program);
         self.losses.forget(program);
-    }
-}
-
-impl Tracer<'_> {
-    /// Reports a note, once in a session.
-    pub(crate) fn tell_once(&mut self, note: Note) {
-        if self.told.is_new(format!("{note:?}")) {
-            self.observer.note(&note);
-        }
-    }
-
-    /// Reports why a stop could not be handled, unless the thread was killed meanwhile: then its
-    /// end is reported next.
-    pub(crate) fn tell_failure(&mut self, answered: Result<(), process::Error>) {
-        if let Err(error) = answered
-            && !error.is_gone()
-        {
-            self.tell_once(Note::Other(error.to_string()));
-        }
     }
 }

@@ -1,4 +1,3 @@
-
 use super::*;
 use layout::status;
 use proptest::prelude::*;

@@ -1,50 +1,8 @@
 //! Which sites may become jumps, as far as that can be told without a plan.
 
 use patch::{Displaced, Mode};
-use rpn::{FunctionPoint, Location};
 
-use crate::program::Engine;
-use crate::site::{Planned, Use};
-use crate::tracer::Tracer;
-
-impl Tracer<'_> {
-    /// Checks, as far as possible without a plan, whether a site may become a jump. The error says
-    /// why not.
-    pub(crate) fn suits_a_jump(&self, number: u32, planned: &Planned) -> Result<(), String> {
-        let Some(space) = self.spaces.get(&number) else { return Err("the process is gone".to_owned()) };
-        let site = &planned.0;
-        for wanted in &site.uses {
-            match *wanted {
-                Use::Probe { program, .. } if self.programs[program].options.engine == Engine::Trap => {
-                    return Err("`--engine trap`".to_owned());
-                }
-                Use::Probe { program, .. } if self.programs[program].calls => {
-                    return Err(
-                        "a handler of its program calls a facility, which may show all threads".to_owned()
-                    );
-                }
-                Use::Probe { program, .. } if self.programs[program].calls_plugins => {
-                    return Err(
-                        "a handler of its program calls plugins, which are not in the process".to_owned()
-                    );
-                }
-                Use::Probe { program, probe } => {
-                    let location = &self.programs[program].versions.main().probes[probe].location;
-                    let is_return = matches!(location, Location::Points { point: FunctionPoint::Return, .. });
-                    if is_return && site.displaced.is_taken(&patch::Registers::default()).is_some() {
-                        return Err("the function is left there only if the jump is taken".to_owned());
-                    }
-                }
-                Use::MasksSignals => return Err("the libc blocks all signals there".to_owned()),
-                _ => return Err("it tells of modules that are mapped".to_owned()),
-            }
-        }
-        if space.sites.get(&site.address).is_some_and(|armed| armed.jump().is_none()) {
-            return Err("a trap is there already".to_owned());
-        }
-        unsuitable(&site.displaced).map_or(Ok(()), Err)
-    }
-}
+mod tracer;
 
 /// Why an instruction cannot run in a trampoline, if it cannot.
 pub(crate) fn unsuitable(displaced: &Displaced) -> Option<String> {

@@ -12,20 +12,17 @@ use std::mem::offset_of;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use layout::PAGE;
 use layout::hidden::{
     BEFORE_OURS, BELOW_STACK, BYTES, CLEAN_LEAF, INDEX, LEAF, LEAF_BITS, LEAF_COUNT, LEAVES, LIST,
     LIST_BYTES, LIST_SIZE, LISTS, Lists, MARK_OURS, PAGE_BITS, RANGES, SIZE, SUSPECT_LEAF, changed_byte,
 };
-use layout::{LOW_END, PAGE};
-use process::{Mapping, Memory, Stop, Stopped};
-use vm::{Effects, Word};
+use process::{Mapping, Memory};
 
-use super::draft::{Basis, Draft};
 use crate::change::Change;
-use crate::mapping::Called;
-use crate::site::{Planned, Use};
 use crate::space::{Generation, Space};
-use crate::tracer::Tracer;
+
+mod tracer;
 
 /// How much of a stack, from its end down, the table covers at most.
 const STACK: u64 = 256 << 20;
@@ -261,71 +258,5 @@ impl Space {
             is_probed |= change.address() < page.end && page.start < end;
         });
         is_probed
-    }
-}
-
-impl Tracer<'_> {
-    /// Chooses a place for the table, unless it has one.
-    pub(super) fn choose_hidden(
-        &self,
-        tid: i32,
-        mappings: &[Mapping],
-        known: &mut Basis,
-        draft: &mut Draft,
-    ) -> Result<(), String> {
-        let Some(ground) = known.ground.as_ref().filter(|ground| ground.hidden == 0) else { return Ok(()) };
-        let mut taken = mappings.to_vec();
-        // Contexts are mapped later, perhaps.
-        taken.extend(ground.claimed().map(|(start, size)| Mapping::anonymous(start, start + size, None)));
-        let reserved = known.taken(tid, &[]).into_iter();
-        taken.extend(reserved.map(|(start, end, _)| Mapping::anonymous(start, end, None)));
-        let gaps = process::low_gaps(&taken, process::heap_start(tid));
-        let is_low = mappings.iter().any(|mapping| mapping.executable && mapping.end <= LOW_END);
-        let places = process::low_places(&gaps, SIZE, PAGE);
-        let place = if is_low { places.iter().max() } else { places.first() };
-        let place = *place.ok_or("the process has no room below 2 GiB")?;
-        known.reserve(place, SIZE);
-        if let Some(ground) = &mut known.ground {
-            ground.hidden = place;
-        }
-        draft.hidden = Some(place);
-        Ok(())
-    }
-
-    /// Whether handlers of these sites access memory.
-    pub(super) fn accesses_memory(&self, sites: &[Planned]) -> bool {
-        let mut programs = BTreeSet::new();
-        for wanted in sites.iter().flat_map(|site| &site.0.uses) {
-            if let Use::Probe { program, .. } = *wanted {
-                programs.insert(program);
-            }
-        }
-        let code = |number: usize| &self.programs[number].versions.of_word(Word::W8).code;
-        programs.into_iter().any(|number| vm::may(code(number), Word::W8, Effects::ACCESSES_MEMORY))
-    }
-
-    /// Maps the table at `base`.
-    pub(super) fn map_hidden(&mut self, number: u32, thread: Stopped, stop: Stop, base: u64) -> Called<()> {
-        let (thread, stop, mapped) = self.map_pieces(number, thread, stop, &[(base, SIZE)])?;
-        if let Some(space) = self.spaces.get_mut(&number) {
-            if mapped.is_ok() {
-                let mappings = process::maps(thread.tid()).unwrap_or_default();
-                let limit = process::stack_limit(thread.tid());
-                space.hidden = Some(Hidden::new(base, &mappings, limit));
-                space.mappings += 1;
-            }
-            if let Some(ground) = &mut space.ground {
-                ground.hidden = if mapped.is_ok() { base } else { 0 };
-            }
-        }
-        Ok((thread, stop, mapped))
-    }
-
-    /// Rewrites the tables that are older than the last change of their sites.
-    pub(crate) fn hide_again(&mut self) {
-        for space in self.spaces.values_mut().filter(|space| space.hides_what_was()) {
-            // Fails only if the process is gone.
-            let _ = space.hide([]);
-        }
     }
 }

@@ -1,27 +1,12 @@
 //! Moves threads that are between a site and its trampoline back to the site: they have executed
 //! nothing of the handler yet.
 
-use process::{Event, Status, Stop, Stopped};
+use process::{Status, Stopped};
 
-use crate::hold::Held;
 use crate::signal::SIGTRAP_BIT;
 use crate::space::Space;
-use crate::tracer::Tracer;
 
-impl Tracer<'_> {
-    /// Moves all threads of an address space back that are on the way to a trampoline.
-    pub(crate) fn bring_back(&mut self, number: u32, _held: &Held) {
-        let Some(space) = self.spaces.get(&number) else { return };
-        for event in &mut self.holds.events {
-            let Event::Stopped(thread, stop) = event else { continue };
-            let by_trap = *stop == Stop::Signal(libc::SIGTRAP);
-            if self.threads.get(&thread.tid()).and_then(|tracked| tracked.space) == Some(number) {
-                // It fails only if the thread has been killed.
-                let _ = put_back(space, thread, by_trap);
-            }
-        }
-    }
-}
+mod tracer;
 
 /// Moves a thread back to the site if it is on the way to the trampoline. `by_trap`: it is stopped
 /// by a SIGTRAP.

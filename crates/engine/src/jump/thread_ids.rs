@@ -10,25 +10,7 @@
 use layout::thread_id;
 use process::{OwnSegment, Stopped};
 
-use crate::tracer::Tracer;
-
-impl Tracer<'_> {
-    /// Gives a thread that is about to run its ids, if its handlers may need them.
-    pub(crate) fn tell_ids(&mut self, thread: &Stopped) {
-        let Some(tracked) = self.threads.get_mut(&thread.tid()).filter(|tracked| !tracked.has_ids) else {
-            return;
-        };
-        let space = tracked.space.and_then(|number| self.spaces.get(&number));
-        if space.is_none_or(|space| space.ground.is_none()) {
-            return;
-        }
-        tracked.has_ids = true;
-        if let Some(own) = thread.inner_id() {
-            set(thread, thread_id::THREAD, own);
-        }
-        set(thread, thread_id::PROCESS, tracked.identity.pid as u32);
-    }
-}
+mod tracer;
 
 /// Removes the ids from a thread that is let go. A new thread may have inherited its parent's.
 pub(crate) fn take_ids(thread: &Stopped) {

@@ -7,14 +7,9 @@
 //! tracer, or nobody takes records from the tracer. So if nothing was read for a while, the threads
 //! of that process go on without room, and their records are dropped and counted.
 
-use std::mem::offset_of;
 use std::time::{Duration, Instant};
 
-use layout::Identity;
-use process::Stopped;
-
-use super::Part;
-use crate::tracer::Tracer;
+mod tracer;
 
 /// How long nothing may be read before waiting threads go on without room. A reader of the output
 /// may be slow.
@@ -41,78 +36,5 @@ impl ProgressTimer {
             (self.read, self.since) = (read, Instant::now());
         }
         self.since.elapsed() > NO_PROGRESS_LIMIT
-    }
-}
-
-impl Tracer<'_> {
-    /// Called repeatedly while the tracer waits for a thread of an address space: makes room for
-    /// it.
-    pub(crate) fn wait_for_waiting(&mut self, number: u32, patience: &mut ProgressTimer) {
-        if !self.is_lossless() || !self.reader.drain.is_due() {
-            return;
-        }
-        self.drain(false);
-        if !self.reader.drain.is_busy() {
-            self.observer.idle();
-        }
-        let leaves = self.departure.is_parting && self.leaves(number);
-        patience.over |= leaves && self.departure.gives_up || patience.is_over(self.reader.drain.read());
-        if patience.over {
-            self.give_up_waiting(number);
-            // So that the next thread to be let go does not wait as long again.
-            self.departure.gives_up |= leaves;
-        }
-    }
-
-    /// Called when the tracer's wait is over: threads wait for room again.
-    pub(crate) fn no_longer_waiting(&mut self, number: u32, patience: &ProgressTimer) {
-        if patience.over && !(self.departure.gives_up && self.leaves(number)) {
-            self.set_gives_up(number, 0);
-        }
-    }
-
-    /// Called when everything to be let go has been: threads that are still there wait for room
-    /// again.
-    pub(crate) fn nobody_gives_up(&mut self) {
-        if std::mem::take(&mut self.departure.gives_up) {
-            let numbers: Vec<u32> = self.spaces.keys().copied().collect();
-            numbers.into_iter().for_each(|number| self.set_gives_up(number, 0));
-        }
-    }
-
-    /// Whether processes of an address space are about to be let go.
-    fn leaves(&self, number: u32) -> bool {
-        let mut threads = self.threads.values().filter(|tracked| tracked.space == Some(number));
-        threads.any(|tracked| self.departure.who.includes(tracked.identity.pid))
-    }
-
-    /// Makes the threads of an address space wait neither for room nor for a context, until further
-    /// notice.
-    pub(crate) fn give_up_waiting(&mut self, number: u32) {
-        self.set_gives_up(number, 1);
-    }
-
-    fn set_gives_up(&mut self, number: u32, value: u32) {
-        let Some(space) = self.spaces.get_mut(&number) else { return };
-        let Some(ground) = &space.ground else { return };
-        let place = ground.identity + offset_of!(Identity, must_not_wait) as u64;
-        space.waits_disabled = value != 0;
-        // Fails only if the process is gone.
-        let _ = space.code.memory.poke(place, &value.to_le_bytes());
-        if value != 0 {
-            self.unpark_all(Some(number));
-        }
-    }
-
-    /// Whether a thread may be waiting for room or for a context: if resumed, it gets out of the
-    /// handler by itself.
-    pub(crate) fn may_wait(&self, thread: &Stopped) -> Result<bool, process::Error> {
-        if !self.is_lossless() {
-            return Ok(false);
-        }
-        let number = self.threads.get(&thread.tid()).and_then(|tracked| tracked.space);
-        let Some(space) = number.and_then(|number| self.spaces.get(&number)) else { return Ok(false) };
-        let part = space.in_jump(&thread.registers()?).map(|(_, part)| part);
-        Ok(matches!(part, Some(Part::Handler | Part::Access { .. })))
     }
 }

@@ -1,4 +1,3 @@
-
 use super::*;
 
 /// The current bytes of a static, which were written through /proc.

@@ -1,4 +1,3 @@
-
 use super::*;
 
 fn registers(cs: u64) -> Registers {

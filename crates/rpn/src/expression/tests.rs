@@ -1,4 +1,3 @@
-
 use super::*;
 use crate::lex::{Lexer, Token};
 use crate::source::SourceId;

@@ -1,4 +1,3 @@
-
 use super::*;
 
 const COUNT: usize = 4;

@@ -1,4 +1,3 @@
-
 use super::*;
 
 /// A handler of ten bytes: a prologue of two instructions, at 0 and 4, and the rest.

@@ -1,0 +1,18 @@
+//! The tracer's part of [`super`].
+
+use super::About;
+use crate::observer::Placed;
+use crate::tracer::Tracer;
+use process::Module;
+
+impl Tracer<'_> {
+    /// Reports which of these probes are armed.
+    pub(crate) fn tell_placed(&mut self, number: u32, pid: i32, module: &Module, probes: &[About]) {
+        let Some(space) = self.spaces.get(&number) else { return };
+        for &(address, program, probe) in probes {
+            let Some(armed) = space.sites.get(&address) else { continue };
+            let tactic = armed.jump().map(|jump| jump.tactic);
+            self.observer.placed(&Placed { pid, program, probe, module, address, tactic });
+        }
+    }
+}
