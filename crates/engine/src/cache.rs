@@ -6,7 +6,7 @@ use crate::guard::MaskCalls;
 use crate::jump::{Armings, CodeCache};
 use crate::loader::Loaders;
 use crate::place::Plan;
-use crate::space::ModuleKey;
+use crate::module_key::{ModuleKey};
 
 /// Caches by module.
 #[derive(Default)]

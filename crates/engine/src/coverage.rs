@@ -14,10 +14,11 @@ use process::Mapping;
 
 use crate::jump::{self, proof};
 use crate::mapping;
-use crate::place::{check_doubt, not_relocated};
+use crate::doubt::{check_doubt, not_relocated};
 use crate::resolve::mode;
 use crate::site::LONGEST;
 use crate::slots;
+use crate::reasons::{general};
 
 /// The range of a jump, in bytes.
 const REACH: u64 = 1 << 31;
@@ -269,16 +270,6 @@ fn plan(
         *coverage.refused.entry(reason.to_string()).or_insert(0) += 1;
     }
     Ok(())
-}
-
-/// A reason without its instruction and numbers, so that reasons which differ only in them are
-/// counted together.
-pub(crate) fn general(reason: &str) -> String {
-    let parts = reason.split('`').enumerate();
-    let parts: Vec<&str> = parts.map(|(number, part)| if number % 2 == 1 { "..." } else { part }).collect();
-    let words = parts.join("`");
-    let words = words.split(' ').map(|word| if word.starts_with("0x") { "N" } else { word });
-    words.collect::<Vec<_>>().join(" ")
 }
 
 /// What is proven of a module's control flow.

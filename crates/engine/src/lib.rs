@@ -58,6 +58,15 @@
 //! | `ledger`, `memory_entries`, `after_tracer` | what remains if the tracer is killed, and how the bytes are put back then, and memory is given back |
 //! | `guard` | what the process itself has for that case: a handler that answers its traps |
 
+mod reasons;
+mod limits;
+mod site_use;
+mod patch_registers;
+mod doubt;
+mod code_bytes;
+mod jump_counters;
+mod counts;
+mod module_key;
 mod after_tracer;
 mod attach;
 mod cache;
@@ -121,7 +130,8 @@ pub use jump::HeartbeatHandle;
 pub use ledger::{Ledger, Left, Restored};
 pub use observer::{Callk, Lost, Note, Observer, Placed};
 pub use process::StartOptions;
-pub use program::{Counts, Engine, Options, SiteCounts, State};
+pub use program::{Engine, Options};
+pub use crate::counts::{Counts, SiteCounts, State};
 pub use reader::BUFFERS;
 pub use report::{OfUser, ProbeReport, Report};
 pub use resolve::{Resolved, Survey, resolve, survey, symbols_of};

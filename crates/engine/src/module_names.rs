@@ -9,7 +9,7 @@ use std::path::Path;
 
 use process::Module;
 
-use crate::space::{ModuleKey, module_key};
+use crate::module_key::{ModuleKey, module_key};
 
 /// Names kept for a process, at most.
 const KEPT: usize = 1 << 16;

@@ -13,32 +13,11 @@ use crate::program::Program;
 use crate::resolve::{
     code_offset, mode, other_file, outside, shown, site_address, symbol, symbols_of, verify_opcode,
 };
-use crate::site::{INT3, LONGEST, Planned, Use};
-use crate::sites::Sites;
-use crate::space::module_key;
-use crate::window::Window;
-
-/// A process's code as the program has it, without changes made for probes.
-#[derive(Debug)]
-pub(crate) struct Text<'a> {
-    memory: Window<'a>,
-    /// The sites whose bytes are currently changed.
-    sites: Option<&'a Sites>,
-}
-
-impl<'a> Text<'a> {
-    pub(crate) fn new(memory: &'a Memory, sites: Option<&'a Sites>) -> Text<'a> {
-        Text { memory: Window::new(memory), sites }
-    }
-
-    fn peek(&self, address: u64, into: &mut [u8]) -> std::io::Result<()> {
-        self.memory.peek(address, into)?;
-        if let Some(sites) = self.sites {
-            sites.hide(address, into);
-        }
-        Ok(())
-    }
-}
+use crate::site::{LONGEST, Planned};
+use crate::site_use::{INT3, Use};
+use crate::module_key::{module_key};
+use crate::code_bytes::{Text};
+use crate::doubt::{check_doubt, not_relocated};
 
 /// The result of planning one program in one module.
 #[derive(Debug, Default)]
@@ -304,30 +283,6 @@ pub(crate) fn site(
         ));
     }
     Ok(Planned::new(module_key(module), displaced, wanted))
-}
-
-/// Refuses a place that may be data.
-pub(crate) fn check_doubt(image: &image::Image, vaddr: u64) -> Result<(), String> {
-    match image.doubt(vaddr) {
-        Some(doubt) => Err(format!("{doubt} (`--dont-verify-opcodes` insists)")),
-        None => Ok(()),
-    }
-}
-
-/// Refuses an instruction with a text relocation: the dynamic linker adds to the bytes it finds
-/// there, whenever it gets to it.
-pub(crate) fn not_relocated(
-    image: &image::Image,
-    vaddr: u64,
-    displaced: &patch::Displaced,
-) -> Result<(), String> {
-    if image.is_relocated(vaddr, displaced.length() as u64) {
-        return Err(format!(
-            "`{}`: the dynamic linker writes into its bytes (a text relocation), and would write into the probe's",
-            displaced.text()
-        ));
-    }
-    Ok(())
 }
 
 /// Code of a module that must stay as it is, as addresses in the process, ascending: restartable

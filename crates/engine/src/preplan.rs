@@ -13,7 +13,7 @@
 use crate::jump::Draft;
 use crate::place::Plan;
 use crate::placed_report::About;
-use crate::space::ModuleKey;
+use crate::module_key::{ModuleKey};
 
 mod tracer;
 

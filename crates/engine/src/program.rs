@@ -7,16 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use image::Image;
-use layout::ProbeEnd;
 use rpn::Location;
 use trace::Items;
 use vm::Effects;
 
-use crate::coverage::general;
-use crate::jump::{Cells, Counter, Domain, Words, has_limits};
+use crate::jump::{Cells, Counter, Domain};
+use crate::limits::{has_limits};
 use crate::site_hits::{PlaceReport, Places};
 use crate::variables::Variables;
 use crate::versions::Versions;
+use crate::counts::{SiteCounts, State, Counts};
+use crate::jump_counters::{JumpCounters, MISSED, DROPPED, LIMITED_HITS, OVER, COUNTED};
 
 /// How probes fire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,153 +103,6 @@ pub(crate) struct Probe {
     pub(crate) offset: Option<u64>,
 }
 
-/// How the sites of a probe fire. A site in two processes counts twice, unless one process was
-/// forked from the other.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SiteCounts {
-    /// Jumps, by the name of the tactic.
-    pub jumps: BTreeMap<&'static str, usize>,
-    /// Traps, by the reason why they are not jumps.
-    pub traps: BTreeMap<String, usize>,
-}
-
-impl SiteCounts {
-    /// Counts a site that became a jump; `before` is the tactic of its former jump.
-    pub(crate) fn jump(&mut self, tactic: &'static str, before: Option<&'static str>) {
-        self.no_jump(before);
-        *self.jumps.entry(tactic).or_insert(0) += 1;
-    }
-
-    /// Counts more sites that are jumps by a tactic.
-    pub(crate) fn jumps_more(&mut self, tactic: &'static str, count: usize) {
-        *self.jumps.entry(tactic).or_insert(0) += count;
-    }
-
-    /// A site is no longer a jump by this tactic.
-    fn no_jump(&mut self, before: Option<&'static str>) {
-        if let Some(count) = before.and_then(|before| self.jumps.get_mut(before)) {
-            *count = count.saturating_sub(1);
-            self.jumps.retain(|_, count| *count > 0);
-        }
-    }
-
-    /// Counts a site that traps; `before` is the tactic of its former jump.
-    pub(crate) fn trap(&mut self, reason: &str, before: Option<&'static str>) {
-        self.no_jump(before);
-        *self.traps.entry(general(reason)).or_insert(0) += 1;
-    }
-}
-
-/// What a probe's jumps have counted, in all processes together.
-#[derive(Debug)]
-pub(crate) struct JumpCounters {
-    /// Hits: runs, misses and ignored hits.
-    pub(crate) hits: Counter,
-    /// The words [`MISSED`] to [`OVER`].
-    pub(crate) words: Words,
-}
-
-/// Index in [`JumpCounters::words`]: hits whose handler could not run.
-pub(crate) const MISSED: usize = 0;
-/// Index: records that were dropped.
-pub(crate) const DROPPED: usize = 1;
-/// Index: hits of a probe with `ignore` or `maxhits`.
-pub(crate) const LIMITED_HITS: usize = 2;
-/// Index: a [`layout::ProbeEnd`]. Its lower half is not 0 once no run may start any more, its upper
-/// half once the probe is removed.
-pub(crate) const OVER: usize = 3;
-/// In the lower half of the word [`OVER`]: no run may start.
-const CLOSED: u64 = 1;
-/// In its upper half: a handler has removed the probe, or the tracer disarms it.
-const BY_HANDLER: u64 = (ProbeEnd::BY_HANDLER as u64) << 32;
-const BY_TRACER: u64 = (ProbeEnd::BY_TRACER as u64) << 32;
-/// The number of words.
-const COUNTED: usize = 4;
-
-impl JumpCounters {
-    /// The sum of one kind of word over all domains.
-    fn sum(&self, which: usize) -> u64 {
-        let mut sum = 0u64;
-        self.words.each(which, |_, word| sum = sum.saturating_add(word.load(Ordering::Relaxed)));
-        sum
-    }
-
-    fn word(&self, which: usize, domain: Domain) -> u64 {
-        self.words.with(domain, which, |word| word.load(Ordering::Relaxed)).unwrap_or(0)
-    }
-
-    /// For a probe with `ignore` or `maxhits`: the ignored hits, and all hits that count. Each
-    /// domain has its own limits.
-    fn turns(&self, definition: &rpn::Probe) -> (u64, u64) {
-        let last = definition.ignore.saturating_add(definition.maxhits);
-        let (mut ignored, mut hits) = (0u64, 0u64);
-        self.words.each(LIMITED_HITS, |_, word| {
-            let turns = word.load(Ordering::Relaxed);
-            ignored = ignored.saturating_add(turns.min(definition.ignore));
-            hits = hits.saturating_add(turns.min(last));
-        });
-        (ignored, hits)
-    }
-
-    /// Whether the probe is over in a domain.
-    pub(crate) fn is_over(&self, domain: Domain) -> bool {
-        self.word(OVER, domain) as u32 != 0
-    }
-
-    /// The domains in which a handler, not the tracer, has ended the probe.
-    pub(crate) fn each_over(&self, mut action: impl FnMut(Domain)) {
-        self.words.each(OVER, |domain, word| {
-            let word = word.load(Ordering::Relaxed);
-            if word as u32 != 0 && (word & BY_HANDLER != 0 || word & BY_TRACER == 0) {
-                action(domain);
-            }
-        });
-    }
-
-    /// Whether a handler in a domain has removed the probe.
-    pub(crate) fn is_removed_by_handler(&self, domain: Domain) -> bool {
-        self.word(OVER, domain) & BY_HANDLER != 0
-    }
-
-    /// No run of the handler starts from now on: in one domain, or in all.
-    pub(crate) fn close(&self, domain: Option<Domain>) {
-        self.end(domain, CLOSED);
-    }
-
-    /// As [`JumpCounters::close`]; long runs end soon, too.
-    pub(crate) fn take_out(&self, domain: Option<Domain>) {
-        self.end(domain, CLOSED | BY_TRACER);
-    }
-
-    fn end(&self, only: Option<Domain>, how: u64) {
-        self.words.each(OVER, |domain, word| {
-            if only.is_none_or(|only| only == domain) {
-                word.fetch_or(how, Ordering::Relaxed);
-            }
-        });
-    }
-
-    /// Counts a hit of a probe with `ignore` or `maxhits` in a domain. Returns its number, from 1.
-    pub(crate) fn turn(&self, domain: Domain) -> u64 {
-        self.words.with(domain, LIMITED_HITS, |word| word.fetch_add(1, Ordering::Relaxed) + 1).unwrap_or(1)
-    }
-
-    /// Adds one to a word, on behalf of the tracer.
-    pub(crate) fn count(&self, which: usize) {
-        self.words.with(Domain::OWN, which, |word| word.fetch_add(1, Ordering::Relaxed));
-    }
-
-    /// The hits counted by jumps in a domain.
-    pub(crate) fn hits_of(&self, definition: &rpn::Probe, domain: Domain) -> u64 {
-        let last = definition.ignore.saturating_add(definition.maxhits);
-        if has_limits(definition) {
-            self.word(LIMITED_HITS, domain).min(last)
-        } else {
-            self.hits.value_of(domain)
-        }
-    }
-}
-
 impl Probe {
     /// The counters of its jumps; `None` if there is no room for counters.
     pub(crate) fn counted(&mut self, cells: &mut Cells) -> Option<&JumpCounters> {
@@ -327,58 +181,6 @@ impl Probe {
             (None, _) => "trap",
         }
     }
-}
-
-/// The state of a probepoint.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum State {
-    /// Its module is not mapped yet.
-    #[default]
-    Waiting,
-    /// It fires.
-    Armed,
-    /// It has been hit `maxhits` times.
-    Disabled,
-    /// Its handler has removed it.
-    Removed,
-    /// It could not be placed.
-    Refused,
-}
-
-impl State {
-    /// The state's name, as reports show it.
-    pub fn name(self) -> &'static str {
-        match self {
-            State::Waiting => "waiting",
-            State::Armed => "armed",
-            State::Disabled => "disabled",
-            State::Removed => "removed",
-            State::Refused => "refused",
-        }
-    }
-
-    /// Whether the probepoint will never fire again.
-    pub fn is_over(self) -> bool {
-        matches!(self, State::Disabled | State::Removed)
-    }
-}
-
-/// What has been counted at a probepoint. `hits = runs + ignored + missed`; of the runs that ended
-/// with a record, `logged` records were written and `dropped` were not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Times the probepoint was reached.
-    pub hits: u64,
-    /// Times its handler ran.
-    pub runs: u64,
-    /// Hits passed over by `ignore`.
-    pub ignored: u64,
-    /// Hits whose handler could not run.
-    pub missed: u64,
-    /// Records written.
-    pub logged: u64,
-    /// Records dropped: the probed instruction faulted, or the record could not be written.
-    pub dropped: u64,
 }
 
 impl Program {

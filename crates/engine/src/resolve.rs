@@ -4,7 +4,7 @@ use image::{Function, FunctionKind, Image, Machine};
 use patch::Mode;
 use rpn::{FunctionPoint, Location, ModuleFile, Probe, Site};
 
-use crate::place::{check_doubt, not_relocated};
+use crate::doubt::{check_doubt, not_relocated};
 use crate::place_names::{Numbers, ranges};
 use crate::points::{self, Found, Missing};
 use crate::site::LONGEST;

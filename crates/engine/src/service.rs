@@ -14,9 +14,10 @@ use rpn::Object;
 
 use crate::detach::Leaving;
 use crate::error::Error;
-use crate::program::{Counts, Options, Program, State};
+use crate::program::{Options, Program};
+use crate::counts::{Counts, State};
 use crate::report::OfUser;
-use crate::site::Use;
+use crate::site_use::{Use};
 use crate::site_hits::PlaceReport;
 use crate::tracer::{Control, Tracer};
 use crate::tracked::Tracked;

@@ -30,9 +30,9 @@ const SI_ADDR: usize = 16;
 
 /// Moves a thread in a site's slot to where it would be in the unprobed program.
 pub(crate) fn show(place: SlotPosition, site: u64, registers: &mut Registers) {
-    let mut shown = crate::machine::to_patch(registers);
+    let mut shown = crate::patch_registers::to_patch(registers);
     if place.mend(site, &mut shown) {
-        crate::machine::from_patch(&shown, registers);
+        crate::patch_registers::from_patch(&shown, registers);
     }
 }
 

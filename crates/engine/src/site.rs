@@ -16,54 +16,9 @@ use crate::change::{Batch, Change, Undo};
 use crate::hold::Held;
 use crate::ledger::{Entered, Full, Ledger};
 use crate::sites::Sites;
-use crate::space::ModuleKey;
+use crate::module_key::{ModuleKey};
 use crate::window::Window;
-
-/// The largest distance of a site's changes from the site: the range of a short jump and the bytes
-/// of a jump.
-pub(crate) const FAR: u64 = 128 + LONGEST as u64;
-
-/// The instruction that traps.
-pub(crate) const INT3: u8 = 0xcc;
-
-/// What a site is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Use {
-    /// A probe of a program.
-    Probe {
-        /// The program's number.
-        program: usize,
-        /// The probe's index in it.
-        probe: usize,
-    },
-    /// The dynamic linker has just mapped something.
-    Mapped,
-    /// The dynamic linker is about to close the file of what it has just mapped, or another file.
-    Closes,
-    /// The dynamic linker reports that its list of modules has changed or is about to.
-    Listed,
-    /// The program's first instruction: all modules it was linked with are mapped.
-    Entry,
-    /// The libc blocks all signals here.
-    MasksSignals,
-    /// Nothing: its bytes are reserved for the jump of another site.
-    Neighbour,
-}
-
-impl Use {
-    /// The number of the program whose probe it is.
-    pub(crate) fn program(&self) -> Option<usize> {
-        match *self {
-            Use::Probe { program, .. } => Some(program),
-            _ => None,
-        }
-    }
-
-    /// Whether it is a probe of this program.
-    pub(crate) fn is_of(&self, number: usize) -> bool {
-        matches!(*self, Use::Probe { program, .. } if program == number)
-    }
-}
+use crate::site_use::{INT3, Use, OwnUses};
 
 /// The data that all states of a site have.
 #[derive(Clone, Debug)]
@@ -78,19 +33,6 @@ pub(crate) struct Site {
     pub(crate) slot: Option<Slot>,
     /// What it is for.
     pub(crate) uses: Vec<Use>,
-}
-
-/// Which of the engine's own purposes a site serves.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OwnUses {
-    /// [`Use::Mapped`].
-    pub(crate) mapped: bool,
-    /// [`Use::Closes`].
-    pub(crate) closes: bool,
-    /// [`Use::Listed`].
-    pub(crate) listed: bool,
-    /// [`Use::Entry`].
-    pub(crate) entry: bool,
 }
 
 impl Site {

@@ -3,10 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use patch::{Slot, SlotPosition};
-use process::{Entrance, Error, Memory, Module, Registers, STUB, Stopped};
+use process::{Entrance, Error, Memory, Registers, STUB, Stopped};
 
 use crate::change::{Batch, Change, Fixed, Undo};
 use crate::guard::Guard;
@@ -19,43 +18,18 @@ use crate::ledger::{Entered, Ledger};
 use crate::loader::Arrived;
 use crate::memory_entries::MemoryEntries;
 use crate::module_names::Named;
-use crate::place::Text;
+use crate::code_bytes::{Text};
 use crate::preplan::Preplan;
-use crate::site::{self, Armed, Code, Disarmed, Site, Use};
+use crate::site::{self, Armed, Code, Disarmed, Site};
+use crate::site_use::{Use};
 use crate::sites::Sites;
 use crate::slots::Area;
 use crate::window::Window;
-
-/// Identifies a module as it is mapped in one place: device, inode, load bias.
-pub(crate) type ModuleKey = ((u32, u32), u64, u64);
+use crate::module_key::{ModuleKey, Generation};
 
 /// The change to the process's bytes while they are lent for system calls.
 fn lent(spare: u64) -> Change {
     Change::new(spare, &[0; STUB.len()], &STUB).undone(Undo::WhenUnused)
-}
-
-/// The key of a module in its address space.
-pub(crate) fn module_key(module: &Module) -> ModuleKey {
-    (module.device, module.inode, module.bias)
-}
-
-/// A unique number for one state of an address space. No two states, of one space or of several,
-/// have the same number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Generation(u64);
-
-impl Generation {
-    /// A new one.
-    pub(crate) fn next() -> Generation {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        Generation(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-}
-
-impl Default for Generation {
-    fn default() -> Self {
-        Self::next()
-    }
 }
 
 /// One address space and what the tracer has done to it.

@@ -10,8 +10,9 @@ use super::Guard;
 use crate::jump::ToArm;
 use crate::place::{self, Checks, Expected};
 use crate::placing::Work;
-use crate::site::{Planned, Use};
-use crate::space::module_key;
+use crate::site::{Planned};
+use crate::site_use::{Use};
+use crate::module_key::{module_key};
 use crate::tracer::Tracer;
 use patch::Argument;
 

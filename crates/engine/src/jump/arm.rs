@@ -7,7 +7,8 @@ use process::{Module, Stopped};
 use super::{Draft, proof};
 use crate::loader::Arrived;
 use crate::site::Planned;
-use crate::space::{Space, module_key};
+use crate::space::{Space};
+use crate::module_key::{module_key};
 
 mod tracer;
 

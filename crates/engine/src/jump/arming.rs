@@ -31,8 +31,9 @@ use crate::ledger::Listed;
 use crate::observer::Note;
 use crate::placed_report::About;
 use crate::program::Probe;
-use crate::site::{INT3, Jump, Site, Use};
-use crate::space::ModuleKey;
+use crate::site::{Jump, Site};
+use crate::site_use::{INT3, Use};
+use crate::module_key::{ModuleKey};
 
 /// Landing pads closer together than `NEAR` are written in one piece, and so are changes of code
 /// closer than `CLOSE`.

@@ -74,13 +74,6 @@ pub(crate) struct At<'a> {
     pub(crate) arming: u32,
 }
 
-/// Whether hits of a probe must be counted one by one, because `ignore` or `maxhits` is set. The
-/// greatest `maxhits` means no limit.
-pub(crate) fn has_limits(definition: &rpn::Probe) -> bool {
-    const UNLIMITED: u64 = 0x7fff_ffff;
-    definition.ignore > 0 || definition.maxhits < UNLIMITED
-}
-
 /// The local variables that every version of a program only increments and decrements.
 fn counted(versions: &Versions) -> Vec<u16> {
     let mut versions = versions.all();

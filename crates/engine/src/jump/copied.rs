@@ -15,8 +15,9 @@ use crate::hold::Held;
 use crate::ledger::{EnteredList, Full};
 use crate::observer::Note;
 use crate::placed_report::About;
-use crate::site::{Code, Jump, LONGEST, Planned, Site, Use};
-use crate::space::ModuleKey;
+use crate::site::{Code, Jump, LONGEST, Planned, Site};
+use crate::site_use::{Use};
+use crate::module_key::{ModuleKey};
 
 /// Fields closer together than this are written in one piece.
 const NEAR: u32 = 1024;

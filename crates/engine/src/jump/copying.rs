@@ -20,7 +20,8 @@ use crate::observer::Note;
 use crate::place;
 use crate::placing::Work;
 use crate::program::Engine;
-use crate::space::{Generation, Space, module_key};
+use crate::space::{Space};
+use crate::module_key::{Generation, module_key};
 use crate::tracer::Tracer;
 
 impl Tracer<'_> {

@@ -25,7 +25,8 @@ use crate::change::Change;
 use crate::mapping;
 use crate::site::{Jump, Planned};
 use crate::slots::Growth;
-use crate::space::{Generation, ModuleKey, Space};
+use crate::space::{Space};
+use crate::module_key::{Generation, ModuleKey};
 
 mod tracer;
 

@@ -14,7 +14,8 @@ use super::shape;
 use super::tail::{self, Behind};
 use super::text::Text;
 use super::{Layout, Trampoline};
-use crate::site::{Armed, Jump, Planned, Use};
+use crate::site::{Armed, Jump, Planned};
+use crate::site_use::{Use};
 use crate::sites::Sites;
 
 /// The jumps of a plan, and the code that they lead to.

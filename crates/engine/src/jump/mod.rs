@@ -31,6 +31,7 @@
 //! | `heartbeat`, `waiting`, `parked` | the reader's sign of life; threads that wait for room, and are kept stopped |
 //! | `signal`, `forbidden`, `step_out` | signals of threads in a trampoline; instructions that the process has forbidden; stepping threads out |
 
+mod reach;
 mod area;
 mod arm;
 mod arming;
@@ -92,7 +93,6 @@ pub(crate) use arming::Keep;
 pub(crate) use armings::Armings;
 pub(crate) use cells::{Cells, Counter, Domain, Words};
 pub(crate) use code_cache::CodeCache;
-pub(crate) use compile::has_limits;
 pub(crate) use copied::Copied;
 pub(crate) use draft::{Basis, Draft};
 pub(crate) use drain::Drain;

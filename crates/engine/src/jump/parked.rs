@@ -13,16 +13,16 @@
 //!
 //! A parked thread counts as a waiting one: it is resumed before anything else is done with it.
 
-use std::mem::offset_of;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use layout::{ABANDONED, Identity};
+use layout::ABANDONED;
 use process::Stopped;
 
 use super::rings::Rings;
-use crate::space::Space;
 use crate::tracked::Tracked;
+
+mod space;
 
 mod tracer;
 
@@ -48,18 +48,6 @@ pub(crate) struct Parked {
 impl Tracked {
     fn is_parked_for_room(&self) -> bool {
         self.parked().is_some_and(|parked| matches!(parked.wait, Wait::Room(_)))
-    }
-}
-
-impl Space {
-    /// Whether a thread has found no free context since the last call.
-    fn is_crowded(&self) -> bool {
-        let Some(ground) = &self.ground else { return false };
-        let place = ground.identity + offset_of!(Identity, no_free_context) as u64;
-        let mut crowded = [0; 4];
-        let is_crowded = self.code.memory.peek(place, &mut crowded).is_ok() && crowded != [0; 4];
-        // Fails only if the process is gone.
-        is_crowded && self.code.memory.poke(place, &[0; 4]).is_ok()
     }
 }
 

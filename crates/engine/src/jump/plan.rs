@@ -11,7 +11,8 @@ use super::emit::{Emitted, Obstacle, emit, in_the_way};
 use super::handlers::ReadySite;
 use super::plan_input::PlanInput;
 use super::text::Text;
-use crate::site::{FAR, Planned, Use};
+use crate::site::{Planned};
+use crate::site_use::{FAR, Use};
 
 const ROUNDS: usize = 24;
 

@@ -11,12 +11,12 @@ use super::draft::Basis;
 use super::handlers::ReadySite;
 use super::proof;
 use super::text::Text;
-use crate::site::{Armed, Jump, Planned, Use};
+use crate::site::{Armed, Jump, Planned};
+use crate::site_use::{Use};
 use crate::slots;
 use crate::space::Space;
+use crate::jump::reach::{REACH};
 
-/// How far a jump leads, in bytes.
-pub(crate) const REACH: u64 = 1 << 31;
 /// Memory for trampolines within this distance of code most likely holds that code's trampolines.
 pub(crate) const NEAR: u64 = 1 << 30;
 

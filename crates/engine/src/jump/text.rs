@@ -12,8 +12,10 @@ use process::{Mapping, Module};
 
 use super::code_cache::{CodeCache, Kept};
 use crate::change::Change;
-use crate::site::{INT3, Planned, Use};
-use crate::space::{Space, module_key};
+use crate::site::{Planned};
+use crate::site_use::{INT3, Use};
+use crate::space::{Space};
+use crate::module_key::{module_key};
 
 /// Changes closer together than this are compared together.
 const CLOSE: u64 = 4096;

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use super::draft::PlannedJump;
 use crate::change::{Batch, Change};
 use crate::ledger::Entered;
-use crate::site::{Armed, Planned, Use};
+use crate::site::{Armed, Planned};
+use crate::site_use::{Use};
 use crate::space::Space;
 
 /// What changes for a site when it is written.

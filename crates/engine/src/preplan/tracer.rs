@@ -6,7 +6,7 @@ use crate::place::{self};
 use crate::placed_report::probes_of;
 use crate::placing::{join, note_offsets};
 use crate::program::Engine;
-use crate::space::module_key;
+use crate::module_key::{module_key};
 use crate::tracer::Tracer;
 use std::sync::Arc;
 

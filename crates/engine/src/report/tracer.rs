@@ -2,7 +2,8 @@
 
 use super::{OfUser, ProbeReport, Report};
 use crate::jump::{Domain, Trust};
-use crate::program::{Probe, Program, State};
+use crate::program::{Probe, Program};
+use crate::counts::{State};
 use crate::tracer::Tracer;
 use std::rc::Rc;
 

@@ -6,8 +6,9 @@ use super::super::arming::Keep;
 use super::super::carry_out::CarryOutcome;
 use super::{NotJumped, TRIES, ToArm, is_fresh};
 use crate::mapping::Called;
-use crate::site::{Planned, Use};
-use crate::space::module_key;
+use crate::site::{Planned};
+use crate::site_use::{Use};
+use crate::module_key::{module_key};
 use crate::tracer::Tracer;
 use process::{Module, Stop, Stopped};
 

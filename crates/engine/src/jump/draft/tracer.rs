@@ -10,7 +10,7 @@ use crate::mapping;
 use crate::place::kept;
 use crate::program::{Engine, Program};
 use crate::site::Planned;
-use crate::space::{Generation, module_key};
+use crate::module_key::{Generation, module_key};
 use crate::tracer::Tracer;
 use process::{Mapping, Module};
 use std::collections::BTreeMap;

@@ -2,7 +2,8 @@
 
 use super::unsuitable;
 use crate::program::Engine;
-use crate::site::{Planned, Use};
+use crate::site::{Planned};
+use crate::site_use::{Use};
 use crate::tracer::Tracer;
 use rpn::{FunctionPoint, Location};
 

@@ -4,7 +4,8 @@ use super::super::HandlerMemory;
 use super::super::compile::At;
 use super::super::trampoline::Commit;
 use super::{Handlers, ReadySite, is_accessible};
-use crate::site::{Planned, Use};
+use crate::site::{Planned};
+use crate::site_use::{Use};
 use crate::tracer::Tracer;
 use process::Mapping;
 

@@ -3,7 +3,8 @@
 use super::super::draft::{Basis, Draft};
 use super::Hidden;
 use crate::mapping::Called;
-use crate::site::{Planned, Use};
+use crate::site::{Planned};
+use crate::site_use::{Use};
 use crate::tracer::Tracer;
 use layout::hidden::SIZE;
 use layout::{LOW_END, PAGE};

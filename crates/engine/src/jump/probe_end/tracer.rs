@@ -1,8 +1,8 @@
 //! The tracer's part of [`super`].
 
 use super::super::cells::Domain;
-use crate::program::State;
-use crate::site::Use;
+use crate::counts::{State};
+use crate::site_use::{Use};
 use crate::tracer::Tracer;
 use std::collections::{BTreeMap, HashSet};
 

@@ -1,0 +1,8 @@
+//! Whether a probe counts the hits that it may have.
+
+/// Whether hits of a probe must be counted one by one, because `ignore` or `maxhits` is set. The
+/// greatest `maxhits` means no limit.
+pub(crate) fn has_limits(definition: &rpn::Probe) -> bool {
+    const UNLIMITED: u64 = 0x7fff_ffff;
+    definition.ignore > 0 || definition.maxhits < UNLIMITED
+}
