@@ -5,8 +5,8 @@ use process::ImageCache;
 use crate::guard::MaskCalls;
 use crate::jump::{Armings, CodeCache};
 use crate::loader::Loaders;
+use crate::module_key::ModuleKey;
 use crate::place::Plan;
-use crate::module_key::{ModuleKey};
 
 /// Caches by module.
 #[derive(Default)]

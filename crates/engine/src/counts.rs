@@ -1,7 +1,7 @@
 //! What is counted for a probepoint, and its state.
 
+use crate::reasons::general;
 use std::collections::BTreeMap;
-use crate::reasons::{general};
 
 /// How the sites of a probe fire. A site in two processes counts twice, unless one process was
 /// forked from the other.

@@ -12,13 +12,13 @@ use layout::PAGE;
 use patch::tactic::{Code, Flow, Limits, Planner, Purpose, Site, Space as Around};
 use process::Mapping;
 
+use crate::doubt::{check_doubt, not_relocated};
 use crate::jump::{self, proof};
 use crate::mapping;
-use crate::doubt::{check_doubt, not_relocated};
+use crate::reasons::general;
 use crate::resolve::mode;
 use crate::site::LONGEST;
 use crate::slots;
-use crate::reasons::{general};
 
 /// The range of a jump, in bytes.
 const REACH: u64 = 1 << 31;

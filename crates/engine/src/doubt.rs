@@ -1,6 +1,5 @@
 //! Reasons why bytes may not be an instruction of their own.
 
-
 /// Refuses a place that may be data.
 pub(crate) fn check_doubt(image: &image::Image, vaddr: u64) -> Result<(), String> {
     match image.doubt(vaddr) {

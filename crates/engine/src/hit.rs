@@ -15,18 +15,18 @@ use rpn::{FunctionPoint, Location};
 use trace::{Items, Record};
 use vm::{End, Word};
 
-use crate::jump::{Domain};
-use crate::limits::{has_limits};
+use crate::counts::State;
+use crate::jump::Domain;
+use crate::limits::has_limits;
 use crate::loader::{self, Arrived};
 use crate::machine::{Caller, HitMachine, ThreadMemory, has_flat_segments};
+use crate::module_key::ModuleKey;
 use crate::patch_registers::{from_patch, to_patch};
-use crate::program::{Probe};
-use crate::counts::{State};
+use crate::program::Probe;
 use crate::programs::Programs;
-use crate::site::{Disarmed};
+use crate::site::Disarmed;
 use crate::site_use::{INT3, OwnUses, Use};
-use crate::space::{Space};
-use crate::module_key::{ModuleKey};
+use crate::space::Space;
 use crate::tracer::Tracer;
 use crate::tracked::{InSlot, Pending};
 

@@ -1,9 +1,9 @@
-//! Reads and ends the counters of a probe that fires by jumps.
+//! The counters of a probe that fires by jumps: their sums, and ending it in a domain.
 
-use std::sync::atomic::Ordering;
-use layout::ProbeEnd;
 use crate::jump::{Counter, Domain, Words};
-use crate::limits::{has_limits};
+use crate::limits::has_limits;
+use layout::ProbeEnd;
+use std::sync::atomic::Ordering;
 
 /// What a probe's jumps have counted, in all processes together.
 #[derive(Debug)]

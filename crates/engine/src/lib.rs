@@ -41,6 +41,10 @@
 //!
 //! # Files
 //!
+//! A file `x.rs` holds data that knows nothing of the tracer. The tracer's methods on it are in
+//! `x/tracer.rs`, and an address space's in `x/space.rs`. So files use each other in one direction:
+//! the tracer's methods use the tracer, which uses the data.
+//!
 //! | file | what it is |
 //! |---|---|
 //! | `tracer`, `pace` | the loop: it waits for events, and hands each to one of the next row; how it waits |
@@ -54,25 +58,20 @@
 //! | `site`, `sites`, `tracked`, `program`, `programs`, `versions` | one probed instruction, all of an address space, a thread, a program, all of them, one as it is compiled for each machine |
 //! | `machine`, `seen`, `exits`, `dump` | a thread as a handler sees it, and its memory; the facilities that a handler asks for; core dumps |
 //! | `restart` | system calls that a stop has made fail |
+//! | `module_key`, `site_use`, `counts`, `limits`, `doubt`, `reasons` | names that many files need, in files that need none |
 //! | `observer`, `placed_report`, `losses`, `site_hits`, `report`, `error` | what is told: as it happens, and in the end |
 //! | `ledger`, `memory_entries`, `after_tracer` | what remains if the tracer is killed, and how the bytes are put back then, and memory is given back |
 //! | `guard` | what the process itself has for that case: a handler that answers its traps |
 
-mod reasons;
-mod limits;
-mod site_use;
-mod patch_registers;
-mod doubt;
-mod code_bytes;
-mod jump_counters;
-mod counts;
-mod module_key;
 mod after_tracer;
 mod attach;
 mod cache;
 mod change;
+mod code_bytes;
+mod counts;
 mod coverage;
 mod detach;
+mod doubt;
 mod dump;
 mod error;
 mod exits;
@@ -82,17 +81,21 @@ mod hit;
 mod hold;
 mod interrupted;
 mod jump;
+mod jump_counters;
 mod ledger;
+mod limits;
 mod loader;
 mod losses;
 mod machine;
 mod mapping;
 mod memory_entries;
+mod module_key;
 mod module_names;
 mod modules;
 mod new_threads;
 mod observer;
 mod pace;
+mod patch_registers;
 mod place;
 mod place_names;
 mod placed_report;
@@ -102,6 +105,7 @@ mod preplan;
 mod program;
 mod programs;
 mod reader;
+mod reasons;
 mod report;
 mod reported;
 mod resolve;
@@ -113,6 +117,7 @@ mod sharing;
 mod signal;
 mod site;
 mod site_hits;
+mod site_use;
 mod sites;
 mod slots;
 mod space;
@@ -123,6 +128,7 @@ mod variables;
 mod versions;
 mod window;
 
+pub use crate::counts::{Counts, SiteCounts, State};
 pub use coverage::{Coverage, FlowSummary, FreeAddresses, coverage};
 pub use error::{Error, Refused};
 pub use hold::HoldTimes;
@@ -131,7 +137,6 @@ pub use ledger::{Ledger, Left, Restored};
 pub use observer::{Callk, Lost, Note, Observer, Placed};
 pub use process::StartOptions;
 pub use program::{Engine, Options};
-pub use crate::counts::{Counts, SiteCounts, State};
 pub use reader::BUFFERS;
 pub use report::{OfUser, ProbeReport, Report};
 pub use resolve::{Resolved, Survey, resolve, survey, symbols_of};

@@ -1,4 +1,4 @@
-//! Whether a probe counts the hits that it may have.
+//! Whether `ignore` or `maxhits` require that hits of a probe are counted one by one.
 
 /// Whether hits of a probe must be counted one by one, because `ignore` or `maxhits` is set. The
 /// greatest `maxhits` means no limit.

@@ -253,4 +253,3 @@ pub(crate) fn has_flat_segments(registers: &Registers) -> bool {
     const DATA: u64 = 0x2b;
     !registers.is_32_bit() || [registers.ds(), registers.es(), registers.ss()] == [DATA; 3]
 }
-

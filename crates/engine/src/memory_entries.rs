@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::ledger::{Entered, Mapped};
-use crate::module_key::{Generation};
+use crate::module_key::Generation;
 
 mod space;
 
@@ -29,4 +29,3 @@ struct State {
     parts: [bool; 5],
     guard: usize,
 }
-

@@ -1,7 +1,7 @@
-//! Identifies a module in one address space, and the state of an address space.
+//! Identifies a module as it is mapped in one place, and one state of an address space.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use process::Module;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Identifies a module as it is mapped in one place: device, inode, load bias.
 pub(crate) type ModuleKey = ((u32, u32), u64, u64);

@@ -4,20 +4,20 @@ use std::collections::HashMap;
 
 use process::{Error as ProcessError, Module, Stop, Stopped};
 
+use crate::code_bytes::Text;
+use crate::counts::State;
 use crate::error::{Error, Refused};
 use crate::jump::{Copied, Domain};
 use crate::loader::{self, Loaders};
+use crate::module_key::{ModuleKey, module_key};
 use crate::module_names::is_named;
 use crate::observer::Note;
 use crate::place::{self, Checks, Expected, Plan};
-use crate::code_bytes::{Text};
 use crate::placing::Work;
 use crate::preplan::Preplan;
-use crate::counts::{State};
-use crate::site::{Armed};
-use crate::site_use::{Use};
-use crate::space::{Space};
-use crate::module_key::{ModuleKey, module_key};
+use crate::site::Armed;
+use crate::site_use::Use;
+use crate::space::Space;
 use crate::tracer::Tracer;
 use crate::window::Window;
 

@@ -4,8 +4,11 @@ use image::{Image, Pattern};
 use process::{Memory, Module};
 use rpn::{Location, Site};
 
+use crate::code_bytes::Text;
+use crate::doubt::{check_doubt, not_relocated};
 use crate::error::Refused;
 use crate::jump::Domain;
+use crate::module_key::module_key;
 use crate::observer::Note;
 use crate::place_names::{Numbers, ranges};
 use crate::points::{self, Found, Missing};
@@ -15,9 +18,6 @@ use crate::resolve::{
 };
 use crate::site::{LONGEST, Planned};
 use crate::site_use::{INT3, Use};
-use crate::module_key::{module_key};
-use crate::code_bytes::{Text};
-use crate::doubt::{check_doubt, not_relocated};
 
 /// The result of planning one program in one module.
 #[derive(Debug, Default)]

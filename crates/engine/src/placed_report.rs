@@ -1,7 +1,7 @@
 //! Reports to the observer where probes were armed.
 
-use crate::site::{Planned};
-use crate::site_use::{Use};
+use crate::site::Planned;
+use crate::site_use::Use;
 
 mod tracer;
 

@@ -7,15 +7,15 @@ use std::ops::RangeInclusive;
 use image::Machine;
 use process::Module;
 
+use crate::counts::State;
 use crate::jump::{Copied, Domain, Draft};
 use crate::mapping::Wanted;
 use crate::place::{Checks, Plan};
 use crate::placed_report::{About, probes_of};
-use crate::program::{Engine};
-use crate::counts::{State};
+use crate::program::Engine;
 use crate::programs::Programs;
 use crate::site::{Planned, Site};
-use crate::site_use::{Use};
+use crate::site_use::Use;
 use crate::slots::{self, Area};
 
 mod tracer;

@@ -11,9 +11,9 @@
 //! at once.
 
 use crate::jump::Draft;
+use crate::module_key::ModuleKey;
 use crate::place::Plan;
 use crate::placed_report::About;
-use crate::module_key::{ModuleKey};
 
 mod tracer;
 

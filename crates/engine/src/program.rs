@@ -11,13 +11,13 @@ use rpn::Location;
 use trace::Items;
 use vm::Effects;
 
+use crate::counts::{Counts, SiteCounts, State};
 use crate::jump::{Cells, Counter, Domain};
-use crate::limits::{has_limits};
+use crate::jump_counters::{COUNTED, DROPPED, JumpCounters, LIMITED_HITS, MISSED, OVER};
+use crate::limits::has_limits;
 use crate::site_hits::{PlaceReport, Places};
 use crate::variables::Variables;
 use crate::versions::Versions;
-use crate::counts::{SiteCounts, State, Counts};
-use crate::jump_counters::{JumpCounters, MISSED, DROPPED, LIMITED_HITS, OVER, COUNTED};
 
 /// How probes fire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,5 @@
 //! Groups the reasons why sites are traps.
 
-
 /// A reason without its instruction and numbers, so that reasons which differ only in them are
 /// counted together.
 pub(crate) fn general(reason: &str) -> String {

@@ -1,7 +1,7 @@
 //! The counts and variables that a session reports.
 
-use crate::hold::HoldTimes;
 use crate::counts::{Counts, SiteCounts, State};
+use crate::hold::HoldTimes;
 use crate::site_hits::PlaceReport;
 
 mod tracer;

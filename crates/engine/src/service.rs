@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use rpn::Object;
 
+use crate::counts::{Counts, State};
 use crate::detach::Leaving;
 use crate::error::Error;
 use crate::program::{Options, Program};
-use crate::counts::{Counts, State};
 use crate::report::OfUser;
-use crate::site_use::{Use};
 use crate::site_hits::PlaceReport;
+use crate::site_use::Use;
 use crate::tracer::{Control, Tracer};
 use crate::tracked::Tracked;
 use crate::versions::Versions;

@@ -15,10 +15,11 @@ pub(crate) use crate::change::LONGEST;
 use crate::change::{Batch, Change, Undo};
 use crate::hold::Held;
 use crate::ledger::{Entered, Full, Ledger};
-use crate::sites::Sites;
-use crate::module_key::{ModuleKey};
+use crate::module_key::ModuleKey;
+use crate::site_use::{INT3, OwnUses, Use};
 use crate::window::Window;
-use crate::site_use::{INT3, Use, OwnUses};
+
+mod refresh;
 
 /// The data that all states of a site have.
 #[derive(Clone, Debug)]
@@ -267,28 +268,6 @@ impl Armed {
         match &self.way {
             Way::Trap => self.site.trap().is_in(memory),
             Way::Jump(jump) => jump.changes.iter().all(|change| change.is_in(memory)),
-        }
-    }
-
-    /// After the module may have been mapped anew: writes the `int3` again if it is missing.
-    /// Returns whether the site is still valid. A missing jump is not written again: the site is to
-    /// be planned anew.
-    pub(crate) fn refresh(&self, memory: &Window<'_>, sites: &Sites) -> io::Result<bool> {
-        let original = self.site.displaced.original();
-        let mut bytes = [0; LONGEST];
-        let bytes = &mut bytes[..original.len()];
-        memory.peek(self.site.address, bytes)?;
-        match &self.way {
-            Way::Trap if bytes == original => {
-                self.site.trap().write_byte(memory.memory())?;
-                memory.forget();
-                Ok(true)
-            }
-            Way::Trap => Ok(bytes[0] == INT3 && bytes[1..] == original[1..]),
-            Way::Jump(_) => {
-                sites.hide(self.site.address, bytes);
-                Ok(bytes == original && self.is_in(memory))
-            }
         }
     }
 

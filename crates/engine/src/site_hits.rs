@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use crate::jump::{Cells, Counter, Domain};
-use crate::module_key::{ModuleKey};
+use crate::module_key::ModuleKey;
 
 /// A site in a file: the probe's index in its program, the file's device and inode, the address in
 /// the file's own numbering.

@@ -1,4 +1,4 @@
-//! What a site is for, and what is common to all sites.
+//! What a site is for.
 
 use crate::change::LONGEST;
 

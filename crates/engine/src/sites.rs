@@ -12,9 +12,9 @@ use elsa::FrozenMap;
 use crate::change::Change;
 use crate::jump::Copied;
 use crate::ledger::EnteredList;
+use crate::module_key::ModuleKey;
 use crate::site::{Armed, LONGEST};
 use crate::site_use::{FAR, Use};
-use crate::module_key::{ModuleKey};
 
 /// All armed sites of an address space.
 #[derive(Debug, Default)]

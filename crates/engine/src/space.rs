@@ -8,6 +8,7 @@ use patch::{Slot, SlotPosition};
 use process::{Entrance, Error, Memory, Registers, STUB, Stopped};
 
 use crate::change::{Batch, Change, Fixed, Undo};
+use crate::code_bytes::Text;
 use crate::guard::Guard;
 use crate::hold::Held;
 use crate::interrupted::Interrupted;
@@ -17,15 +18,14 @@ use crate::jump::{
 use crate::ledger::{Entered, Ledger};
 use crate::loader::Arrived;
 use crate::memory_entries::MemoryEntries;
+use crate::module_key::{Generation, ModuleKey};
 use crate::module_names::Named;
-use crate::code_bytes::{Text};
 use crate::preplan::Preplan;
 use crate::site::{self, Armed, Code, Disarmed, Site};
-use crate::site_use::{Use};
+use crate::site_use::Use;
 use crate::sites::Sites;
 use crate::slots::Area;
 use crate::window::Window;
-use crate::module_key::{ModuleKey, Generation};
 
 /// The change to the process's bytes while they are lent for system calls.
 fn lent(spare: u64) -> Change {

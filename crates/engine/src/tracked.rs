@@ -4,7 +4,7 @@ use process::{Registers, Running};
 use trace::Record;
 
 use crate::jump::{Parked, Wait};
-use crate::site_use::{Use};
+use crate::site_use::Use;
 
 /// A followed thread.
 #[derive(Debug)]

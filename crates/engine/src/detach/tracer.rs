@@ -1,4 +1,4 @@
-//! The tracer's part of [`super`].
+//! Detaches threads and processes: stops each thread, moves it out of our code and lets it go.
 
 use super::{ASK_AFTER, DETACH_TIMEOUT, LOOK_AFTER, Leaving, STOP_TIMEOUT};
 use crate::change::Fixed;

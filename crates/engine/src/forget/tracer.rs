@@ -1,4 +1,4 @@
-//! The tracer's part of [`super`].
+//! Frees the memory and the number of a removed program once no thread can need it.
 
 use super::{Forgotten, give_back};
 use crate::tracer::Tracer;

@@ -8,11 +8,11 @@ use process::{Error, Module, Stop, Stopped};
 
 use super::Guard;
 use crate::jump::ToArm;
+use crate::module_key::module_key;
 use crate::place::{self, Checks, Expected};
 use crate::placing::Work;
-use crate::site::{Planned};
-use crate::site_use::{Use};
-use crate::module_key::{module_key};
+use crate::site::Planned;
+use crate::site_use::Use;
 use crate::tracer::Tracer;
 use patch::Argument;
 

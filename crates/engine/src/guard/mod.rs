@@ -38,7 +38,7 @@ use process::{Call, Caller, Error, Memory, STUB, Stopped, StubMemory};
 use table::Table;
 
 use crate::ledger::{Mapped, Piece};
-use crate::site_use::{INT3};
+use crate::site_use::INT3;
 
 mod tracer;
 

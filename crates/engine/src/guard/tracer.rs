@@ -1,4 +1,4 @@
-//! The tracer's part of [`super`].
+//! Maps the guard in a process, keeps it up to date, and removes it.
 
 use super::table::Table;
 use super::{

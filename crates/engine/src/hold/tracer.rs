@@ -1,4 +1,4 @@
-//! The tracer's part of [`super`].
+//! Stops the threads of an address space, keeps their events, and lets them run again.
 
 use super::{BRISK, Held, LOOK_AFTER, PAUSE, REPLACED, STOP_TIMEOUT, is_as_good_as_stopped, tid_of};
 use crate::signal::{PUT_BACK, SI_KERNEL, set_fault_address};

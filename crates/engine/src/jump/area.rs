@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 
 use layout::PAGE;
 
-use crate::jump::reach::{REACH};
+use crate::jump::reach::REACH;
 use crate::slots::{self, Gap, Growth};
 
 /// The smallest area, in bytes.

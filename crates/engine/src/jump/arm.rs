@@ -6,24 +6,14 @@ use process::{Module, Stopped};
 
 use super::{Draft, proof};
 use crate::loader::Arrived;
+use crate::module_key::module_key;
 use crate::site::Planned;
-use crate::space::{Space};
-use crate::module_key::{module_key};
+use crate::space::Space;
 
 mod tracer;
 
 /// How many drafts are tried: another thread may map something at a chosen place, or load a module.
 const TRIES: usize = 4;
-
-/// A site that did not become a jump.
-pub(crate) struct NotJumped {
-    pub(crate) site: Planned,
-    pub(crate) reason: String,
-    /// Whether it may trap instead: not if jumps of other sites rely on its bytes.
-    pub(crate) can_trap: bool,
-    /// The tactic of the jump that it was so far, if any: it is no jump any more.
-    pub(crate) was: Option<&'static str>,
-}
 
 /// What is to be armed in a module.
 pub(crate) enum ToArm {

@@ -25,15 +25,16 @@ use super::handler_memory::HandlerMemory;
 use super::low_room::Room;
 use super::trampoline::Trampoline;
 use super::writing::Writing;
-use super::{New, NotJumped, write};
+use super::{New, write};
 use crate::change::Change;
+use crate::jump::not_jumped::NotJumped;
 use crate::ledger::Listed;
+use crate::module_key::ModuleKey;
 use crate::observer::Note;
 use crate::placed_report::About;
 use crate::program::Probe;
 use crate::site::{Jump, Site};
 use crate::site_use::{INT3, Use};
-use crate::module_key::{ModuleKey};
 
 /// Landing pads closer together than `NEAR` are written in one piece, and so are changes of code
 /// closer than `CLOSE`.

@@ -8,9 +8,9 @@ use process::Module;
 use super::arming::{Arming, Circumstances};
 use super::cells::Domain;
 use super::copied::Copied;
-use crate::program::{Probe};
-use crate::counts::{SiteCounts};
-use crate::module_key::{module_key};
+use crate::counts::SiteCounts;
+use crate::module_key::module_key;
+use crate::program::Probe;
 
 mod tracer;
 

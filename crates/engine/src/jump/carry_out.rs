@@ -17,7 +17,8 @@
 use std::io;
 
 use super::draft::Draft;
-use super::{NotJumped, write};
+use super::write;
+use crate::jump::not_jumped::NotJumped;
 use crate::space::Space;
 
 mod tracer;

@@ -10,10 +10,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use image::Image;
-use process::{Mapping, Module, Page, PageMap};
+use process::{Mapping, Module};
 
 use super::stack::KnownStacks;
-use crate::space::Space;
+
+mod space;
 
 /// The most bytes that are kept.
 const MAX_BYTES: usize = 64 << 20;
@@ -61,33 +62,6 @@ fn is_of(module: &Module, mapping: &Mapping) -> bool {
 }
 
 impl CodeCache {
-    /// The code of a module's mapping, if it is known and the process has not changed it, except
-    /// for our sites.
-    pub(super) fn known(&self, space: &Space, module: &Module, mapping: &Mapping) -> Option<Rc<Kept>> {
-        let (_, kept) = self.known.get(&key(module, mapping)).filter(|_| is_of(module, mapping))?;
-        let mut own = Vec::new();
-        let pages = PageMap::open(space.code.process).ok()?;
-        let mut note = |run: process::Run| {
-            if run.page == Page::Private {
-                own.push(run.addresses);
-            }
-        };
-        pages.runs(mapping.start..mapping.end, &mut note).ok()?;
-        let mut bytes = Vec::new();
-        for addresses in own {
-            let from = usize::try_from(addresses.start - mapping.start).ok()?;
-            let expected =
-                kept.bytes.get(from..from + usize::try_from(addresses.end - addresses.start).ok()?)?;
-            bytes.resize(expected.len(), 0);
-            space.code.memory.peek(addresses.start, &mut bytes).ok()?;
-            space.sites.hide(addresses.start, &mut bytes);
-            if bytes != expected {
-                return None;
-            }
-        }
-        Some(Rc::clone(kept))
-    }
-
     /// The same code, if it is kept.
     pub(super) fn kept(&self, code: &Rc<Kept>) -> Option<Rc<Kept>> {
         let is_kept = self.known.values().any(|(_, kept)| Rc::ptr_eq(kept, code));

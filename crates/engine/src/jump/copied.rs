@@ -6,18 +6,19 @@ use std::rc::Rc;
 
 use process::{Mapping, Memory};
 
+use super::arming;
 use super::arming::Arming;
 use super::handler_memory::HandlerMemory;
 use super::trampoline::Trampoline;
-use super::{NotJumped, arming};
 use crate::change::Change;
 use crate::hold::Held;
+use crate::jump::not_jumped::NotJumped;
 use crate::ledger::{EnteredList, Full};
+use crate::module_key::ModuleKey;
 use crate::observer::Note;
 use crate::placed_report::About;
 use crate::site::{Code, Jump, LONGEST, Planned, Site};
-use crate::site_use::{Use};
-use crate::module_key::{ModuleKey};
+use crate::site_use::Use;
 
 /// Fields closer together than this are written in one piece.
 const NEAR: u32 = 1024;

@@ -14,14 +14,15 @@ use super::copied::Copied;
 use super::draft::{Basis, Draft};
 use super::plan_input::free_for_pads;
 use super::put_back::put_back;
-use super::{NotJumped, ToArm, arm};
+use super::{ToArm, arm};
+use crate::jump::not_jumped::NotJumped;
 use crate::mapping::{self, Called};
+use crate::module_key::{Generation, module_key};
 use crate::observer::Note;
 use crate::place;
 use crate::placing::Work;
 use crate::program::Engine;
-use crate::space::{Space};
-use crate::module_key::{Generation, module_key};
+use crate::space::Space;
 use crate::tracer::Tracer;
 
 impl Tracer<'_> {

@@ -15,7 +15,7 @@ use process::{Caller, Error, Stop, Stopped};
 use super::cells::Domain;
 use super::trust::{Again, NextLook, Trust};
 use crate::observer::Note;
-use crate::site_use::{Use};
+use crate::site_use::Use;
 use crate::space::Space;
 use crate::tracer::Tracer;
 

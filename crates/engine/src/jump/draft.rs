@@ -6,27 +6,26 @@
 //! everything to be written. The process is only read; `carry` executes the draft.
 
 use std::collections::BTreeMap;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::rc::Rc;
 
 use patch::tactic::Write;
 use process::{Mapping, Module};
 
-use super::area;
 use super::arming::Keep;
 use super::handlers::ReadySite;
-use super::low_room::{ALIGNMENT, Room};
-use super::plan_input::NEAR;
-use super::tail;
+use super::low_room::Room;
 use super::text::Text;
 use super::writing::Writing;
-use super::{HandlerMemory, New, NotJumped, Planners};
+use super::{HandlerMemory, New, Planners};
 use crate::change::Change;
+use crate::jump::not_jumped::NotJumped;
 use crate::mapping;
+use crate::module_key::{Generation, ModuleKey};
 use crate::site::{Jump, Planned};
 use crate::slots::Growth;
-use crate::space::{Space};
-use crate::module_key::{Generation, ModuleKey};
+
+mod space;
 
 mod tracer;
 
@@ -53,18 +52,6 @@ pub(crate) struct Basis {
 const AWAY: u64 = 4 << 20;
 
 impl Basis {
-    /// The present state.
-    pub(crate) fn of(space: &Space) -> Basis {
-        Basis {
-            generation: space.generation,
-            ground: space.ground.clone(),
-            planners: space.planners.clone(),
-            room: space.jumps.room.clone(),
-            reserved: Vec::new(),
-            avoided: Vec::new(),
-        }
-    }
-
     /// What is taken in a process's address space, ascending: mapped, reserved or avoided.
     pub(crate) fn taken(&self, tid: i32, mappings: &[Mapping]) -> Vec<(u64, u64, Growth)> {
         let mut taken = mapping::taken(tid, mappings);
@@ -72,23 +59,6 @@ impl Basis {
         taken.extend(&self.avoided);
         taken.sort_by_key(|&(start, ..)| start);
         taken
-    }
-
-    /// Avoids the surroundings of mappings that are neither the module's own nor (like earlier
-    /// copies) ours.
-    fn avoid(&mut self, mappings: &[Mapping], module: &Module, space: &Space) {
-        let mut ours: Vec<(u64, u64)> = space.jumps.mapped().collect();
-        ours.sort_unstable();
-        let is_ours = |mapping: &&Mapping| {
-            let at = ours.partition_point(|&(base, _)| base <= mapping.start);
-            at.checked_sub(1).is_some_and(|at| mapping.start - ours[at].0 < ours[at].1)
-        };
-        let others = mappings.iter().filter(|mapping| !module.span().contains(&mapping.start));
-        let far = |mapping: &Mapping| {
-            let growth = mapping::growth(mapping);
-            (mapping.start.saturating_sub(AWAY), mapping.end.saturating_add(AWAY), growth)
-        };
-        self.avoided = others.filter(|mapping| !is_ours(mapping)).map(far).collect();
     }
 
     pub(super) fn reserve(&mut self, base: u64, size: u64) {
@@ -156,12 +126,6 @@ impl Draft {
         asked.chain(self.left.into_iter().map(|left| left.site))
     }
 
-    /// Whether its code has exactly the traps that were there when the draft was made.
-    pub(crate) fn has_seen_traps(&self, space: &Space) -> bool {
-        let traps = self.texts.iter().flat_map(|text| space.traps_in(text.range()));
-        traps.eq(self.seen.iter().copied())
-    }
-
     pub(super) fn leave(&mut self, sites: impl IntoIterator<Item = (Planned, String)>, can_trap: bool) {
         let left = sites.into_iter().map(|(site, reason)| NotJumped { site, reason, can_trap, was: None });
         self.left.extend(left);
@@ -194,45 +158,6 @@ const FEW: usize = 4;
 const MANY: usize = 64;
 
 impl Draft {
-    /// Chooses areas for the trampolines of sites, and for copies of moved instructions, unless
-    /// there is enough room already.
-    fn choose_areas(
-        &mut self,
-        space: &Space,
-        tid: i32,
-        mappings: &[Mapping],
-        groups: &[Group],
-        known: &mut Basis,
-        more_to_come: bool,
-    ) -> Result<(), String> {
-        let mut reach: RangeInclusive<u64> = 0..=u64::MAX;
-        let (mut size, mut near) = (0, 0);
-        let slot = (patch::SLOT_CAPACITY as u64).next_multiple_of(ALIGNMENT);
-        for ready in groups.iter().flat_map(|group| group.ready.values()) {
-            let layout = ready.layout();
-            let own = layout.reach();
-            reach = *reach.start().max(own.start())..=*reach.end().min(own.end());
-            size += (layout.size() + tail::USUAL).next_multiple_of(ALIGNMENT) + 2 * slot;
-            near = ready.planned.0.address.min(u64::MAX - NEAR);
-        }
-        let first = near.saturating_sub(NEAR).max(*reach.start());
-        let last = (near + NEAR).min(*reach.end());
-        if known.room.has(size, area::AREA, &(first..=last)) {
-            return Ok(());
-        }
-        let lowest = groups.iter().map(|group| group.text.range().start).min().unwrap_or(near);
-        let taken = known.taken(tid, mappings);
-        let areas = area::choose(&taken, size, &(first..=last), near, lowest, more_to_come)
-            .ok_or("there is not enough free memory within 1 GiB of the module")?;
-        mapping::count_mapping(mappings.len() + areas.len() - 1, space.mappings)?;
-        for &(start, size) in &areas {
-            known.room.add(start, size);
-            known.reserve(start, size);
-        }
-        self.areas = areas;
-        Ok(())
-    }
-
     /// Gives up the draft: all of its sites, even those that could be jumps, are left for this
     /// reason.
     fn into_all_left(mut self, can_trap: bool, reason: &str) -> Vec<NotJumped> {

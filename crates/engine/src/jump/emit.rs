@@ -15,7 +15,7 @@ use super::tail::{self, Behind};
 use super::text::Text;
 use super::{Layout, Trampoline};
 use crate::site::{Armed, Jump, Planned};
-use crate::site_use::{Use};
+use crate::site_use::Use;
 use crate::sites::Sites;
 
 /// The jumps of a plan, and the code that they lead to.

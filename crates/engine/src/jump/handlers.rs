@@ -7,8 +7,8 @@ use process::Mapping;
 
 use super::trampoline::Commit;
 use super::{Code, Layout};
-use crate::site::{Planned};
-use crate::site_use::{Use};
+use crate::site::Planned;
+use crate::site_use::Use;
 
 mod tracer;
 

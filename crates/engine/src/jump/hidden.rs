@@ -19,7 +19,7 @@ use layout::hidden::{
 };
 use process::{Mapping, Memory};
 
-use crate::module_key::{Generation};
+use crate::module_key::Generation;
 
 mod space;
 
@@ -212,4 +212,3 @@ fn joined(ranges: &[Range<u64>], apart: u64) -> Vec<Range<u64>> {
     }
     joined
 }
-

@@ -26,7 +26,6 @@ use std::time::{Duration, Instant};
 use layout::{RSEQ_CPU, RSEQ_SIGNATURE, RSEQ_UNUSED, RseqMark};
 use process::Stopped;
 
-
 mod space;
 
 mod tracer;

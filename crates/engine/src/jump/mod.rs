@@ -31,7 +31,6 @@
 //! | `heartbeat`, `waiting`, `parked` | the reader's sign of life; threads that wait for room, and are kept stopped |
 //! | `signal`, `forbidden`, `step_out` | signals of threads in a trampoline; instructions that the process has forbidden; stepping threads out |
 
-mod reach;
 mod area;
 mod arm;
 mod arming;
@@ -61,6 +60,8 @@ mod jumps;
 mod low_room;
 mod map_handler_memory;
 mod mark;
+mod near;
+mod not_jumped;
 mod numbers;
 mod parked;
 mod plan;
@@ -69,6 +70,7 @@ mod planners;
 mod probe_end;
 pub(crate) mod proof;
 mod put_back;
+mod reach;
 mod remove;
 mod ring;
 mod rings;
@@ -87,8 +89,9 @@ mod waiting;
 mod write;
 mod writing;
 
+pub(crate) use crate::jump::not_jumped::NotJumped;
 pub(crate) use area::best_gap;
-pub(crate) use arm::{NotJumped, ToArm};
+pub(crate) use arm::ToArm;
 pub(crate) use arming::Keep;
 pub(crate) use armings::Armings;
 pub(crate) use cells::{Cells, Counter, Domain, Words};

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 
 use patch::tactic::Plan;
 
-use super::NotJumped;
 use super::draft::{Basis, Draft, Group, PlannedJump};
 use super::emit::{Emitted, Obstacle, emit, in_the_way};
 use super::handlers::ReadySite;
 use super::plan_input::PlanInput;
 use super::text::Text;
-use crate::site::{Planned};
+use crate::jump::not_jumped::NotJumped;
+use crate::site::Planned;
 use crate::site_use::{FAR, Use};
 
 const ROUNDS: usize = 24;

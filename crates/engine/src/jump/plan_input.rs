@@ -11,14 +11,12 @@ use super::draft::Basis;
 use super::handlers::ReadySite;
 use super::proof;
 use super::text::Text;
+use crate::jump::near::NEAR;
+use crate::jump::reach::REACH;
 use crate::site::{Armed, Jump, Planned};
-use crate::site_use::{Use};
+use crate::site_use::Use;
 use crate::slots;
 use crate::space::Space;
-use crate::jump::reach::{REACH};
-
-/// Memory for trampolines within this distance of code most likely holds that code's trampolines.
-pub(crate) const NEAR: u64 = 1 << 30;
 
 /// What a plan for one mapping has to know beside its sites.
 pub(crate) struct PlanInput<'a> {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use patch::tactic::{Limits, Planner, Removal, Write};
 
-use crate::module_key::{ModuleKey};
+use crate::module_key::ModuleKey;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Planners {

@@ -12,7 +12,7 @@ use super::{Layout, New, Trampoline};
 use crate::change::{Batch, Change};
 use crate::hold::Held;
 use crate::site::{self, Jump, Planned};
-use crate::site_use::{Use};
+use crate::site_use::Use;
 use crate::space::Space;
 use crate::tracer::Tracer;
 

@@ -17,13 +17,13 @@ use process::{Registers, Stopped};
 use rpn::Location;
 
 use super::Domain;
+use super::Part;
 use super::step_out::{STATUS_FLAGS, SavedFlags, SteppedOut, TRAP_FLAG, is_misaligned, lend_alignment_check};
-use super::{Part};
-use crate::limits::{has_limits};
-use crate::jump_counters::{MISSED};
+use crate::jump_counters::MISSED;
+use crate::limits::has_limits;
+use crate::module_key::ModuleKey;
 use crate::signal::{fault_address, is_ignored, is_synchronous, set_fault_address};
-use crate::site_use::{Use};
-use crate::module_key::{ModuleKey};
+use crate::site_use::Use;
 use crate::tracer::Tracer;
 
 /// `si_code` of the SIGTRAP of a single step.

@@ -9,7 +9,7 @@ use patch::{Continuation, Displaced, Refusal, Slot, SlotPosition};
 
 use super::low_room::{ALIGNMENT, Room};
 use super::tail::{TAIL_NOP, TailCopy};
-use crate::site_use::{Use};
+use crate::site_use::Use;
 
 /// A handler as machine code, complete but for its address. A thread enters it with the program's
 /// registers, and leaves it at its end with the same, except for those that the handler changes on

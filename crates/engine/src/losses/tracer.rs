@@ -1,4 +1,4 @@
-//! The tracer's part of [`super`].
+//! Tells the observer of records dropped since it was last told.
 
 use super::PAUSE;
 use crate::observer::Lost;

@@ -1,4 +1,4 @@
-//! The tracer's part of [`super`].
+//! Has a stopped thread map memory, and enters it in the ledger.
 
 use super::{CODE, Called, PRIVATE, TRIES, Wanted, count_mapping, no_memory, taken, unmap};
 use crate::slots::{self};

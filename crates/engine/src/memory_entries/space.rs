@@ -1,9 +1,9 @@
-//! The address space's part of [`super`].
+//! Enters an address space's memory in the ledger, and takes it out.
 
-use std::collections::BTreeSet;
-use crate::ledger::{Mapped, Piece};
-use crate::space::{Space};
 use super::{MemoryEntries, State};
+use crate::ledger::{Mapped, Piece};
+use crate::space::Space;
+use std::collections::BTreeSet;
 
 impl Space {
     fn state(&self) -> State {

@@ -1,4 +1,4 @@
-//! The tracer's part of [`super`].
+//! Follows new threads and processes from their first event, and stops following the dead.
 
 use super::{Announced, CHECKS_BEFORE_ORPHAN, Newborn, is_its_own_end};
 use crate::observer::Note;

@@ -1,4 +1,4 @@
-//! The tracer's part of [`super`].
+//! Tells the observer of each probe that was armed.
 
 use super::About;
 use crate::observer::Placed;

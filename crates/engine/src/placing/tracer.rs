@@ -1,17 +1,18 @@
-//! The tracer's part of [`super`].
+//! Places the planned sites of a module: jumps first, traps for the rest.
 
 use super::{Work, add_uses, count_asked, join, note_offsets, note_trapped, set_armed, wanted_slots};
 use crate::change::{Batch, Fixed};
+use crate::counts::State;
 use crate::error::{self, Error, Refused};
-use crate::jump::{NotJumped, ToArm};
+use crate::jump::NotJumped;
+use crate::jump::ToArm;
 use crate::mapping::Called;
+use crate::module_key::module_key;
 use crate::observer::Note;
-use crate::program::{Engine};
-use crate::counts::{State};
+use crate::program::Engine;
 use crate::site::{Planned, Site};
-use crate::site_use::{Use};
+use crate::site_use::Use;
 use crate::slots::{self, Area};
-use crate::module_key::{module_key};
 use crate::tracer::Tracer;
 use process::{Error as ProcessError, Stop, Stopped};
 use std::collections::HashMap;

@@ -1,12 +1,12 @@
-//! The tracer's part of [`super`].
+//! Plans for every process that runs, and checks later whether the plan still holds.
 
 use super::Preplan;
 use crate::jump::{Basis, Keep};
+use crate::module_key::module_key;
 use crate::place::{self};
 use crate::placed_report::probes_of;
 use crate::placing::{join, note_offsets};
 use crate::program::Engine;
-use crate::module_key::{module_key};
 use crate::tracer::Tracer;
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! The tracer's part of [`super`].
+//! Makes the report of all programs.
 
 use super::{OfUser, ProbeReport, Report};
+use crate::counts::State;
 use crate::jump::{Domain, Trust};
 use crate::program::{Probe, Program};
-use crate::counts::{State};
 use crate::tracer::Tracer;
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! The tracer's part of [`super`].
+//! Tells the observer new counts, at most so often.
 
 use crate::observer::Note;
 use crate::tracer::Tracer;

@@ -1,4 +1,4 @@
-//! The tracer's part of [`super`].
+//! Answers signal-delivery stops: handles faults of ours, passes on signals of the program.
 
 use super::{
     PUT_BACK, SI_KERNEL, fault_address, is_ignored, is_interrupted, is_synchronous, set_fault_address, show,

@@ -1,4 +1,4 @@
-//! The tracer's part of [`super`].
+//! Answers the traps at calls that block all signals, and keeps SIGTRAP out of their mask.
 
 use super::blocks_everything;
 use crate::signal::SIGTRAP_BIT;

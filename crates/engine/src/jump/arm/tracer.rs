@@ -1,14 +1,15 @@
-//! The tracer's part of [`super`].
+//! Drafts and carries out in turn, until the sites of a module are armed or trapped.
 
 use super::super::Basis;
 use super::super::Domain;
 use super::super::arming::Keep;
 use super::super::carry_out::CarryOutcome;
-use super::{NotJumped, TRIES, ToArm, is_fresh};
+use super::{TRIES, ToArm, is_fresh};
+use crate::jump::not_jumped::NotJumped;
 use crate::mapping::Called;
-use crate::site::{Planned};
-use crate::site_use::{Use};
-use crate::module_key::{module_key};
+use crate::module_key::module_key;
+use crate::site::Planned;
+use crate::site_use::Use;
 use crate::tracer::Tracer;
 use process::{Module, Stop, Stopped};
 

@@ -1,4 +1,4 @@
-//! The tracer's part of [`super`].
+//! Keeps a finished arming, and finds the one that another process can have.
 
 use super::super::arming::Arming;
 use super::super::cells::Domain;

@@ -1,16 +1,16 @@
-//! The tracer's part of [`super`].
+//! Carries a draft out in a process: maps its memory, writes its code, enters its sites.
 
-use super::super::NotJumped;
 use super::super::arming::{Arming, Parts};
 use super::super::draft::Draft;
 use super::super::put_back::put_back;
 use super::super::writing::Writing;
 use super::{CarryOutcome, Written, write_code};
 use crate::hold::Held;
+use crate::jump::not_jumped::NotJumped;
 use crate::mapping::Called;
 use crate::observer::Note;
 use crate::site::{self, Armed, Site};
-use crate::site_use::{Use};
+use crate::site_use::Use;
 use crate::space::Space;
 use crate::tracer::Tracer;
 use process::{Stop, Stopped};

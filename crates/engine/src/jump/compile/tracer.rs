@@ -1,12 +1,12 @@
-//! The tracer's part of [`super`].
+//! Compiles a site's handlers against the memory of one address space.
 
 use super::super::identity::mark;
 use super::super::numbers::Common;
 use super::super::probe_end::can_end_itself;
 use super::super::{Counter, HandlerMemory};
 use super::{At, CompiledHandler, Handled, counted};
-use crate::limits::{has_limits};
 use crate::jump_counters::{DROPPED, LIMITED_HITS, MISSED, OVER};
+use crate::limits::has_limits;
 use crate::tracer::Tracer;
 use jit::{Environment, Handler, Limits, Variable, Waiting};
 use layout::{HandlerInfo, PerProcessor, state};

@@ -1,4 +1,4 @@
-//! The tracer's part of [`super`].
+//! Passes records to the observer and counts what was lost before them.
 
 use super::super::clock::Clock;
 use super::super::rings::Rings;

@@ -1,4 +1,4 @@
-//! The tracer's part of [`super`].
+//! Makes the draft of a module: plans its jumps, compiles handlers, lays trampolines out.
 
 use super::super::HandlerMemory;
 use super::super::arming::Keep;
@@ -7,10 +7,10 @@ use super::super::text::Text;
 use super::super::writing::Writing;
 use super::{AHEAD, Basis, Draft, FEW, Group, MANY, Wanted, heaps};
 use crate::mapping;
+use crate::module_key::{Generation, module_key};
 use crate::place::kept;
 use crate::program::{Engine, Program};
 use crate::site::Planned;
-use crate::module_key::{Generation, module_key};
 use crate::tracer::Tracer;
 use process::{Mapping, Module};
 use std::collections::BTreeMap;

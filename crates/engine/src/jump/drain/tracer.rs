@@ -1,4 +1,4 @@
-//! The tracer's part of [`super`].
+//! Reads the rings of all processes in turn and delivers what they hold.
 
 use super::super::deliver::{Last, Names};
 use super::super::mark::Mark;

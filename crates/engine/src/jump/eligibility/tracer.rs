@@ -1,9 +1,9 @@
-//! The tracer's part of [`super`].
+//! Decides, site by site, whether a jump may be tried, and says why not.
 
 use super::unsuitable;
 use crate::program::Engine;
-use crate::site::{Planned};
-use crate::site_use::{Use};
+use crate::site::Planned;
+use crate::site_use::Use;
 use crate::tracer::Tracer;
 use rpn::{FunctionPoint, Location};
 

@@ -1,4 +1,4 @@
-//! The tracer's part of [`super`].
+//! Takes a part of an address space's handler memory, and has it mapped where it is missing.
 
 use super::super::contexts::Contexts;
 use super::super::rings::Rings;

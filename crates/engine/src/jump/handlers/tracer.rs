@@ -1,11 +1,11 @@
-//! The tracer's part of [`super`].
+//! Makes a site ready for a jump: its handlers compiled, its record placed.
 
 use super::super::HandlerMemory;
 use super::super::compile::At;
 use super::super::trampoline::Commit;
 use super::{Handlers, ReadySite, is_accessible};
-use crate::site::{Planned};
-use crate::site_use::{Use};
+use crate::site::Planned;
+use crate::site_use::Use;
 use crate::tracer::Tracer;
 use process::Mapping;
 

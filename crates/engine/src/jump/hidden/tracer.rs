@@ -1,10 +1,10 @@
-//! The tracer's part of [`super`].
+//! Writes the tables of hidden memory again where memory was mapped or unmapped.
 
 use super::super::draft::{Basis, Draft};
 use super::Hidden;
 use crate::mapping::Called;
-use crate::site::{Planned};
-use crate::site_use::{Use};
+use crate::site::Planned;
+use crate::site_use::Use;
 use crate::tracer::Tracer;
 use layout::hidden::SIZE;
 use layout::{LOW_END, PAGE};

@@ -1,9 +1,9 @@
-//! The address space's part of [`super`].
+//! Writes an address space's identity page.
 
-use std::mem::offset_of;
-use layout::Identity;
+use super::ThreadLayout;
 use crate::space::Space;
-use super::{ThreadLayout};
+use layout::Identity;
+use std::mem::offset_of;
 
 impl Space {
     /// Removes a thread that is gone.

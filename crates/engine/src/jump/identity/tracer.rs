@@ -1,4 +1,4 @@
-//! The tracer's part of [`super`].
+//! Finds out how the threads of a process are known, and tells its handlers.
 
 use super::{ThreadLayout, common_rseq, has_rseq, put_mark, will_have_rseq};
 use crate::space::Space;

@@ -1,8 +1,8 @@
-//! The address space's part of [`super`].
+//! Tells whether threads of an address space wait for room.
 
-use std::mem::offset_of;
-use layout::Identity;
 use crate::space::Space;
+use layout::Identity;
+use std::mem::offset_of;
 
 impl Space {
     /// Whether a thread has found no free context since the last call.

@@ -1,4 +1,4 @@
-//! The tracer's part of [`super`].
+//! Parks threads that wait for room in a ring, and lets them run once there is room.
 
 use super::{LONGEST, Parked, Wait, has_room};
 use crate::space::Space;

@@ -1,8 +1,8 @@
-//! The tracer's part of [`super`].
+//! Removes the probes that have ended in the processes of their domain.
 
 use super::super::cells::Domain;
-use crate::counts::{State};
-use crate::site_use::{Use};
+use crate::counts::State;
+use crate::site_use::Use;
 use crate::tracer::Tracer;
 use std::collections::{BTreeMap, HashSet};
 

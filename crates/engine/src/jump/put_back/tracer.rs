@@ -1,4 +1,4 @@
-//! The tracer's part of [`super`].
+//! Moves the threads that are held back to their sites.
 
 use super::put_back;
 use crate::hold::Held;

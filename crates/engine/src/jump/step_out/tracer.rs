@@ -1,4 +1,4 @@
-//! The tracer's part of [`super`].
+//! Runs a stopped thread to the end of its trampoline, then answers its signal.
 
 use super::super::Part;
 use super::super::waiting::ProgressTimer;

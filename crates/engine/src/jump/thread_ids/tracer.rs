@@ -1,4 +1,4 @@
-//! The tracer's part of [`super`].
+//! Writes a thread's ids where its handlers read them.
 
 use super::set;
 use crate::tracer::Tracer;

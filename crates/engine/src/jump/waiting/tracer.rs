@@ -1,4 +1,4 @@
-//! The tracer's part of [`super`].
+//! Lets threads go on without room while the tracer itself has to wait for them.
 
 use super::super::Part;
 use super::ProgressTimer;
