@@ -1,4 +1,4 @@
-//! Turns sites into jumps: makes a [`Draft`], carries it out ([`CarryOutcome`]), and makes a new one if
+//! Turns sites into jumps: makes a [`Draft`], carries it out (`CarryOutcome`), and makes a new one if
 //! the process has changed meanwhile.
 
 use layout::PAGE;

@@ -54,7 +54,7 @@ struct Leaf {
     marks: Vec<u8>,
 }
 
-/// What is to be hidden: our memory, and changed bytes of code (encoded by [`changed_byte`]).
+/// What is to be hidden: our memory, and changed bytes of code (encoded by `changed_byte`).
 #[derive(Debug, Default)]
 struct HiddenRanges {
     ranges: Vec<Range<u64>>,

@@ -12,7 +12,7 @@ const PIECE: usize = 1 << 20;
 
 /// Writes bytes, each with their address, in ascending order. Between two that are less than
 /// [`ALIGNMENT`] apart there is only the unused rest of the first one's piece of
-/// [`Room`](super::room::Room); it is filled with zeros.
+/// `Room`; it is filled with zeros.
 ///
 /// # Errors
 /// Nothing is mapped there, or the process is gone.
