@@ -1,13 +1,12 @@
 //! The state of a probed address space: its sites, slots, trampolines and modules.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
 use std::rc::Rc;
 
 use patch::{Slot, SlotPosition};
 use process::{Entrance, Error, Memory, Registers, STUB, Stopped};
 
-use crate::change::{Batch, Change, Fixed, Undo};
+use crate::change::{Batch, Change, Undo};
 use crate::code_bytes::Text;
 use crate::guard::Guard;
 use crate::hold::Held;
@@ -26,6 +25,10 @@ use crate::site_use::Use;
 use crate::sites::Sites;
 use crate::slots::Area;
 use crate::window::Window;
+
+mod ours;
+
+mod disarm;
 
 /// The change to the process's bytes while they are lent for system calls.
 fn lent(spare: u64) -> Change {
@@ -405,92 +408,6 @@ impl Space {
         }
     }
 
-    /// Marks the sites as changed: plans made for their former state are invalid.
-    pub(crate) fn changed(&mut self) {
-        self.generation = Generation::next();
-    }
-
-    /// Disarms a site that traps: restores its byte.
-    pub(crate) fn disarm(&mut self, address: u64) {
-        self.changed();
-        if let Some(armed) = self.sites.remove(&address) {
-            let disarmed = armed.disarm(&self.code.memory);
-            self.disarmed.insert(address, disarmed);
-        }
-    }
-
-    /// Disarms all sites of a space in which all sites trap.
-    pub(crate) fn disarm_traps(&mut self, fixed: &Fixed) {
-        self.changed();
-        let mut batch = Batch::default();
-        let mut entered = Vec::new();
-        for (address, armed) in self.sites.take_all() {
-            debug_assert!(armed.jump().is_none(), "jumps are taken out while all threads are held");
-            let (disarmed, entries) = armed.take_out(&mut batch);
-            entered.push(entries);
-            self.disarmed.insert(address, disarmed);
-        }
-        // Fails only if the process is gone or has unmapped the page.
-        let _ = batch.write_bytes(&self.code.memory, fixed);
-        drop(entered);
-    }
-
-    /// Disarms sites of either kind: restores their bytes.
-    pub(crate) fn take_out(&mut self, addresses: impl IntoIterator<Item = u64>, held: &Held) {
-        self.changed();
-        let mut batch = Batch::default();
-        let mut entered = Vec::new();
-        for address in addresses {
-            let Some(armed) = self.sites.remove(&address) else { continue };
-            if let Some(jump) = armed.jump() {
-                self.jumps.forget_ways(address, jump);
-                self.jumps.retire(jump.trampoline);
-            }
-            let (disarmed, entries) = armed.take_out(&mut batch);
-            entered.push(entries);
-            self.disarmed.insert(address, disarmed);
-        }
-        // Fails only if the process is gone or has unmapped the page.
-        let _ = site::write(batch, &self.code, held);
-        drop(entered);
-    }
-
-    /// The changes that disarm all sites.
-    pub(crate) fn all_out(&self) -> Batch {
-        let mut batch = Batch::default();
-        self.sites.each_change(|change| batch.take_out(*change));
-        batch.sort();
-        batch
-    }
-
-    /// Disarms all sites, with the batch from [`Space::all_out`].
-    pub(crate) fn disarm_all(&mut self, batch: Batch, held: &Held) {
-        // Fails only if the process is gone or has unmapped the page.
-        let _ = site::write(batch, &self.code, held);
-        self.changed();
-        self.planners = Planners::default();
-        self.jumps.forget_all_ways();
-        let sites = self.sites.take_all();
-        self.disarmed.reserve(sites.len());
-        for (address, armed) in sites {
-            if let Some(jump) = armed.jump() {
-                self.jumps.retire(jump.trampoline);
-            }
-            self.disarmed.insert(address, armed.forget());
-        }
-    }
-
-    /// Whether threads may arrive from an `int3` at an address.
-    pub(crate) fn has_trapped(&self, address: u64) -> bool {
-        self.sites.get(&address).is_some_and(|armed| armed.jump().is_none())
-            || self.disarmed.get(&address).is_some_and(Disarmed::trapped)
-    }
-
-    /// The addresses of the sites in a range that trap, ascending.
-    pub(crate) fn traps_in(&self, code: Range<u64>) -> impl Iterator<Item = u64> {
-        self.sites.traps_in(code)
-    }
-
     /// The sites that only lend signal masks for other sites' traps, in modules that have no such
     /// traps any more.
     pub(crate) fn blocks_for_nobody(&mut self) -> Vec<u64> {
@@ -505,32 +422,6 @@ impl Space {
         let is_one = |site: &Site| site.uses == [Use::MasksSignals] && !probed.contains(&site.module);
         let sites = self.sites.own().filter(|(_, armed)| armed.jump().is_none() && is_one(armed.site()));
         sites.map(|(&address, _)| address).collect()
-    }
-
-    /// The addresses of the sites that trap.
-    pub(crate) fn traps(&self) -> Vec<u64> {
-        self.sites.traps_in(0..u64::MAX).collect()
-    }
-
-    /// The memory mapped in it for probes: addresses and sizes.
-    pub(crate) fn mapped(&self) -> Vec<(u64, u64)> {
-        self.each_mapped().collect()
-    }
-
-    /// As [`Space::mapped`], one by one.
-    pub(crate) fn each_mapped(&self) -> impl Iterator<Item = (u64, u64)> {
-        let slots = self.areas.iter().chain(&self.spare_slots).map(|area| (area.base(), area.size()));
-        let ground = self.ground.iter().flat_map(|ground| ground.mapped(self.cells));
-        let contexts = self.ground.as_ref().filter(|_| self.rings.is_some() || self.lacks_rings);
-        let rings = contexts.into_iter().flat_map(HandlerMemory::claimed);
-        let rings = rings.chain(self.rings.as_ref().map(|rings| rings.place()));
-        let hidden = self.hidden.iter().map(Hidden::mapped);
-        slots.chain(self.jumps.mapped()).chain(ground).chain(rings).chain(hidden)
-    }
-
-    /// As [`Space::mapped`], with the guard: all memory of dprobes in the process.
-    pub(crate) fn each_ours(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.each_mapped().chain(self.guard.iter().flat_map(Guard::mapped))
     }
 
     /// Whether one of its sites is a jump.

@@ -23,15 +23,6 @@ const SLACK: usize = 25;
 /// The longer files, and their lines.
 const LONG: &[(&str, usize)] = &[
     ("crates/dprobes/src/service/daemon.rs", 568),
-    ("crates/engine/src/hit.rs", 493),
-    ("crates/engine/src/jump/cells.rs", 573),
-    ("crates/engine/src/jump/draft.rs", 485),
-    ("crates/engine/src/jump/handler_memory.rs", 460),
-    ("crates/engine/src/jump/trampoline.rs", 477),
-    ("crates/engine/src/ledger/mod.rs", 475),
-    ("crates/engine/src/placing.rs", 463),
-    ("crates/engine/src/program.rs", 537),
-    ("crates/engine/src/space.rs", 546),
     ("crates/image/src/flow/returns.rs", 556),
     ("crates/image/src/flow/walk.rs", 513),
     ("crates/jit/src/instructions.rs", 519),

@@ -1,0 +1,46 @@
+//! Lists the memory of an address space that is ours, and its traps.
+
+use super::Space;
+use crate::guard::Guard;
+use crate::jump::{HandlerMemory, Hidden};
+use crate::site::Disarmed;
+use std::ops::Range;
+
+impl Space {
+    /// Whether threads may arrive from an `int3` at an address.
+    pub(crate) fn has_trapped(&self, address: u64) -> bool {
+        self.sites.get(&address).is_some_and(|armed| armed.jump().is_none())
+            || self.disarmed.get(&address).is_some_and(Disarmed::trapped)
+    }
+
+    /// The addresses of the sites in a range that trap, ascending.
+    pub(crate) fn traps_in(&self, code: Range<u64>) -> impl Iterator<Item = u64> {
+        self.sites.traps_in(code)
+    }
+
+    /// The addresses of the sites that trap.
+    pub(crate) fn traps(&self) -> Vec<u64> {
+        self.sites.traps_in(0..u64::MAX).collect()
+    }
+
+    /// The memory mapped in it for probes: addresses and sizes.
+    pub(crate) fn mapped(&self) -> Vec<(u64, u64)> {
+        self.each_mapped().collect()
+    }
+
+    /// As [`Space::mapped`], one by one.
+    pub(crate) fn each_mapped(&self) -> impl Iterator<Item = (u64, u64)> {
+        let slots = self.areas.iter().chain(&self.spare_slots).map(|area| (area.base(), area.size()));
+        let ground = self.ground.iter().flat_map(|ground| ground.mapped(self.cells));
+        let contexts = self.ground.as_ref().filter(|_| self.rings.is_some() || self.lacks_rings);
+        let rings = contexts.into_iter().flat_map(HandlerMemory::claimed);
+        let rings = rings.chain(self.rings.as_ref().map(|rings| rings.place()));
+        let hidden = self.hidden.iter().map(Hidden::mapped);
+        slots.chain(self.jumps.mapped()).chain(ground).chain(rings).chain(hidden)
+    }
+
+    /// As [`Space::mapped`], with the guard: all memory of dprobes in the process.
+    pub(crate) fn each_ours(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.each_mapped().chain(self.guard.iter().flat_map(Guard::mapped))
+    }
+}
