@@ -2,7 +2,8 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::{PAGE, record_size};
+use crate::constants::PAGE;
+use crate::record::record_size;
 
 /// Working memory for one hit at a time, claimed by the thread that hits.
 ///
