@@ -2,7 +2,8 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::{PAGE, record_size};
+use crate::constants::PAGE;
+use crate::record::record_size;
 
 /// Working memory for one hit at a time, claimed by the thread that hits.
 ///
@@ -94,7 +95,7 @@ pub const STATE: u64 = 2 * PAGE;
 /// it will be dropped.
 pub const SCRATCH: u64 = 128 << 10;
 
-/// Bytes of a scratch record: the header, the largest log, the [`More`](crate::More), and 8 bytes
+/// Bytes of a scratch record: the header, the largest log, the `More`, and 8 bytes
 /// that may be written past the end.
 pub const SCRATCH_SIZE: u64 = record_size(vm::LOG_LIMIT, Some(0)) as u64 + 8;
 
@@ -116,7 +117,7 @@ pub const RESUME_ELEMENTS: usize = 96;
 /// Stands in [`Resume`] for a code that the handler did not set.
 pub const UNSET: u32 = u32::MAX;
 
-/// The state of a run that leaves compiled code: [`vm::Middle`] as compiled code stores it. Only
+/// The state of a run that leaves compiled code: `vm::Middle` as compiled code stores it. Only
 /// the first `element_count` of `elements` and `call_count` of `calls` are set.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]

@@ -52,7 +52,7 @@ pub struct HandlerInfo {
     pub lossless: u32,
     /// The address of the counter of dropped records: 8 bytes, incremented with a lock.
     pub dropped: u32,
-    /// The address of the probe's [`Over`](crate::Over). 0: none, the probe never ends by itself.
+    /// The address of the probe's `Over`. 0: none, the probe never ends by itself.
     pub over: u32,
     /// The address of the table of what handlers cannot access ([`crate::hidden`]). 0: the program
     /// accesses no memory.
@@ -71,7 +71,7 @@ pub struct Entries {
     /// context's [`Resume`](crate::Resume) with the registers in
     /// [`Context::registers`](crate::Context::registers), and makes its records with their stack
     /// traces. The context stays claimed. Returns the address of the record if it is TENTATIVE,
-    /// else that of [`Identity::nothing`](crate::Identity::nothing).
+    /// else that of `Identity::nothing`.
     pub resume: u32,
     /// `wait(context: *mut Context, bytes: u64) -> u64`: returns 1 when that many bytes of the
     /// context's ring are free, with [`Context::seen_tail`](crate::Context::seen_tail) set; 0 when

@@ -46,7 +46,7 @@ pub const LEAF_COUNT: u64 = 64;
 /// The offset of the [`Lists`].
 pub const LISTS: u64 = LEAVES + LEAF_COUNT * LEAF;
 /// The offset of the first list.
-pub const LIST: u64 = LISTS + crate::PAGE;
+pub const LIST: u64 = LISTS + crate::constants::PAGE;
 /// The most ranges in a list.
 pub const RANGES: u64 = 1 << 15;
 /// The most changed bytes in a list.

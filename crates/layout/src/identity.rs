@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::CacheLineWord;
+use crate::ring::CacheLineWord;
 
 /// What handlers know of their process: one private page for each address space, mapped with
 /// `MADV_WIPEONFORK`. A forked child finds it zeroed, which means "not known", until the tracer has

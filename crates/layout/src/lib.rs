@@ -25,6 +25,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod constants;
 mod context;
 mod counter;
 mod frame;
@@ -35,6 +36,7 @@ mod record;
 mod ring;
 pub mod thread_id;
 
+pub use constants::*;
 pub use context::*;
 pub use counter::*;
 pub use frame::*;
@@ -42,13 +44,3 @@ pub use handler::*;
 pub use identity::*;
 pub use record::*;
 pub use ring::*;
-
-/// The end of the addresses that a sign-extended 32-bit displacement reaches from 0.
-pub const LOW_END: u64 = 1 << 31;
-
-/// Bytes of a page.
-pub const PAGE: u64 = 4096;
-
-/// The bits of `rdpid`'s result that hold the processor's number; the bits above hold its NUMA
-/// node.
-pub const PROCESSOR_MASK: u32 = 0xfff;

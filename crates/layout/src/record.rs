@@ -69,7 +69,7 @@ pub const LOG_SHIFT: u32 = 16;
 
 /// The flags in a [`status`], beside state and length.
 pub mod flag {
-    /// A [`ExtraHeader`](super::More) follows the log.
+    /// A `ExtraHeader` follows the log.
     pub const MORE: u32 = 1 << 8;
     /// The handler makes no record of its log: there are only stack traces.
     pub const NO_LOG: u32 = 1 << 9;
@@ -97,7 +97,7 @@ pub mod state {
     pub const DROPPED: u32 = 3;
     /// No record: the next one is at the start of the ring.
     pub const SKIP: u32 = 4;
-    /// No record but a [`LOST_MARK`](super::MARK).
+    /// No record but a `LOST_MARK`.
     pub const LOST: u32 = 5;
 }
 

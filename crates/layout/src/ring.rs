@@ -2,7 +2,7 @@
 
 use core::sync::atomic::AtomicU64;
 
-use crate::record_size;
+use crate::record::record_size;
 
 /// The words that a ring's writer and its reader share. Those of all rings come first in the
 /// memory, before the rings.

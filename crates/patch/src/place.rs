@@ -18,13 +18,13 @@ pub enum SlotPosition {
         /// The number of bytes to add to rsp.
         bytes: u64,
     },
-    /// A system call with a [substituted second argument](crate::Lent) has not been executed: rip
+    /// A system call with a substituted second argument has not been executed: rip
     /// is the site, rsi is the program's own argument.
     Prepared {
         /// The value for rsi.
         argument: Argument,
     },
-    /// A system call with a [substituted second argument](crate::Lent) has been executed, but rsi
+    /// A system call with a substituted second argument has been executed, but rsi
     /// is not restored yet.
     Done {
         /// Where the program continues.

@@ -2,7 +2,7 @@
 
 use crate::code::Code;
 use crate::frame::{CALL_DEPTH, Frame, Frames, slot};
-use crate::resume::PartialRun;
+use crate::partial_run::PartialRun;
 use crate::stack::Stack;
 use crate::{CALL_LIMIT, Exception, INSTRUCTION_LIMIT, JUMP_LIMIT, Program, Register, RegisterSet, Word};
 

@@ -10,8 +10,10 @@ use crate::flow::Flow;
 use crate::frame::slot;
 use crate::hit::RunContext;
 use crate::log::{Log, Token};
+use crate::loop_exit::LoopExit;
 use crate::machine::Machine;
-use crate::resume::{PartialRun, resume};
+use crate::partial_run::PartialRun;
+use crate::resume::resume;
 use crate::slow_path::{end_at_instruction_limit, slow_path};
 use crate::stack::Stack;
 use crate::state::State;
@@ -23,29 +25,10 @@ const FACILITY: u64 = 4;
 /// `parm1` of INVALID_OPERAND: a value that a segment register does not accept.
 const SELECTOR: u64 = 5;
 
-/// The maximum number of jumps of one run, whatever `jmpmax` says.
-pub const JUMP_LIMIT: u32 = 65_535;
-
-/// The maximum number of calls of one run. The next one raises [`Exception::CALL_STACK_OVERFLOW`]
-/// with this number. Without it, 32 procedures that each call the next one twice would make 2^32
-/// calls without a jump.
-pub const CALL_LIMIT: u32 = 65_535;
-
-/// The maximum number of times that one run can call an exception handler (a handler can set itself
-/// again). The next exception ends the run even if a handler is set.
-pub const HANDLER_LIMIT: u32 = 1024;
-
-/// The maximum number of instructions of one run, whatever `insmax` says.
-pub const INSTRUCTION_LIMIT: u32 = 1 << 30;
-
-/// Instructions that one run may execute if the program does not say: far more than a handler
-/// should need, and done in a fraction of a second.
-pub const INSTRUCTIONS: u32 = 1 << 24;
-
 /// Runs the handler at offset `entry` of the program's code, for one hit.
 ///
 /// Whatever the code holds, the run ends after at most `insmax` instructions, and after at most
-/// (`jmpmax` + 2 x [`CALL_LIMIT`] + [`HANDLER_LIMIT`] + 1) x `code.len()`: between two jumps,
+/// (`jmpmax` + 2 x `CALL_LIMIT` + `HANDLER_LIMIT` + 1) x `code.len()`: between two jumps,
 /// calls, returns or exceptions the offset only grows, and there are no more returns than calls. An
 /// instruction takes a bounded time: at most 1024 words of the stack, or all of the log, the heap
 /// or the stack trace buffer.
@@ -109,18 +92,6 @@ pub(crate) fn run_for<M: Machine, const WIDE: bool>(
     state.log_length = if kept { length } else { 0 };
     state.traced = kept && traced;
     outcome
-}
-
-/// Why the main loop was left.
-pub(crate) enum LoopExit {
-    /// The handler has ended.
-    End(End),
-    /// An exception is to be raised.
-    Exception(Exception),
-    /// A rare instruction, whose operand has not been read yet.
-    Instruction(Op),
-    /// A register to push that is not in the register file.
-    Register(Register),
 }
 
 /// Runs instructions until something must be done outside the loop.

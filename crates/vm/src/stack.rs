@@ -6,7 +6,7 @@
 //! wrote is cleared.
 
 use crate::Word;
-use crate::resume::Element;
+use crate::partial_run::Element;
 
 /// Words of the RPN stack.
 pub const STACK_WORDS: usize = 1024;

@@ -1,16 +1,13 @@
 //! Finds jumps for several instructions together, whose jumps share bytes.
 
-use super::jump::{JUMP, PREFIXES, Placement, REPEATED, pads_allowed};
 use super::pads::Pages;
 use super::planner::{Entry, Planner, State};
 use super::{Code, Space};
+use crate::tactic::placement::{JUMP, PREFIXES, Placement, REPEATED, pads_allowed};
 
 /// Tries to place a window together, and looks for each of them.
 const ATTEMPTS: usize = 20;
 const MAX_ARRANGEMENTS: usize = 192;
-/// The looks of one plan: per site, and a base number.
-pub(super) const EFFORT_FOR_EACH: usize = 32;
-pub(super) const EFFORT: usize = 200_000;
 /// The most looks for one entry.
 const EFFORT_FOR_ONE: usize = 8_000;
 /// How many open entries above a window are fitted along with it.

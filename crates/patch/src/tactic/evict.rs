@@ -6,11 +6,12 @@ use crate::{Mode, displace_in};
 
 use super::arrange::{WINDOW, is_movable};
 use super::image::Change;
-use super::jump::{JUMP, PREFIXES, Placement, SecondJump, pads_allowed};
 use super::pads::Pages;
 use super::pattern;
-use super::planner::{LONGEST, Planner, State};
+use super::planner::{Planner, State};
 use super::{Code, Purpose, Space, Tactic};
+use crate::tactic::limits::LONGEST;
+use crate::tactic::placement::{JUMP, PREFIXES, Placement, SecondJump, pads_allowed};
 
 /// The range of a short jump, slightly reduced.
 const SHORT: u64 = 127;

@@ -13,10 +13,11 @@
 use crate::{Mode, displace_in};
 
 use super::image::Change;
-use super::jump::JUMP;
 use super::pads::Pages;
-use super::planner::{LONGEST, Planner, State};
+use super::planner::{Planner, State};
 use super::{Code, Flow, Purpose, Space, Tactic};
+use crate::tactic::limits::LONGEST;
+use crate::tactic::placement::JUMP;
 
 /// `endbr64`, the target of indirect jumps.
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];

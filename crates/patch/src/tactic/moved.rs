@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 
 use super::image::Image;
-use super::jump::Placement;
 use super::pads::Pads;
 use super::planner::{Entry, Planner, State};
+use crate::tactic::placement::Placement;
 
 /// Modules move by multiples of this.
 const PAGE: u64 = 4096;

@@ -2,11 +2,12 @@
 
 use super::group::Group;
 use super::image::Change;
-use super::jump::{JUMP, Placement, SecondJump, pads_allowed, reaches};
 use super::pads::Pages;
 use super::pattern::{self, Pattern};
-use super::planner::{LONGEST, Planner};
+use super::planner::Planner;
 use super::{Code, Space, Tactic};
+use crate::tactic::limits::LONGEST;
+use crate::tactic::placement::{JUMP, Placement, SecondJump, pads_allowed, reaches};
 
 /// The range of a short jump.
 const SHORT: u64 = 127;

@@ -4,15 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::flow::length;
 
-use super::arrange::{EFFORT, EFFORT_FOR_EACH};
 use super::image::Image;
-use super::jump::{JUMP, Placement, pads_allowed, reaches};
 use super::pads::Pads;
 use super::random::Random;
 use super::{Code, Jump, Limits, Plan, Purpose, Reason, Site, Space, Write};
+use crate::tactic::effort::{EFFORT, EFFORT_FOR_EACH};
+use crate::tactic::limits::LONGEST;
+use crate::tactic::placement::{JUMP, Placement, pads_allowed, reaches};
 
-/// The most bytes of an instruction.
-pub(super) const LONGEST: usize = 15;
 /// How many new jumps a plan gives an instruction before it traps it.
 const MAX_REPLANS: u8 = 4;
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::jump::Placement;
 use super::planner::{Entry, Planner, State};
 use super::{Purpose, Write};
+use crate::tactic::placement::Placement;
 
 /// The changes to make when sites are removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
