@@ -37,6 +37,7 @@
 //! | `program`, `machine`, `exception` | what a run is given, and how it can end |
 //! | `resume` | a run that something else has begun |
 //! | `state` | the memory that a run works in; nothing in it passes to the next run |
+//! | `limits`, `loop_exit`, `partial_run` | the bounds of a run; why the loop is left; the state of an unfinished run |
 //! | `interpreter` | [`run`] and the loop, one arm per row of the table |
 //! | `slow_path` | what leaves the loop: exceptions, and the instructions that are seldom needed |
 //! | `flow` | where a run is: `code` (fetching, jumping), `stack` (the RPN stack), `frame` (calls) |
