@@ -13,7 +13,7 @@ use std::ffi::{CStr, CString, c_int, c_long};
 use std::sync::{LazyLock, Mutex, OnceLock};
 
 use hooks::plugin::{Api, Callk, CallkExit, Event, LogExit, VERSION, guarded};
-use hooks::{Head, Record};
+use hooks::{HookHeader, Record};
 
 /// What this plugin was compiled with.
 #[unsafe(no_mangle)]
@@ -47,7 +47,7 @@ struct Seen {
 
 static SEEN: LazyLock<Mutex<Seen>> = LazyLock::new(Mutex::default);
 
-unsafe extern "C-unwind" fn hash(_: *const Head, call: *mut Callk) -> c_int {
+unsafe extern "C-unwind" fn hash(_: *const HookHeader, call: *mut Callk) -> c_int {
     guarded(CONTINUE, || {
         // SAFETY: dprobes passes a call that is there while this runs.
         let shown = unsafe { &*call };
@@ -70,7 +70,7 @@ fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-unsafe extern "C-unwind" fn log(_: *const Head, code: *mut c_long, event: u32, record: *const Event) -> c_int {
+unsafe extern "C-unwind" fn log(_: *const HookHeader, code: *mut c_long, event: u32, record: *const Event) -> c_int {
     guarded(CONTINUE, || {
         // SAFETY: dprobes passes a record that is there while this runs, with so many logged bytes.
         let logged = unsafe { std::slice::from_raw_parts((*record).log, (*record).log_size as usize) };
