@@ -39,7 +39,6 @@ const LONG: &[(&str, usize)] = &[
     ("crates/patch/src/slot.rs", 516),
     ("crates/patch/src/tactic/pads.rs", 500),
     ("crates/process/src/remote.rs", 471),
-    ("crates/process/src/thread.rs", 600),
     ("crates/rings/src/lib.rs", 491),
     ("crates/rpn/src/expression.rs", 491),
     ("crates/rpn/src/reference.rs", 481),
