@@ -38,7 +38,6 @@ const LONG: &[(&str, usize)] = &[
     ("crates/jit/src/record.rs", 490),
     ("crates/patch/src/slot.rs", 516),
     ("crates/patch/src/tactic/pads.rs", 500),
-    ("crates/process/src/remote.rs", 471),
     ("crates/rings/src/lib.rs", 491),
     ("crates/rpn/src/expression.rs", 491),
     ("crates/rpn/src/reference.rs", 481),
