@@ -32,7 +32,6 @@ const LONG: &[(&str, usize)] = &[
     ("crates/engine/src/placing.rs", 463),
     ("crates/engine/src/program.rs", 537),
     ("crates/engine/src/space.rs", 546),
-    ("crates/image/src/flow/walk.rs", 513),
     ("crates/jit/src/instructions.rs", 519),
     ("crates/jit/src/record.rs", 490),
     ("crates/patch/src/slot.rs", 516),
