@@ -67,4 +67,5 @@ pub use tasks::{
     Status, auxiliary, blocked_at, check_proc, children, has_shadow_stack, heap_start, memory_sharers, name,
     processor, same_memory, same_pid_namespace, stack_limit, threads, traced_here,
 };
-pub use thread::{Birth, Event, OwnSegment, Running, Stop, Stopped, look_at, take_last_stop, wait};
+pub use thread::events::{Event, look_at, take_last_stop, wait};
+pub use thread::{Birth, OwnSegment, Running, Stop, Stopped};

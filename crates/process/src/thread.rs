@@ -1,17 +1,16 @@
 //! A traced thread is [`Running`] or [`Stopped`]; the types separate what may be done to each.
 //!
 //! A running thread can only be asked to stop. A stopped one can be read and changed; resuming it
-//! consumes it. [`wait`] turns the kernel's reports into a [`Stopped`] thread with the reason of
-//! its stop, or into the event that the thread has ended.
+//! consumes it. `events` waits for the next stop of a thread, or for its end.
 
 use std::cell::Cell;
-use std::io;
 use std::rc::Rc;
-use std::time::Duration;
 
 use libc::{c_int, pid_t, siginfo_t};
 
-use crate::ptrace::{self, SYSCALL_STOP};
+pub(crate) mod events;
+
+use crate::ptrace;
 use crate::{Error, FloatRegisters, Mapping, ModuleError, Registers, RseqRegistration, Status};
 
 /// The kernel reports, for every traced thread, its children, its exec and its end.
@@ -103,20 +102,6 @@ pub enum Birth {
     Vfork,
     /// Any other clone; most are new threads.
     Clone,
-}
-
-/// An event of a traced thread.
-#[derive(Debug)]
-pub enum Event {
-    /// It has stopped.
-    Stopped(Stopped, Stop),
-    /// It has ended. For the last thread of a process the status is the process's.
-    Ended {
-        /// The thread.
-        tid: pid_t,
-        /// The wait status, as from waitpid.
-        status: c_int,
-    },
 }
 
 impl Running {
@@ -383,7 +368,7 @@ impl Stopped {
     /// Resumes it, delivering `signal` (or none, with 0). A thread that has been killed meanwhile
     /// reports its end.
     pub fn resume(self, signal: c_int) -> Running {
-        // It fails only if the thread is gone; `wait` reports that.
+        // It fails only if the thread is gone; `crate::wait` reports that.
         let _ = ptrace::resume(self.tid, signal);
         Running { tid: self.tid }
     }
@@ -401,215 +386,9 @@ impl Stopped {
         let _ = ptrace::detach(self.tid, signal);
     }
 
-    /// Moves a thread from any stop to [`Stop::Interrupt`] or [`Stop::Group`]: the point on its way
-    /// back to user space from which the kernel, when resumed, restarts an interrupted system call.
-    /// A signal at whose delivery it was stopped is dropped.
-    ///
-    /// # Errors
-    /// The thread has been killed; its end is still to be waited for.
-    pub fn settle(self) -> Result<(Stopped, Stop), Error> {
-        if let Some(stop) = self.settled {
-            return Ok((self, stop));
-        }
-        loop {
-            // Repeated after any other stop, which uses up the request.
-            ptrace::interrupt(self.tid)?;
-            ptrace::resume(self.tid, 0)?;
-            let (stopped, stop) = self.next_stop()?;
-            let mut stopped = stopped.known_as(&self, true);
-            if let Stop::Interrupt | Stop::Group(_) = stop {
-                stopped.settled = Some(stop);
-                return Ok((stopped, stop));
-            }
-        }
-    }
-
     /// Notes that it is where [`Stopped::settle`] would leave it.
     pub(crate) fn settled(mut self, stop: Stop) -> Stopped {
         self.settled = Some(stop);
         self
-    }
-
-    /// Waits for this thread's next stop. Its end is left for [`wait`] to report.
-    pub(crate) fn next_stop(&self) -> Result<(Stopped, Stop), Error> {
-        self.next_stop_while(&mut || ())
-    }
-
-    /// Like [`Stopped::next_stop`]; calls `meanwhile` repeatedly until there is an event.
-    pub(crate) fn next_stop_while(&self, meanwhile: &mut dyn FnMut()) -> Result<(Stopped, Stop), Error> {
-        loop {
-            if has_ended(self.tid, meanwhile) {
-                return Err(Error::Gone { pid: self.tid });
-            }
-            let (tid, status) = take(self.tid, 0);
-            if tid == -1 {
-                match io::Error::last_os_error().raw_os_error() {
-                    Some(libc::EINTR) => continue,
-                    _ => return Err(Error::Gone { pid: self.tid }),
-                }
-            }
-            return match event(tid, status)? {
-                Event::Stopped(_, Stop::Exit) => {
-                    // It is being killed: resume it to its end, which `wait` reports.
-                    ptrace::resume(tid, 0)?;
-                    Err(Error::Gone { pid: tid })
-                }
-                Event::Stopped(stopped, stop) => Ok((stopped, stop)),
-                Event::Ended { tid, .. } => Err(Error::Gone { pid: tid }),
-            };
-        }
-    }
-}
-
-/// Takes an event of a thread from the kernel: its id, 0 if there is none, or -1; and its wait
-/// status.
-fn take(tid: pid_t, flags: c_int) -> (pid_t, c_int) {
-    let mut status = 0;
-    // SAFETY: `status` is valid for the call. (nix reports a stop by a real-time signal as an
-    // error, and its waitid does not tell which thread an event is of.)
-    let tid = unsafe { libc::waitpid(tid, &mut status, libc::__WALL | flags) };
-    (tid, status)
-}
-
-/// Waits for an event of a thread without taking it from the kernel. Returns whether it is the
-/// thread's end.
-///
-/// A blocking wait could deadlock: if the first thread of a process is killed while exiting, it
-/// ends without a stop, and its end is reported only after the other threads have ended, which may
-/// be waiting for the tracer.
-fn has_ended(tid: pid_t, meanwhile: &mut dyn FnMut()) -> bool {
-    /// Looks before the first pause, and per step in the pause's length. With pauses, also reading
-    /// /proc is cheap.
-    const BRISK: u32 = 64;
-    let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::WNOHANG | libc::__WALL;
-    for look in 0u32.. {
-        // SAFETY: all zeros are a siginfo_t, and it is valid for the call; with news, si_pid is
-        // filled.
-        let (result, info, pid) = unsafe {
-            let mut info: siginfo_t = std::mem::zeroed();
-            let result = libc::waitid(libc::P_PID, tid as libc::id_t, &mut info, flags);
-            (result, info, info.si_pid())
-        };
-        if result != 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            return true;
-        }
-        if result == 0 && pid != 0 {
-            return matches!(info.si_code, libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED);
-        }
-        meanwhile();
-        if look < BRISK {
-            std::thread::yield_now();
-        } else {
-            if Status::read(tid).is_ok_and(|status| status.has_ended()) {
-                return true;
-            }
-            std::thread::sleep(Duration::from_micros(100 * u64::from((look / BRISK).min(20))));
-        }
-    }
-    true
-}
-
-/// Waits for an event of any traced thread. `None`: a signal to the caller has interrupted the
-/// wait, or, with `block` false, there is no event.
-///
-/// # Errors
-/// There are no traced threads ([`Error::Gone`] of -1).
-pub fn wait(block: bool) -> Result<Option<Event>, Error> {
-    wait_for(-1, if block { libc::__WALL } else { libc::__WALL | libc::WNOHANG })
-}
-
-/// Looks for an event of one traced thread, without waiting.
-///
-/// # Errors
-/// The thread is not traced by the caller ([`Error::Gone`]).
-pub fn look_at(tid: pid_t) -> Result<Option<Event>, Error> {
-    wait_for(tid, libc::__WALL | libc::WNOHANG)
-}
-
-/// Wait codes from here on are of ptrace events, with the event in the second byte.
-const EVENT: c_int = 1 << 8;
-
-/// Takes the last signal stop from the kernel, if that is still to be done. From then on the signal
-/// is lost if the tracer dies. Returns an event if the thread has been killed in its stop.
-///
-/// # Errors
-/// The kernel does not say what became of the thread.
-pub fn take_last_stop() -> Result<Option<Event>, Error> {
-    let Some((tid, stop)) = ptrace::untaken() else { return Ok(None) };
-    let (taken, status) = take(tid, libc::WNOHANG);
-    if taken == tid && status != stop { event(tid, status).map(Some) } else { Ok(None) }
-}
-
-/// An event of one traced thread, or with -1 of any.
-///
-/// A signal stop is not taken from the kernel until the thread is resumed or the next event is
-/// requested: until then the kernel still delivers the signal if the tracer dies.
-fn wait_for(wanted: pid_t, flags: c_int) -> Result<Option<Event>, Error> {
-    if let Some(event) = take_last_stop()? {
-        return Ok(Some(event));
-    }
-    let (kind, id) = if wanted == -1 { (libc::P_ALL, 0) } else { (libc::P_PID, wanted as libc::id_t) };
-    let flags = flags | libc::WEXITED | libc::WNOWAIT;
-    // SAFETY: all zeros are a siginfo_t, and it is valid for the call; with news, the fields of a
-    // child are filled.
-    let (result, what, tid, code) = unsafe {
-        let mut info: siginfo_t = std::mem::zeroed();
-        let result = libc::waitid(kind, id, &mut info, flags);
-        (result, info.si_code, info.si_pid(), info.si_status())
-    };
-    if result != 0 {
-        return match io::Error::last_os_error().raw_os_error() {
-            Some(libc::EINTR) => Ok(None),
-            _ => Err(Error::Gone { pid: wanted }),
-        };
-    }
-    match (tid, what) {
-        (0, _) => Ok(None),
-        // A ptrace event carries no signal; and after an exec the kernel requires the event to be
-        // taken before any request to its thread.
-        (tid, libc::CLD_TRAPPED | libc::CLD_STOPPED) if code < EVENT => {
-            let status = code << 8 | 0x7f;
-            ptrace::set_pending_stop(tid, status);
-            event(tid, status).map(Some)
-        }
-        (tid, _) => match take(tid, libc::WNOHANG) {
-            (0 | -1, _) => Ok(None),
-            (tid, status) => event(tid, status).map(Some),
-        },
-    }
-}
-
-/// Decodes a wait status.
-fn event(tid: pid_t, status: c_int) -> Result<Event, Error> {
-    if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
-        return Ok(Event::Ended { tid, status });
-    }
-    let signal = libc::WSTOPSIG(status);
-    let message = || ptrace::event_message(tid).map(|message| message as pid_t);
-    // The thread was killed between report and request: it cannot say which child.
-    let birth = |kind| match message() {
-        Err(error) if error.is_gone() => Ok(Stop::Clone { child: 0, kind }),
-        child => child.map(|child| Stop::Clone { child, kind }),
-    };
-    let stop = match status >> 16 {
-        0 if signal == SYSCALL_STOP => Ok(Stop::SystemCall),
-        0 => Ok(Stop::Signal(signal)),
-        libc::PTRACE_EVENT_STOP if signal == libc::SIGTRAP => Ok(Stop::Interrupt),
-        libc::PTRACE_EVENT_STOP => Ok(Stop::Group(signal)),
-        libc::PTRACE_EVENT_FORK => birth(Birth::Fork),
-        libc::PTRACE_EVENT_VFORK => birth(Birth::Vfork),
-        libc::PTRACE_EVENT_CLONE => birth(Birth::Clone),
-        libc::PTRACE_EVENT_EXEC => message().map(|former| Stop::Exec { former }),
-        libc::PTRACE_EVENT_EXIT => Ok(Stop::Exit),
-        _ => Ok(Stop::Other),
-    };
-    match stop {
-        Ok(stop) => {
-            let settled = matches!(stop, Stop::Interrupt).then_some(stop);
-            Ok(Event::Stopped(Stopped { settled, ..Stopped::new(tid) }, stop))
-        }
-        // The thread was killed between report and request: its end is reported next.
-        Err(error) if error.is_gone() => Ok(Event::Stopped(Stopped::new(tid), Stop::Other)),
-        Err(error) => Err(error),
     }
 }

@@ -24,12 +24,16 @@
 //!
 //! Modules: `proven` has the result, `piece` the code and its proven instructions, `walk` follows
 //! the code, `table` reads the code before an indirect jump, `effects` knows what those
-//! instructions change, `returns` which calls return, `likely` reads what is not proven.
+//! instructions change, `returns` which calls return, as `callees` finds by what each function does
+//! with its `return_address` (`register_values`); `likely` reads what is not proven.
 
+mod callees;
 mod effects;
 mod likely;
 mod piece;
 mod proven;
+mod register_values;
+mod return_address;
 mod returns;
 mod table;
 mod walk;

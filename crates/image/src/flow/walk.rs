@@ -1,13 +1,17 @@
 //! Follows the code of a file from what is known to be reached.
+//!
+//! In: the file's code and the starts known from its tables. Out: the instructions that control
+//! reaches, the tables of indirect jumps, and the jumps that remain unresolved. `passes` follows
+//! the code again with what the first pass has found; `padding` reads what is between.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
 
 use iced_x86::{FlowControl, Instruction, Mnemonic};
 
+mod padding;
+mod passes;
+
 use super::super::Image;
-use super::super::frames::Stack;
-use super::super::functions::Binding;
 use super::super::region::{branch_target, ends_flow};
 use super::likely::Reference;
 use super::piece::Piece;
@@ -15,8 +19,6 @@ use super::returns::{Returns, never_returns};
 use super::table::{Block, Table};
 use super::{ControlFlow, Unresolved};
 
-/// The most bytes of padding between two functions.
-const PADDING: usize = 256;
 /// The most elements of one table.
 const ELEMENTS: u64 = 4096;
 /// The most elements of all tables of a file; gdb has some ten thousand.
@@ -221,23 +223,6 @@ impl<'a> FlowAnalysis<'a> {
         }
     }
 
-    /// The second pass, which continues after a call only if it is proven to return. It analyzes
-    /// all functions that the first pass found to be called, which are too many rather than too
-    /// few.
-    pub(super) fn again(self, code: Vec<Piece>) -> FlowAnalysis<'a> {
-        // Code that begins with the stack in use is a part of a function, and followed with it.
-        let is_function = |start: u64| {
-            let stack = self.image.frames().stack_at(start);
-            self.is_reached(start) && stack.is_none_or(|stack| stack == Stack::AtEntry)
-        };
-        let functions = self.stretches.iter().map(|(start, _)| *start).filter(|&start| is_function(start));
-        let functions: Vec<u64> = functions.chain(self.calls.iter().copied()).collect();
-        let returns = Returns::of(&self, functions.into_iter());
-        let mut walk = FlowAnalysis::new(self.image, code);
-        walk.returns = Some(returns);
-        walk
-    }
-
     pub(super) fn pieces(&self) -> &[Piece] {
         &self.flow.code
     }
@@ -264,30 +249,6 @@ impl<'a> FlowAnalysis<'a> {
         self.stretch_of(vaddr).is_none_or(|stretch| {
             self.stretches[stretch].1 <= vaddr || self.open_stretches.contains(&stretch)
         })
-    }
-
-    /// Finds likely instructions in a third pass, which also continues after calls that may return.
-    pub(super) fn guess(&mut self) {
-        if !self.is_unknown {
-            return;
-        }
-        let pieces = self.flow.code.iter().map(Piece::anew).collect();
-        let mut walk = FlowAnalysis::new(self.image, pieces);
-        walk.returns = self.returns.take();
-        walk.returns.iter_mut().for_each(|returns| returns.is_lenient = true);
-        walk.all();
-        walk.pad();
-        let mut likely = std::mem::take(&mut walk.flow.likely);
-        for (piece, more) in self.flow.code.iter().zip(&walk.flow.code) {
-            let found = more.lengths.iter().zip(&piece.lengths).enumerate();
-            likely.extend(
-                found
-                    .filter(|(_, (more, proven))| **more > 0 && **proven == 0)
-                    .map(|(at, _)| piece.start + at as u64),
-            );
-        }
-        likely.sort_unstable();
-        self.flow.likely = likely;
     }
 
     fn is_reached(&self, vaddr: u64) -> bool {
@@ -343,106 +304,6 @@ impl<'a> FlowAnalysis<'a> {
             at = instruction.next_ip();
         }
         false
-    }
-
-    /// Finds the padding between proven instructions.
-    pub(super) fn pad(&mut self) {
-        self.references.sort_unstable_by_key(|reference| reference.to);
-        self.flow.lost.sort_unstable();
-        self.places = self
-            .flow
-            .tables
-            .iter()
-            .map(|(jump, _)| *jump)
-            .chain(self.flow.unresolved.iter().map(|(jump, _)| *jump))
-            .filter_map(|jump| self.place_of(jump))
-            .collect();
-        let (open, entered) = self.open_stretches();
-        self.open_stretches.clone_from(&open);
-        self.flow.likely = self.likely();
-        let closed =
-            (0..self.stretches.len()).filter(|stretch| !open.contains(stretch) && entered.contains(stretch));
-        let closed = closed.map(|stretch| self.stretches[stretch].0..self.stretches[stretch].1);
-        self.flow.closed = closed.filter(|range| range.start < range.end && range.end < u64::MAX).collect();
-        let (mut dead, mut fillers) = (Vec::new(), Vec::new());
-        for (number, piece) in self.flow.code.iter().enumerate() {
-            for gap in piece.gaps() {
-                let range = piece.start + gap.start as u64..piece.start + gap.end as u64;
-                if gap.len() > PADDING || !piece.is_padding(gap.clone()) || self.is_referred_to(&range) {
-                    continue;
-                }
-                // If a function has unresolved jumps, one of its `switch` cases may begin with
-                // alignment.
-                let is_closed = self.stretch_of(range.start).is_none_or(|stretch| {
-                    self.stretches[stretch].1 <= range.start || !open.contains(&stretch)
-                });
-                if is_closed && piece.is_left_before(gap.start) {
-                    dead.push(range);
-                }
-                fillers.push((number, gap));
-            }
-        }
-        dead.sort_by_key(|range| range.start);
-        self.flow.padding = dead;
-        // Padding consists of instructions, too.
-        for (number, gap) in fillers {
-            let piece = &mut self.flow.code[number];
-            let mut at = gap.start;
-            while at < gap.end
-                && let Some(filler) = piece.decode(at)
-            {
-                if filler.mnemonic() == Mnemonic::Nop {
-                    piece.lengths[at] = filler.len() as u8;
-                }
-                at += filler.len();
-            }
-        }
-    }
-
-    /// Two sets of stretches, by number. The open ones: of functions with unresolved jumps or
-    /// landing pads of exceptions, and those that jumps connect with them. The entered ones:
-    /// connected with the entry of a function, which has the unwinding state of an entry and is
-    /// called or has a non-local symbol. Any other may be a part of another function, which reaches
-    /// it by unknown jumps.
-    fn open_stretches(&self) -> (HashSet<usize>, HashSet<usize>) {
-        let mut joined: Vec<usize> = (0..self.stretches.len()).collect();
-        fn root(joined: &mut [usize], mut at: usize) -> usize {
-            while joined[at] != at {
-                joined[at] = joined[joined[at]];
-                at = joined[at];
-            }
-            at
-        }
-        for &(from, to) in &self.jumps {
-            if let (Some(from), Some(to)) = (self.stretch_of(from), self.stretch_of(to)) {
-                let (from, to) = (root(&mut joined, from), root(&mut joined, to));
-                joined[from] = to;
-            }
-        }
-        let unresolved = self.flow.unresolved.iter().map(|&(jump, _)| jump);
-        let open = unresolved.chain(self.image.frames().with_landing_pads());
-        let open: Vec<usize> = open.filter_map(|vaddr| self.stretch_of(vaddr)).collect();
-        let open: HashSet<usize> = open.into_iter().map(|stretch| root(&mut joined, stretch)).collect();
-        // A part of a function without a frame of its own looks like an entry, too, but nothing
-        // calls it.
-        let named = self.image.functions().iter().filter(|function| function.binding != Binding::Local);
-        let named: HashSet<u64> = named.map(|function| function.vaddr).collect();
-        let entered = (0..self.stretches.len()).filter(|&stretch| {
-            let start = self.stretches[stretch].0;
-            (self.calls.contains(&start) || named.contains(&start))
-                && self.image.frames().stack_at(start) == Some(Stack::AtEntry)
-        });
-        let entered: HashSet<usize> = entered.map(|stretch| root(&mut joined, stretch)).collect();
-        let mut with = |roots: &HashSet<usize>| -> HashSet<usize> {
-            (0..self.stretches.len()).filter(|&stretch| roots.contains(&root(&mut joined, stretch))).collect()
-        };
-        (with(&open), with(&entered))
-    }
-
-    /// Whether any instruction refers to these addresses other than by a jump.
-    fn is_referred_to(&self, range: &Range<u64>) -> bool {
-        let from = self.references.partition_point(|reference| reference.to < range.start);
-        self.references.get(from).is_some_and(|reference| reference.to < range.end)
     }
 
     /// The address of the table that an indirect jump seems to use.

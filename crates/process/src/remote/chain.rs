@@ -21,6 +21,7 @@ use std::ops::Range;
 use libc::c_long;
 
 use super::CallDetour;
+use super::entrance::SYSCALL;
 use crate::thread::{Stop, Stopped};
 use crate::{Error, Registers, frame, memory, ptrace};
 
@@ -150,7 +151,7 @@ impl CallDetour {
 
 /// Whether a thread has just sent itself the signal at the end of a chain.
 fn is_behind(registers: &Registers, stub: u64, last: u64) -> bool {
-    (registers.rip(), registers.rsp()) == (stub + super::SYSCALL.len() as u64, last)
+    (registers.rip(), registers.rsp()) == (stub + SYSCALL.len() as u64, last)
 }
 
 /// Splits a call's result into value and error.
