@@ -12,9 +12,8 @@ use crate::selection::Selection;
 ///
 /// A store is made with -o FILE.dpt. It has all header items, whichever are shown, and describes
 /// where its probes were, what was counted and what was lost. A store that is damaged, or whose
-/// writer was killed, is read as far as possible; losses are reported, and the exit status is then
-/// 1. Records are shown by the templates given, else by those given when the store was made, else
-/// as bytes.
+/// writer was killed, is read as far as possible; losses are reported, with exit status 1. Records
+/// are shown by the templates given, else by those given when the store was made, else as bytes.
 #[derive(Debug, Args)]
 #[command(
     mut_args(in_show),
