@@ -86,7 +86,7 @@ pub struct Environment<'a> {
     pub missed: u32,
     /// The address of the 8-byte count of dropped records, incremented with lock.
     pub dropped: u32,
-    /// The address of [`layout::Over`], 8 bytes.
+    /// The address of [`layout::ProbeEnd`], 8 bytes.
     pub over: u32,
     /// Whether the probe may be disabled from outside while jumps still lead to its handler: there
     /// is another probe at the same site.
