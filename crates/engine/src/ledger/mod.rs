@@ -1,7 +1,7 @@
 //! Records what was changed in each process, in memory that outlives the tracer.
 //!
-//! If the tracer is killed, its `int3`s stay, and an untraced program dies at the next one it
-//! reaches. The ledger is in memory shared with another process, which can then restore the bytes
+//! If the tracer is killed, its `int3`s stay, and an untraced program without a guard dies at the
+//! next one it reaches. The ledger is in memory shared with another process, which can then restore the bytes
 //! ([`Ledger::restore`]). It is an array of entries of 48 bytes:
 //!
 //! ```text
