@@ -37,7 +37,7 @@
 
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
-use crate::instructions::{Alu, Condition, RAX, RDX, Reg, Rm, Shift};
+use crate::operands::{Alu, Condition, RAX, RDX, Reg, Rm, Shift};
 use crate::record::of_context;
 use core::mem::offset_of;
 use layout::{

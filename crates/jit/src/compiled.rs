@@ -1,7 +1,7 @@
 //! The compiled handler.
 
 use crate::emit::{Emitter, Finished, Label, SiteField};
-use crate::instructions::{RAX, RSP, Rm};
+use crate::operands::{RAX, RSP, Rm};
 use core::fmt;
 use layout::{COMMIT_CELL, SPILL_CELL, state};
 

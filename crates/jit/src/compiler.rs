@@ -10,7 +10,7 @@ use crate::compiled::{Compiled, Parts};
 use crate::emit::{Emitter, Label, Stream};
 use crate::environment::{Environment, Handler};
 use crate::frame::{Cell, Frame, FrameLayout};
-use crate::instructions::{RAX, Reg};
+use crate::operands::{RAX, Reg};
 use crate::scan::{Facts, STEPS, instruction_at};
 use crate::shape::{Location, Shape};
 use std::collections::HashMap;

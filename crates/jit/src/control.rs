@@ -3,7 +3,7 @@
 use crate::compiler::{Compiler, Next, SLACK, TooLarge};
 use crate::emit::{Label, Stream};
 use crate::frame::Cell;
-use crate::instructions::{Alu, Condition, RAX, Rm};
+use crate::operands::{Alu, Condition, RAX, Rm};
 use crate::registers::Operand;
 use crate::shape::{Count, Location};
 use core::mem::offset_of;

@@ -30,7 +30,7 @@
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
 use crate::environment::Variable;
-use crate::instructions::{Alu, Condition, RAX, Reg, Rm, Shift};
+use crate::operands::{Alu, Condition, RAX, Reg, Rm, Shift};
 use crate::scan::instruction_at;
 use core::mem::offset_of;
 use layout::{Identity, PROCESSOR_MASK, PerProcessor, RSEQ_CPU, RSEQ_SECTION, RSEQ_SIGNATURE};

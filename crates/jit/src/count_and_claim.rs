@@ -39,7 +39,7 @@ use vm::{Effects, Instruction, Op};
 use crate::compiler::Compiler;
 use crate::count::Counted;
 use crate::emit::Stream;
-use crate::instructions::{Alu, Condition, RAX, RDX, Rm, Shift, shifted};
+use crate::operands::{Alu, Condition, RAX, RDX, Rm, Shift, shifted};
 use crate::record::of_context;
 use crate::scan::instruction_at;
 

@@ -15,7 +15,7 @@
 use layout::{COMMIT_CELL, RED_ZONE};
 
 use crate::emit::{Emitter, Label};
-use crate::instructions::{RAX, RSP, Reg, Rm};
+use crate::operands::{RAX, RSP, Reg, Rm};
 
 /// A word of the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

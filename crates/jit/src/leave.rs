@@ -7,7 +7,7 @@
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
 use crate::frame::{Cell, registers};
-use crate::instructions::{Alu, RAX, RBX, RDI, RDX, RSI, RSP, Reg, Rm};
+use crate::operands::{Alu, RAX, RBX, RDI, RDX, RSI, RSP, Reg, Rm};
 use crate::record::{AGENT, of_context};
 use crate::registers::Operand;
 use crate::shape::{Code, Count, Location, Log};

@@ -24,7 +24,7 @@
 //! | `registers`, `frame` | where elements are; the stack frame |
 //! | `straight`, `control`, `variables`, `memory`, `logging` | the instructions |
 //! | `count`, `claim`, `count_and_claim`, `record`, `leave` | counting the hit, claiming a context, both in one sequence, the record, leaving to the interpreter |
-//! | `emit`, `instructions` | encoding of machine code |
+//! | `emit`, `modrm`, `instructions`, `operands` | encoding of machine code |
 
 #![forbid(unsafe_code)]
 
@@ -41,6 +41,8 @@ mod instructions;
 mod leave;
 mod logging;
 mod memory;
+mod modrm;
+mod operands;
 mod record;
 mod registers;
 mod scan;

@@ -4,7 +4,7 @@
 
 use crate::compiler::Compiler;
 use crate::frame::Cell;
-use crate::instructions::{Alu, Condition, RAX, Reg, Rm, shifted};
+use crate::operands::{Alu, Condition, RAX, Reg, Rm, shifted};
 use crate::registers::Operand;
 use crate::shape::Log;
 use layout::{HEADER, PAGE};

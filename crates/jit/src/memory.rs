@@ -3,7 +3,7 @@
 
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
-use crate::instructions::{Alu, Condition, RAX, Reg, Rm, Shift};
+use crate::operands::{Alu, Condition, RAX, Reg, Rm, Shift};
 use crate::registers::Operand;
 use crate::shape::Location;
 use layout::LOW_END;

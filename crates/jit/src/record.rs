@@ -23,7 +23,7 @@
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
 use crate::frame::{Cell, registers};
-use crate::instructions::{Alu, Condition, RAX, RDI, RDX, RSI, Reg, Rm, Shift, shifted};
+use crate::operands::{Alu, Condition, RAX, RDI, RDX, RSI, Reg, Rm, Shift, shifted};
 use crate::shape::{Code, Log};
 use core::mem::offset_of;
 use layout::thread_id;

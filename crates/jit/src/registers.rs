@@ -3,7 +3,7 @@
 use crate::compiler::Compiler;
 use crate::emit::Emitter;
 use crate::frame::Cell;
-use crate::instructions::{Alu, RAX, RSP, Reg, Rm};
+use crate::operands::{Alu, RAX, RSP, Reg, Rm};
 use crate::shape::Location;
 
 /// Where an instruction finds an operand.

@@ -2,7 +2,7 @@
 
 use crate::compiler::Compiler;
 use crate::frame::Cell;
-use crate::instructions::{Alu, Condition, RAX, RCX, RDX, Rm, Shift};
+use crate::operands::{Alu, Condition, RAX, RCX, RDX, Rm, Shift};
 use crate::registers::Operand;
 use crate::scan::general;
 use crate::shape::{Code, Location, Log};
@@ -133,7 +133,7 @@ impl Compiler<'_> {
     }
 
     /// Sets a register to an operand or to its low half.
-    fn load_name(&mut self, to: crate::instructions::Reg, from: Rm, low: bool) {
+    fn load_name(&mut self, to: crate::operands::Reg, from: Rm, low: bool) {
         if low { self.emitter.load32(to, from) } else { self.emitter.load(to, from) }
     }
 

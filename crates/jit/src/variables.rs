@@ -1,7 +1,7 @@
 //! Local and global variables.
 
 use crate::compiler::Compiler;
-use crate::instructions::{Alu, Condition, RAX, Reg, Rm};
+use crate::operands::{Alu, Condition, RAX, Reg, Rm};
 use crate::registers::Operand;
 use crate::shape::Location;
 use vm::{Instruction, Op};
