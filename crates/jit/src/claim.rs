@@ -38,7 +38,7 @@
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
 use crate::operands::{Alu, Condition, RAX, RDX, Reg, Rm, Shift};
-use crate::record::of_context;
+use crate::owner::of_context;
 use core::mem::offset_of;
 use layout::{
     ABANDONED, CONTEXT_SIZE, Context, Identity, PROCESSOR_MASK, RSEQ_SECTION, RSEQ_SIGNATURE,

@@ -40,7 +40,7 @@ use crate::compiler::Compiler;
 use crate::count::Counted;
 use crate::emit::Stream;
 use crate::operands::{Alu, Condition, RAX, RDX, Rm, Shift, shifted};
-use crate::record::of_context;
+use crate::owner::of_context;
 use crate::scan::instruction_at;
 
 /// The bit that means TAKEN in the word of a context's holder and claim.

@@ -23,7 +23,8 @@
 //! | `compiler`, `shape` | following all paths, and what is known at each place |
 //! | `registers`, `frame` | where elements are; the stack frame |
 //! | `straight`, `control`, `variables`, `memory`, `logging` | the instructions |
-//! | `count`, `claim`, `count_and_claim`, `record`, `leave` | counting the hit, claiming a context, both in one sequence, the record, leaving to the interpreter |
+//! | `count`, `claim`, `count_and_claim` | counting the hit, claiming a context, both at once |
+//! | `owner`, `record`, `leave` | thread and site, the record, leaving to the interpreter |
 //! | `emit`, `modrm`, `instructions`, `operands` | encoding of machine code |
 
 #![forbid(unsafe_code)]
@@ -43,6 +44,7 @@ mod logging;
 mod memory;
 mod modrm;
 mod operands;
+mod owner;
 mod record;
 mod registers;
 mod scan;
