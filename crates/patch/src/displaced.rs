@@ -6,8 +6,9 @@ use std::sync::OnceLock;
 
 use crate::classify::{Class, Decoded, INSTRUCTION_LIMIT, classify, disassemble};
 use crate::machine::{Access, Memory, Registers};
-use crate::slot::{Continuation, Slot, Template};
+use crate::slot::{Continuation, Slot};
 use crate::substituted_argument::SubstitutedArgument;
+use crate::template::Template;
 use crate::{Mode, Refusal, emulate, harmless, stack};
 
 /// An instruction that can be displaced, and how.

@@ -76,6 +76,7 @@
 mod classify;
 mod displaced;
 mod emulate;
+mod fixup;
 mod flow;
 mod harmless;
 mod liveness;
@@ -89,6 +90,7 @@ mod stack;
 mod stack_pointer;
 mod substituted_argument;
 pub mod tactic;
+mod template;
 
 pub use displaced::{Displaced, displace, displace_in};
 pub use flow::entered_anywhere;
