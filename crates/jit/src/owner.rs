@@ -6,8 +6,9 @@
 //!     the environment                           ------------>  site
 //! ```
 //!
-//! The tracer stores the thread id in the descriptors where fs is not the libc's. The id of a thread
-//! that is found in neither place is 0. The process id is in [`Identity`], or in the descriptors.
+//! The tracer stores the thread id in the descriptors where fs is not the libc's. The id of a
+//! thread that is found in neither place is 0. The process id is in [`Identity`], or in the
+//! descriptors.
 
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
