@@ -1,6 +1,6 @@
 //! Finds jumps for several instructions together, whose jumps share bytes.
 
-use super::pads::Pages;
+use super::find_pad::Pages;
 use super::planner::{Entry, Planner, State};
 use super::{Code, Space};
 use crate::tactic::placement::{JUMP, PREFIXES, Placement, REPEATED, pads_allowed};

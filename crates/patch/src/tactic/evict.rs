@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use crate::{Mode, displace_in};
 
 use super::arrange::{WINDOW, is_movable};
+use super::find_pad::Pages;
 use super::image::Change;
-use super::pads::Pages;
 use super::pattern;
 use super::planner::{Planner, State};
 use super::{Code, Purpose, Space, Tactic};

@@ -12,8 +12,8 @@
 
 use crate::{Mode, displace_in};
 
+use super::find_pad::Pages;
 use super::image::Change;
-use super::pads::Pages;
 use super::planner::{Planner, State};
 use super::{Code, Flow, Purpose, Space, Tactic};
 use crate::tactic::limits::LONGEST;

@@ -1,8 +1,8 @@
 //! The jump of one instruction: finds one that fits its surroundings, applies it to the image and
 //! removes it.
 
+use super::find_pad::Pages;
 use super::image::Change;
-use super::pads::Pages;
 use super::pattern::{self, Pattern};
 use super::planner::{Entry, Planner, State};
 use super::{Code, Space, Tactic};

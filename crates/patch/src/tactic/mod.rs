@@ -58,6 +58,7 @@
 mod arrange;
 mod effort;
 mod evict;
+mod find_pad;
 mod group;
 mod image;
 mod join_mappings;

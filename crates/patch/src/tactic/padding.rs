@@ -1,8 +1,8 @@
 //! Puts jumps over and in the padding between functions.
 
+use super::find_pad::Pages;
 use super::group::Group;
 use super::image::Change;
-use super::pads::Pages;
 use super::pattern::{self, Pattern};
 use super::planner::Planner;
 use super::{Code, Space, Tactic};
