@@ -21,9 +21,11 @@
 mod classic;
 mod client;
 mod daemon;
+mod insert;
 mod protocol;
 mod refused;
 mod scan;
+mod session;
 mod sink;
 mod socket;
 
