@@ -6,8 +6,8 @@
 //!                 Known, Sheet: where the probe is, what its bytes mean
 //! ```
 //!
-//! [`convert`] reads a trace once, from start to end. It sorts the records by time, looks up what is
-//! known about each, and passes it to a [`Form`]. This crate opens no files: forms write to
+//! [`convert`] reads a trace once, from start to end. It sorts the records by time, looks up what
+//! is known about each, and passes it to a [`Form`]. This crate opens no files: forms write to
 //! anything that takes bytes.
 //!
 //! # Guarantees

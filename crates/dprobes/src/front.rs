@@ -22,8 +22,8 @@ use crate::Failure;
 use crate::control;
 use crate::death_watch::{self, DeathMutex};
 
-/// The tracer writes this into the pipe once it holds the [`DeathMutex`] mutex, so the front can wait for
-/// its death on that.
+/// The tracer writes this into the pipe once it holds the [`DeathMutex`] mutex, so the front can
+/// wait for its death on that.
 const BEGUN: u8 = b'b';
 
 /// The signals that end a session.

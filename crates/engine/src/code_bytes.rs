@@ -1,8 +1,9 @@
 //! The code of an address space, as place checks read it.
 
+use process::Memory;
+
 use crate::sites::Sites;
 use crate::window::Window;
-use process::Memory;
 
 /// A process's code as the program has it, without changes made for probes.
 #[derive(Debug)]

@@ -1,6 +1,5 @@
 //! What is counted for a probepoint, and its state.
 
-use crate::reasons::general;
 use std::collections::BTreeMap;
 
 /// How the sites of a probe fire. A site in two processes counts twice, unless one process was
@@ -90,4 +89,14 @@ pub struct Counts {
     pub logged: u64,
     /// Records dropped: the probed instruction faulted, or the record could not be written.
     pub dropped: u64,
+}
+
+/// A reason without its instruction and numbers, so that reasons which differ only in them are
+/// counted together.
+pub(crate) fn general(reason: &str) -> String {
+    let parts = reason.split('`').enumerate();
+    let parts: Vec<&str> = parts.map(|(number, part)| if number % 2 == 1 { "..." } else { part }).collect();
+    let words = parts.join("`");
+    let words = words.split(' ').map(|word| if word.starts_with("0x") { "N" } else { word });
+    words.collect::<Vec<_>>().join(" ")
 }

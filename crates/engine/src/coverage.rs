@@ -2,7 +2,7 @@
 //!
 //! Apart from the code, a plan depends on the free memory within 2 GiB of it. That is taken from a
 //! process that has the module mapped, or, for a file alone, from where the kernel would most
-//! likely map it (`FreeAddresses::likely`).
+//! likely map it (`Surroundings::likely`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,10 +12,10 @@ use layout::PAGE;
 use patch::tactic::{Code, Flow, Limits, Planner, Purpose, Site, Space as Around};
 use process::Mapping;
 
+use crate::counts::general;
 use crate::doubt::{check_doubt, not_relocated};
 use crate::jump::{self, proof};
 use crate::mapping;
-use crate::reasons::general;
 use crate::resolve::mode;
 use crate::site::LONGEST;
 use crate::slots;
@@ -27,7 +27,7 @@ const TRAMPOLINE: u64 = 192;
 
 /// An address space with the module mapped in it.
 #[derive(Clone, Debug)]
-pub struct FreeAddresses {
+pub struct Surroundings {
     /// The load bias of the module.
     bias: u64,
     mappings: Vec<Mapping>,
@@ -40,13 +40,13 @@ pub struct FreeAddresses {
     description: String,
 }
 
-impl FreeAddresses {
+impl Surroundings {
     /// The address space of a process that has the module mapped with this load bias.
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn of_process(pid: i32, bias: u64) -> Result<FreeAddresses, String> {
-        Ok(FreeAddresses {
+    pub fn of_process(pid: i32, bias: u64) -> Result<Surroundings, String> {
+        Ok(Surroundings {
             bias,
             mappings: process::maps(pid).map_err(|error| error.to_string())?,
             heap: process::heap_start(pid),
@@ -60,7 +60,7 @@ impl FreeAddresses {
     /// directly after it and all libraries far away. A position-independent program is at
     /// 0x5555_5555_4000 with its heap after it. A library has others next to it, 16 MiB above and
     /// below, and otherwise 2 GiB free on either side.
-    pub fn likely(image: &Image) -> FreeAddresses {
+    pub fn likely(image: &Image) -> Surroundings {
         let segments = image.segments();
         let start = segments.iter().map(|segment| segment.vaddr).min().unwrap_or(0) / PAGE * PAGE;
         let end = segments.iter().map(|segment| segment.vaddr.saturating_add(segment.mem_size)).max();
@@ -81,7 +81,7 @@ impl FreeAddresses {
         let above = others.saturating_add(if is_library { size } else { 0 }) + PAGE;
         mappings.push(Mapping::anonymous(above, above + (16 << 20), None));
         mappings.sort_by_key(|mapping| mapping.start);
-        FreeAddresses {
+        Surroundings {
             bias: base.wrapping_sub(start),
             mappings,
             heap: (!is_library).then(|| base.saturating_add(size)),
@@ -144,14 +144,15 @@ impl Coverage {
 ///
 /// # Errors
 /// The code cannot be read, or cannot contain jumps.
-pub fn coverage(image: &Image, ground: &FreeAddresses, vaddrs: &[u64]) -> Result<Coverage, String> {
+pub fn coverage(image: &Image, surroundings: &Surroundings, vaddrs: &[u64]) -> Result<Coverage, String> {
     let mut coverage = Coverage { sites: vaddrs.len(), flow: summary(image), ..Coverage::default() };
     let mut count = |list: fn(&mut Coverage) -> &mut BTreeMap<String, usize>, reason: String| {
         *list(&mut coverage).entry(reason).or_insert(0) += 1;
     };
     let Some(mode) = mode(image) else { return Err("the module is for another machine".to_owned()) };
-    let here =
-        |range: &Range<u64>| range.start.wrapping_add(ground.bias)..range.end.wrapping_add(ground.bias);
+    let here = |range: &Range<u64>| {
+        range.start.wrapping_add(surroundings.bias)..range.end.wrapping_add(surroundings.bias)
+    };
     let critical: Vec<Range<u64>> = image.restartable_sequences().iter().map(here).collect();
     let mut kept = critical.clone();
     kept.extend(image.relocated_code().iter().map(here));
@@ -175,7 +176,7 @@ pub fn coverage(image: &Image, ground: &FreeAddresses, vaddrs: &[u64]) -> Result
             count(|it| &mut it.refused, general(&reason));
             continue;
         }
-        let address = vaddr.wrapping_add(ground.bias);
+        let address = vaddr.wrapping_add(surroundings.bias);
         let displaced = match patch::displace_in(mode, &bytes, address) {
             Ok(displaced) => displaced,
             Err(refusal) => {
@@ -197,8 +198,8 @@ pub fn coverage(image: &Image, ground: &FreeAddresses, vaddrs: &[u64]) -> Result
         reason.into_iter().for_each(|reason| count(|it| &mut it.traps, reason));
         sites[segment].push(Site { address, length: displaced.length(), jump });
     }
-    let mut mappings = ground.mappings.clone();
-    let low = jump::low_memory(&mappings, ground.heap);
+    let mut mappings = surroundings.mappings.clone();
+    let low = jump::low_memory(&mappings, surroundings.heap);
     if low.is_none() {
         return Err("there is no room below 2 GiB in that address space".to_owned());
     }
@@ -206,14 +207,24 @@ pub fn coverage(image: &Image, ground: &FreeAddresses, vaddrs: &[u64]) -> Result
     mappings.sort_by_key(|mapping| mapping.start);
     let limits = Limits {
         mappings: mapping::mappings_for_pads(mappings.len()),
-        shadow_stacks: ground.shadow_stacks,
+        shadow_stacks: surroundings.shadow_stacks,
         few_addresses: false,
     };
     let mut planner = Planner::new(limits);
     for (segment, sites) in segments.iter().zip(&sites).filter(|(_, sites)| !sites.is_empty()) {
         let bytes = image.text(segment.start, (segment.end - segment.start) as usize);
         let bytes = bytes.ok_or("the code cannot be read")?;
-        plan(&mut planner, image, ground, &mut mappings, &bytes, segment.start, &kept, sites, &mut coverage)?;
+        plan(
+            &mut planner,
+            image,
+            surroundings,
+            &mut mappings,
+            &bytes,
+            segment.start,
+            &kept,
+            sites,
+            &mut coverage,
+        )?;
     }
     coverage.mappings = planner.mappings();
     Ok(coverage)
@@ -223,7 +234,7 @@ pub fn coverage(image: &Image, ground: &FreeAddresses, vaddrs: &[u64]) -> Result
 fn plan(
     planner: &mut Planner,
     image: &Image,
-    ground: &FreeAddresses,
+    surroundings: &Surroundings,
     mappings: &mut Vec<Mapping>,
     bytes: &[u8],
     vaddr: u64,
@@ -231,19 +242,19 @@ fn plan(
     sites: &[Site],
     coverage: &mut Coverage,
 ) -> Result<(), String> {
-    let start = vaddr.wrapping_add(ground.bias);
+    let start = vaddr.wrapping_add(surroundings.bias);
     let end = start.saturating_add(bytes.len() as u64);
-    let taken = mapping::taken_with(ground.heap, mappings);
+    let taken = mapping::taken_with(surroundings.heap, mappings);
     let size = (sites.len() as u64 * TRAMPOLINE).next_multiple_of(PAGE);
     let near = end.saturating_sub(REACH - PAGE)..=start.saturating_add(REACH - PAGE);
     let gaps = slots::gaps(&taken, size, start, &near);
     let base = jump::best_gap(&gaps, size, start).ok_or("no free memory within 2 GiB of the module")?;
     mappings.push(Mapping::anonymous(base, base + size, None));
     mappings.sort_by_key(|mapping| mapping.start);
-    let taken = mapping::taken_with(ground.heap, mappings);
+    let taken = mapping::taken_with(surroundings.heap, mappings);
     let free = jump::free_for_pads(&taken, &(start..end));
     let entered = patch::entered_anywhere(bytes, start);
-    let known = proof::around(image, ground.bias, bytes, start, sites, ground.fresh);
+    let known = proof::around(image, surroundings.bias, bytes, start, sites, surroundings.fresh);
     let code = Code {
         address: start,
         bytes,
@@ -251,7 +262,7 @@ fn plan(
         entered: &entered,
         padding: &known.padding,
         kept,
-        flow: ground.fresh.then_some(Flow { functions: &known.functions, targets: &known.landings }),
+        flow: surroundings.fresh.then_some(Flow { functions: &known.functions, targets: &known.landings }),
     };
     let plan = planner.plan(&code, &Around { free: &free, trampolines: base..base + size }, sites);
     for jump in &plan.jumps {

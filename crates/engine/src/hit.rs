@@ -17,11 +17,11 @@ use vm::{End, Word};
 
 use crate::counts::State;
 use crate::jump::Domain;
-use crate::limits::has_limits;
 use crate::loader::{self, Arrived};
 use crate::machine::{Caller, HitMachine, ThreadMemory, has_flat_segments};
 use crate::module_key::ModuleKey;
 use crate::patch_registers::{from_patch, to_patch};
+use crate::program::has_limits;
 use crate::programs::Programs;
 use crate::site::Disarmed;
 use crate::site_use::{INT3, OwnUses, Use};

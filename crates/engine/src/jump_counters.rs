@@ -1,9 +1,11 @@
 //! The counters of a probe that fires by jumps: their sums, and ending it in a domain.
 
-use crate::jump::{Counter, Domain, Words};
-use crate::limits::has_limits;
-use layout::ProbeEnd;
 use std::sync::atomic::Ordering;
+
+use layout::ProbeEnd;
+
+use crate::jump::{Counter, Domain, Words};
+use crate::program::has_limits;
 
 /// What a probe's jumps have counted, in all processes together.
 #[derive(Debug)]

@@ -57,8 +57,10 @@
 //! | `space`, `mapping`, `slots`, `window` | an address space; memory mapped in it; where displaced instructions run; reading it |
 //! | `site`, `sites`, `tracked`, `program`, `programs`, `versions` | one probed instruction, all of an address space, a thread, a program, all of them, one as it is compiled for each machine |
 //! | `machine`, `seen`, `exits`, `dump` | a thread as a handler sees it, and its memory; the facilities that a handler asks for; core dumps |
+//! | `spaces`, `sharing`, `reader`, `session`, `cache` | the owners beside the threads: address spaces; what processes share; the reader of the rings; the session; plans and armings that are kept |
+//! | `variables`, `module_names`, `interrupted`, `reported` | a program's variables; waiting modules by name; instructions that signals have interrupted; what was reported |
 //! | `restart` | system calls that a stop has made fail |
-//! | `module_key`, `site_use`, `counts`, `limits`, `doubt`, `reasons` | names that many files need, in files that need none |
+//! | `module_key`, `site_use`, `counts`, `jump_counters`, `doubt`, `code_bytes`, `patch_registers` | what many files need, in files that need few: keys, what a site is for, counts, checks of bytes, registers |
 //! | `observer`, `placed_report`, `losses`, `site_hits`, `report`, `error` | what is told: as it happens, and in the end |
 //! | `ledger`, `memory_entries`, `after_tracer` | what remains if the tracer is killed, and how the bytes are put back then, and memory is given back |
 //! | `guard` | what the process itself has for that case: a handler that answers its traps |
@@ -83,7 +85,6 @@ mod interrupted;
 mod jump;
 mod jump_counters;
 mod ledger;
-mod limits;
 mod loader;
 mod losses;
 mod machine;
@@ -105,7 +106,6 @@ mod preplan;
 mod program;
 mod programs;
 mod reader;
-mod reasons;
 mod report;
 mod reported;
 mod resolve;
@@ -129,7 +129,7 @@ mod versions;
 mod window;
 
 pub use crate::counts::{Counts, SiteCounts, State};
-pub use coverage::{Coverage, FlowSummary, FreeAddresses, coverage};
+pub use coverage::{Coverage, FlowSummary, Surroundings, coverage};
 pub use error::{Error, Refused};
 pub use hold::HoldTimes;
 pub use jump::HeartbeatHandle;

@@ -1,7 +1,8 @@
 //! Identifies a module as it is mapped in one place, and one state of an address space.
 
-use process::Module;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use process::Module;
 
 /// Identifies a module as it is mapped in one place: device, inode, load bias.
 pub(crate) type ModuleKey = ((u32, u32), u64, u64);

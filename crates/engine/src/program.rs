@@ -14,7 +14,6 @@ use vm::Effects;
 use crate::counts::{Counts, SiteCounts, State};
 use crate::jump::{Cells, Counter, Domain};
 use crate::jump_counters::{COUNTED, DROPPED, JumpCounters, LIMITED_HITS, MISSED, OVER};
-use crate::limits::has_limits;
 use crate::site_hits::{PlaceReport, Places};
 use crate::variables::Variables;
 use crate::versions::Versions;
@@ -138,8 +137,8 @@ impl Probe {
         self.placed.remove(&domain);
     }
 
-    /// All counts so far. `definition` is the probe; `site_hits` are the hits by jumps, if it may have
-    /// many sites.
+    /// All counts so far. `definition` is the probe; `site_hits` are the hits by jumps, if it may
+    /// have many sites.
     fn counts(&self, definition: &rpn::Probe, places: Option<u64>) -> Counts {
         let mut counts = self.counts;
         if let Some(counted) = &self.counted {
@@ -268,6 +267,13 @@ impl Program {
             None => self.locals.reset(number),
         }
     }
+}
+
+/// Whether hits of a probe must be counted one by one, because `ignore` or `maxhits` is set. The
+/// greatest `maxhits` means no limit.
+pub(crate) fn has_limits(definition: &rpn::Probe) -> bool {
+    const UNLIMITED: u64 = 0x7fff_ffff;
+    definition.ignore > 0 || definition.maxhits < UNLIMITED
 }
 
 #[cfg(test)]

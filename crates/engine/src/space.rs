@@ -48,8 +48,8 @@ pub(crate) struct Space {
     pub(crate) interrupted: Interrupted,
     pub(crate) areas: Vec<Area>,
     /// The memory that jump probes need, once mapped.
-    pub(crate) ground: Option<HandlerMemory>,
-    /// Bytes of the cells that are mapped, once there is a ground.
+    pub(crate) handler_memory: Option<HandlerMemory>,
+    /// Bytes of the cells that are mapped, once there is handler memory.
     pub(crate) cells: u64,
     /// Its trust domain, the domain it is to change to, and when its domain is checked again.
     pub(crate) domain: Domain,
@@ -68,8 +68,8 @@ pub(crate) struct Space {
     pub(crate) ringless: Option<String>,
     /// The table of memory that handlers must not see, if any handler accesses memory.
     pub(crate) hidden: Option<Hidden>,
-    /// Why the ground is not mapped, if that was tried and failed.
-    pub(crate) groundless: Option<String>,
+    /// Why handler memory is not mapped, if that was tried and failed.
+    pub(crate) no_handler_memory: Option<String>,
     /// How handlers find the id of a thread, once known; the process id; and the threads for which
     /// that does not hold.
     pub(crate) known: Option<ThreadLayout>,
@@ -141,7 +141,7 @@ impl Space {
             disarmed: HashMap::new(),
             interrupted: Interrupted::default(),
             areas: Vec::new(),
-            ground: None,
+            handler_memory: None,
             cells: 0,
             domain: Domain::OWN,
             becomes: None,
@@ -152,7 +152,7 @@ impl Space {
             lacks_rings: false,
             ringless: None,
             hidden: None,
-            groundless: None,
+            no_handler_memory: None,
             known: None,
             pid: 0,
             unidentified_threads: HashSet::new(),
@@ -222,7 +222,7 @@ impl Space {
             disarmed,
             interrupted: Interrupted::default(),
             areas: self.areas.clone(),
-            ground: self.ground.clone(),
+            handler_memory: self.handler_memory.clone(),
             moved: self.moved.clone(),
             rings: None,
             cells: self.cells,
@@ -233,7 +233,7 @@ impl Space {
             lacks_rings: self.rings.is_some() || self.lacks_rings,
             ringless: self.ringless.clone(),
             hidden: self.hidden.as_ref().map(Hidden::copy),
-            groundless: self.groundless.clone(),
+            no_handler_memory: self.no_handler_memory.clone(),
             known: self.known,
             pid: 0,
             unidentified_threads: HashSet::new(),
@@ -278,12 +278,15 @@ impl Space {
             copy.planners = Planners::default();
             // The child's copy of the memory for jumps may be older than the tracer's knowledge of
             // it: the child gets new memory.
-            if let Some(ground) = copy.ground.take() {
+            if let Some(handler_memory) = copy.handler_memory.take() {
                 copy.has_sign = false;
-                let mapped = ground.mapped(std::mem::take(&mut copy.cells));
+                let mapped = handler_memory.mapped(std::mem::take(&mut copy.cells));
                 mapped.into_iter().for_each(|(base, size)| copy.jumps.add_pads(base, size));
                 if std::mem::take(&mut copy.lacks_rings) {
-                    ground.claimed().into_iter().for_each(|(base, size)| copy.jumps.add_pads(base, size));
+                    handler_memory
+                        .claimed()
+                        .into_iter()
+                        .for_each(|(base, size)| copy.jumps.add_pads(base, size));
                 }
             }
             if let Some(hidden) = copy.hidden.take() {
@@ -291,7 +294,7 @@ impl Space {
                 copy.jumps.add_pads(base, size);
             }
             copy.jumps.retain_pads(&mappings);
-            (copy.groundless, copy.known) = (None, None);
+            (copy.no_handler_memory, copy.known) = (None, None);
             copy.placed.clear();
             copy.blocking.clear();
             copy.watched = false;
@@ -348,18 +351,19 @@ impl Space {
         if let Some((trampoline, part)) = self.jumps.at(rip) {
             return Some((Rc::clone(trampoline), part));
         }
-        let ground = self.ground.as_ref().filter(|ground| ground.is_agent(rip))?;
+        let handler_memory =
+            self.handler_memory.as_ref().filter(|handler_memory| handler_memory.is_agent(rip))?;
         // On entry to and exit from the agent, the thread has the program's stack and the context
         // in a register.
         let [rbx, rdi] = [registers.general()[3], registers.rdi()];
-        let (contexts, memory) = (&ground.contexts, &self.code.memory);
+        let (contexts, memory) = (&handler_memory.contexts, &self.code.memory);
         let site = contexts
             .site_of_stack(memory, registers.rsp())
             .or_else(|| contexts.site_at(memory, rdi))
             .or_else(|| contexts.site_at(memory, rbx))?;
         let armed = self.sites.get(&site).and_then(|armed| self.jumps.at(armed.jump()?.trampoline));
         let trampoline = armed.map(|(trampoline, _)| trampoline).or_else(|| self.jumps.of_site(site))?;
-        let part = match ground.repair(rip) {
+        let part = match handler_memory.repair(rip) {
             Some(repair) => Part::Access { repair },
             None => Part::Handler,
         };

@@ -259,10 +259,10 @@ impl<'a> Tracer<'a> {
         }
         self.check_slot(&thread)?;
         let stale = self.space_of(tid).is_some_and(|space| space.stale);
-        if stale && self.has_to_foresee(tid) {
+        if stale && self.needs_preplan(tid) {
             let (thread, stop) = self.watch(thread, stop)?;
             self.go_on(thread, stop)?;
-            self.foresee(tid);
+            self.preplan(tid);
             return Ok(());
         }
         let (thread, stop) = if stale { self.refresh(thread, stop)? } else { (thread, stop) };

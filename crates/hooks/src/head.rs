@@ -92,7 +92,7 @@ fn text(from: *const c_char) -> String {
     if from.is_null() {
         return String::new();
     }
-    // SAFETY: heads hold constant C strings: `HookHeader::new` takes one, and the macros of the C header
-    // pass literals.
+    // SAFETY: heads hold constant C strings: `HookHeader::new` takes one, and the macros of the C
+    // header pass literals.
     unsafe { CStr::from_ptr(from) }.to_string_lossy().into_owned()
 }

@@ -1,7 +1,7 @@
 //! Checks the sources of every crate: no large circle of files, no long file.
 //!
-//! Files that were longer when the limit was set are in a table with their sizes. The table only shrinks: if a
-//! size is less than its entry, the test fails until the entry is lowered.
+//! Files that were longer when the limit was set are in a table with their sizes. The table only
+//! shrinks: if a size is less than its entry, the test fails until the entry is lowered.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -32,8 +32,8 @@
 //!
 //! In lossless mode a thread waits for a context as for room in a ring; tries are limited only
 //! after the reader has ended. It does not sleep, which would need a system call, but sets
-//! [`Identity::no_free_context`]. While the tracer itself waits for a thread of the process, no thread
-//! waits.
+//! [`Identity::no_free_context`]. While the tracer itself waits for a thread of the process, no
+//! thread waits.
 
 use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};

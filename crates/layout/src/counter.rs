@@ -24,8 +24,8 @@ pub struct ProbeEnd {
     /// Not 0: no run of the handler begins any more. Set by the run that is the last of `maxhits`
     /// when it begins, by a run that ends with `remove`, and by the tracer.
     pub closed: AtomicU32,
-    /// Not 0: the probe is removed. A run that ends with `remove` sets [`ProbeEnd::BY_HANDLER`], and
-    /// makes no record if a bit was already set: of all runs that remove a probe only the first
+    /// Not 0: the probe is removed. A run that ends with `remove` sets [`ProbeEnd::BY_HANDLER`],
+    /// and makes no record if a bit was already set: of all runs that remove a probe only the first
     /// counts. The tracer sets [`ProbeEnd::BY_TRACER`]. A long run stops when it finds a bit set.
     pub removed: AtomicU32,
 }

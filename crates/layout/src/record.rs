@@ -3,9 +3,10 @@
 use core::sync::atomic::AtomicU32;
 
 /// The header of a record in a ring. After it come the handler's log, padded to a multiple of 8,
-/// then a [`ExtraHeader`] if there is one, then the stack traces, padded to a multiple of 8. A record
-/// never wraps: if it does not fit before the end of the ring, it begins at the start, and the word
-/// [`state::SKIP`] stands where it did not fit. Where records were lost there is a [`LOST_MARK`].
+/// then a [`ExtraHeader`] if there is one, then the stack traces, padded to a multiple of 8. A
+/// record never wraps: if it does not fit before the end of the ring, it begins at the start, and
+/// the word [`state::SKIP`] stands where it did not fit. Where records were lost there is a
+/// [`LOST_MARK`].
 ///
 /// What all records of a handler at a site have in common is not stored: the tracer knows it by the
 /// site's number. Neither is the process, since a ring belongs to one address space.
@@ -75,8 +76,8 @@ pub mod flag {
     pub const NO_LOG: u32 = 1 << 9;
 }
 
-/// Bytes of a record with this many bytes of log, and, if it has a [`ExtraHeader`], this many bytes of
-/// stack traces.
+/// Bytes of a record with this many bytes of log, and, if it has a [`ExtraHeader`], this many bytes
+/// of stack traces.
 pub const fn record_size(log: usize, traces: Option<usize>) -> usize {
     let more = match traces {
         Some(traces) => MORE + traces.next_multiple_of(8),

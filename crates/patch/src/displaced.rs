@@ -49,7 +49,8 @@ pub fn displace_in(mode: Mode, bytes: &[u8], address: u64) -> Result<Displaced, 
 }
 
 impl Displaced {
-    /// The same `syscall` with its second argument substituted by `substituted_argument`, which changes its slot.
+    /// The same `syscall` with its second argument substituted by `substituted_argument`, which
+    /// changes its slot.
     ///
     /// # Panics
     /// It is no `syscall`.

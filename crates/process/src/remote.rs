@@ -19,14 +19,14 @@
 //! A frame can lead to the stub again, for another call: so a thread makes several calls with one
 //! stop ([`chain`]).
 //!
-//! Stub and frame are in the tracer's own memory ([`StubMemory`]) once it has some in the process. For
-//! the earlier calls, which map that memory, the stub is written into the zeros that fill the last
-//! page of the vdso or of a file's code ([`Entrance::spare`]), and the frame goes below the used
-//! part of the thread's stack, if that certainly is a stack. A tracer that is killed then leaves
-//! the stub, which the thread still needs; a process that knows of it restores the zeros when the
-//! thread has left, and the next tracer recognizes it. There is no frame if neither place exists,
-//! in 32-bit code, and in threads with a shadow stack: such a thread is left at the wrong place if
-//! the tracer dies in the middle of a call.
+//! Stub and frame are in the tracer's own memory ([`StubMemory`]) once it has some in the process.
+//! For the earlier calls, which map that memory, the stub is written into the zeros that fill the
+//! last page of the vdso or of a file's code ([`Entrance::spare`]), and the frame goes below the
+//! used part of the thread's stack, if that certainly is a stack. A tracer that is killed then
+//! leaves the stub, which the thread still needs; a process that knows of it restores the zeros
+//! when the thread has left, and the next tracer recognizes it. There is no frame if neither place
+//! exists, in 32-bit code, and in threads with a shadow stack: such a thread is left at the wrong
+//! place if the tracer dies in the middle of a call.
 //!
 //! A thread that runs 32-bit code makes its calls by `int 0x80`, with i386's numbers and registers;
 //! the vdso's `__kernel_vsyscall` has that instruction.

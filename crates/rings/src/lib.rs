@@ -14,8 +14,8 @@
 //! ```
 //!
 //! `tail` is the reader's own number, `head` is written by the process. A record is a header
-//! ([`layout::Header`]), the log, and, if the header says so, an extra part ([`layout::ExtraHeader`]) and
-//! the stack traces; each part begins at a multiple of 8 bytes.
+//! ([`layout::Header`]), the log, and, if the header says so, an extra part
+//! ([`layout::ExtraHeader`]) and the stack traces; each part begins at a multiple of 8 bytes.
 
 #![forbid(unsafe_code)]
 

@@ -1,16 +1,19 @@
 //! Tests that no instruction has an effect that its row in the table does not list, on random
 //! stacks and machines.
 
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+
 use crate::properties::{interesting, machine};
 use crate::test_machine::TestMachine;
 use crate::{
     ControlFlow, Effects, End, Fault, Machine, Op, Operand, Program, Register, Row, RunAccess, State, TABLE,
     Word, run,
 };
-use proptest::collection::vec;
-use proptest::prelude::*;
-use proptest::strategy::ValueTree;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A machine that notes which effects the interpreter asks for.
 struct Watched {

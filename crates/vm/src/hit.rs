@@ -1,5 +1,7 @@
 //! Effects of a run outside its stack: the machine and the record.
 
+use core::sync::atomic::Ordering;
+
 use crate::flow::Flow;
 use crate::log::{Failure, Log, Token};
 use crate::machine::{self, Fault, Machine};
@@ -7,7 +9,6 @@ use crate::stack::STACK_WORDS;
 use crate::state::RareState;
 use crate::variables::Variables;
 use crate::{Exception, Word};
-use core::sync::atomic::Ordering;
 
 /// The machine, the log, the codes of the record, and rarely used state.
 pub(crate) struct RunContext<'s, 'm, M, const WIDE: bool> {

@@ -1,7 +1,8 @@
 //! The inputs that all handlers of a program share, and how a handler can end.
 
-use crate::{DEFAULT_MASK, Exception, INSTRUCTIONS, Word};
 use core::sync::atomic::AtomicU64;
+
+use crate::{DEFAULT_MASK, Exception, INSTRUCTIONS, Word};
 
 /// A program, ready to run. Any bytecode and any limits are safe.
 ///

@@ -1,14 +1,17 @@
 //! Properties that hold for every program and every machine, tested on random ones.
 
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
 use crate::machine::Machine;
 use crate::test_machine::{Region, TestMachine};
 use crate::{
     CALL_LIMIT, End, Exception, HANDLER_LIMIT, INSTRUCTION_LIMIT, JUMP_LIMIT, LOG_LIMIT, Op, Operand,
     Outcome, ProbepointInfo, Program, Register, STACK_WORDS, Shape, State, TABLE, TRACE_LIMIT, Word, run,
 };
-use proptest::collection::vec;
-use proptest::prelude::*;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The inputs of a run.
 #[derive(Clone, Debug)]

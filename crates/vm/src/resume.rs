@@ -1,8 +1,9 @@
 //! Continues a run that compiled code has begun. Compiled code does the common cases and leaves the
 //! rest to the interpreter.
 //!
-//! A [`PartialRun`] has no field for state that compiled code cannot have produced: no exception was
-//! raised and no handler set, the stack base is 0, and there is no heap block and no stack trace.
+//! A [`PartialRun`] has no field for state that compiled code cannot have produced: no exception
+//! was raised and no handler set, the stack base is 0, and there is no heap block and no stack
+//! trace.
 
 use crate::interpreter::run_for;
 use crate::machine::Machine;

@@ -1,14 +1,16 @@
 //! Tests that a run can be stopped anywhere and resumed, as compiled code does, with the same
 //! result.
 
+use std::cell::{Cell, RefCell};
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
 use crate::flow::Flow;
 use crate::hit::RunContext;
 use crate::machine::Machine;
 use crate::properties::{instruction, start};
 use crate::{Call, Element, Exception, PartialRun, STACK_WORDS, State, resume, run};
-use proptest::collection::vec;
-use proptest::prelude::*;
-use std::cell::{Cell, RefCell};
 
 /// Pseudo-exception that leaves the main loop at the instruction before which a run is to be
 /// stopped. No program can raise it: codes that the interpreter raises have a zero upper half, and

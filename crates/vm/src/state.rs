@@ -1,12 +1,13 @@
 //! The working memory of a run.
 
+use core::fmt;
+
 use crate::Exception;
 use crate::frame::{CALL_DEPTH, Frame, Frames};
 use crate::heap::Heap;
 use crate::log::LOG_LIMIT;
 use crate::stack::STACK_WORDS;
 use crate::trace::Trace;
-use core::fmt;
 
 /// The working memory of one run at a time: the RPN stack, the call stack, the heap, the log and
 /// the stack traces, 93 KiB.

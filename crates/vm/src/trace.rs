@@ -3,11 +3,12 @@
 //! The buffer always has this layout: it is empty, or a header and the traces that the header
 //! counts. So the stack trace pointer is always at the end of the header or of a trace.
 
+use core::sync::atomic::Ordering;
+
 use crate::frame::{Frame, Range};
 use crate::stack::STACK_WORDS;
 use crate::variables::Variables;
 use crate::{Exception, ProbepointInfo, Word};
-use core::sync::atomic::Ordering;
 
 /// The maximum size in bytes of a run's stack traces, whatever `excpt_log` says.
 pub const TRACE_LIMIT: usize = 32 * 1024;

@@ -1,7 +1,8 @@
 //! The local and the global variables.
 
-use crate::{Exception, Word};
 use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{Exception, Word};
 
 /// `parm1` of INVALID_OPERAND: a local variable's index.
 pub(crate) const LOCAL: u64 = 1;

@@ -2,9 +2,9 @@
 //! Trace for Linux and other Operating Systems*, FREENIX 2001, "Generalised Kernel Hook
 //! Interface"), and `callk`.
 //!
-//! The hooks are dormant until a plugin arms an exit; `plugin` loads plugins. [`WithHooks`] wraps the
-//! observer that takes records: it passes on what no exit has taken. The targets know nothing of
-//! it.
+//! The hooks are dormant until a plugin arms an exit; `plugin` loads plugins. [`WithHooks`] wraps
+//! the observer that takes records: it passes on what no exit has taken. The targets know nothing
+//! of it.
 
 mod callk;
 mod plugin;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use engine::{Coverage, FreeAddresses};
+use engine::{Coverage, Surroundings};
 use image::Image;
 use process::ImageCache;
 use rpn::FunctionPoint;
@@ -36,7 +36,7 @@ pub(super) fn of_file(
     json: bool,
     out: &mut dyn Write,
 ) -> Result<usize, Failure> {
-    let found = one(image, path, wanted, point, &FreeAddresses::likely(image))?;
+    let found = one(image, path, wanted, point, &Surroundings::likely(image))?;
     tell(&[found], json, out)
 }
 
@@ -52,7 +52,7 @@ pub(super) fn of_process(
     let wanted = Wanted::parse(pattern.unwrap_or("*"))?;
     let named = survey.modules.iter().filter(|module| wanted.matches_module(&module.path));
     let found = named.map(|module| {
-        let ground = FreeAddresses::of_process(pid, module.bias).map_err(Failure::new)?;
+        let ground = Surroundings::of_process(pid, module.bias).map_err(Failure::new)?;
         one(&module.image, &module.path, &wanted, point, &ground)
     });
     let (found, failed): (Vec<_>, Vec<_>) = found.partition(Result::is_ok);
@@ -70,7 +70,7 @@ fn one(
     path: &Path,
     wanted: &Wanted,
     point: Option<FunctionPoint>,
-    ground: &FreeAddresses,
+    ground: &Surroundings,
 ) -> Result<Found, Failure> {
     let module = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let point = point.unwrap_or(FunctionPoint::Entry);

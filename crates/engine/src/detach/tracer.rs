@@ -1,5 +1,11 @@
 //! Detaches threads and processes: stops each thread, moves it out of our code and lets it go.
 
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use process::{Caller, Status, Stop, Stopped};
+
 use super::{ASK_AFTER, DETACH_TIMEOUT, LOOK_AFTER, Leaving, STOP_TIMEOUT};
 use crate::change::Fixed;
 use crate::jump::{ProgressTimer, take_ids};
@@ -10,10 +16,6 @@ use crate::signal::SIGTRAP_BIT;
 use crate::space::Space;
 use crate::tracer::{Control, Tracer};
 use crate::tracked::{Activity, Tracked};
-use process::{Caller, Status, Stop, Stopped};
-use std::collections::HashSet;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 impl Tracer<'_> {
     /// Removes the probes from all processes and detaches. Processes started by the tracer run on.

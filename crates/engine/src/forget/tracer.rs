@@ -1,9 +1,10 @@
 //! Frees the memory and the number of a removed program once no thread can need it.
 
+use std::rc::Rc;
+
 use super::{Forgotten, give_back};
 use crate::tracer::Tracer;
 use crate::tracked::Tracked;
-use std::rc::Rc;
 
 impl Tracer<'_> {
     /// Frees everything of a removed program as soon as possible. Its number is never used again.
@@ -35,7 +36,7 @@ impl Tracer<'_> {
             for space in self.spaces.values_mut() {
                 // The plan contains a copy of the handlers' descriptions.
                 space.foreseen = None;
-                space.ground.iter_mut().for_each(|ground| ground.forget(*number));
+                space.handler_memory.iter_mut().for_each(|handler_memory| handler_memory.forget(*number));
             }
             if let Some(cells) = &mut self.sharing.cells {
                 give_back(program, cells);

@@ -14,8 +14,8 @@
 //! removes its own signals.
 //!
 //! Such a call becomes a site of the engine. Its slot lends the call another set, without SIGTRAP
-//! ([`patch::SubstitutedArgument`]). So a thread never blocks SIGTRAP there, and a trap meanwhile is handled as
-//! any other, with or without a tracer.
+//! ([`patch::SubstitutedArgument`]). So a thread never blocks SIGTRAP there, and a trap meanwhile
+//! is handled as any other, with or without a tracer.
 
 use std::rc::Rc;
 use std::sync::Arc;

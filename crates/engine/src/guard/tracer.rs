@@ -1,5 +1,7 @@
 //! Maps the guard in a process, keeps it up to date, and removes it.
 
+use process::{Call, Caller, Entrance, Error, Status, Stop, Stopped};
+
 use super::table::Table;
 use super::{
     CODE, FIRST_TABLE, Guard, PRIVATE, READ_WRITE, SET, SIZE, TABLE, WORDS, Words, drop_handler,
@@ -9,7 +11,6 @@ use crate::mapping::unmap;
 use crate::signal::SIGTRAP_BIT;
 use crate::site::Site;
 use crate::tracer::Tracer;
-use process::{Call, Caller, Entrance, Error, Status, Stop, Stopped};
 
 impl Tracer<'_> {
     /// Gives an address space its guard, by calls of one of its threads, unless that was tried

@@ -1,5 +1,7 @@
 //! What becomes of the records of a hit: committed, dropped, or followed by a fault.
 
+use std::collections::HashSet;
+
 use crate::counts::State;
 use crate::jump::Domain;
 use crate::program::Probe;
@@ -7,7 +9,6 @@ use crate::site_use::Use;
 use crate::space::Space;
 use crate::tracer::Tracer;
 use crate::tracked::Pending;
-use std::collections::HashSet;
 
 impl Tracer<'_> {
     /// Disarms probes that are over, in all processes or in those of one domain. Each process is

@@ -1,12 +1,14 @@
 //! Stops the threads of an address space, keeps their events, and lets them run again.
 
+use std::collections::HashSet;
+use std::time::Instant;
+
+use process::{Event, Stop};
+
 use super::{BRISK, Held, LOOK_AFTER, PAUSE, REPLACED, STOP_TIMEOUT, is_as_good_as_stopped, tid_of};
 use crate::signal::{PUT_BACK, SI_KERNEL, set_fault_address};
 use crate::tracer::Tracer;
 use crate::tracked::Activity;
-use process::{Event, Stop};
-use std::collections::HashSet;
-use std::time::Instant;
 
 impl Tracer<'_> {
     /// Stops all threads of an address space except the one being handled, which is stopped
@@ -116,8 +118,9 @@ impl Tracer<'_> {
         }
         if let Some(space) = self.spaces.get_mut(&number) {
             // The agent may be running on behalf of one.
-            let ground = space.ground.as_ref().filter(|_| space.rings.is_some());
-            let claimed = ground.map_or_else(Vec::new, |ground| ground.contexts.claimed(&space.code.memory));
+            let handler_memory = space.handler_memory.as_ref().filter(|_| space.rings.is_some());
+            let claimed = handler_memory
+                .map_or_else(Vec::new, |handler_memory| handler_memory.contexts.claimed(&space.code.memory));
             space.jumps.free(|trampoline| {
                 places.iter().any(|&rip| trampoline.contains(rip)) || claimed.contains(&trampoline.site())
             });

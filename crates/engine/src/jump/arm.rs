@@ -1,5 +1,5 @@
-//! Turns sites into jumps: makes a [`Draft`], carries it out (`CarryOutcome`), and makes a new one if
-//! the process has changed meanwhile.
+//! Turns sites into jumps: makes a [`Draft`], carries it out (`CarryOutcome`), and makes a new one
+//! if the process has changed meanwhile.
 
 use layout::PAGE;
 use process::{Module, Stopped};

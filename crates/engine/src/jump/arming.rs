@@ -82,8 +82,8 @@ pub(super) struct HandlerAddresses {
 }
 
 impl HandlerAddresses {
-    pub(super) fn of(ground: &HandlerMemory) -> HandlerAddresses {
-        let HandlerMemory { identity, cells, contexts, ring_size, code, hidden, .. } = *ground;
+    pub(super) fn of(handler_memory: &HandlerMemory) -> HandlerAddresses {
+        let HandlerMemory { identity, cells, contexts, ring_size, code, hidden, .. } = *handler_memory;
         HandlerAddresses { identity, cells, contexts, ring_size, code, hidden }
     }
 }
@@ -100,7 +100,7 @@ pub(crate) struct Arming {
     /// Whether a handler works in a context.
     pub(super) claims: bool,
     /// If the arming added descriptions of handlers: the state of the descriptions before
-    /// ([`HandlerMemory::described`]), and the ground with the new ones.
+    /// ([`HandlerMemory::described`]), and handler memory with the new ones.
     pub(super) described: Option<(u64, HandlerMemory)>,
     /// The code of the mapping, and its start.
     pub(super) code: Rc<Kept>,
@@ -149,7 +149,7 @@ impl std::fmt::Debug for Arming {
 pub(crate) struct Parts<'a> {
     pub(crate) keep: Keep,
     pub(crate) module: ModuleKey,
-    pub(crate) ground: &'a HandlerMemory,
+    pub(crate) handler_memory: &'a HandlerMemory,
     pub(crate) described: Option<(u64, HandlerMemory)>,
     pub(crate) start: u64,
     pub(crate) code: Rc<Kept>,
@@ -206,8 +206,8 @@ impl Arming {
         let left =
             left.iter().map(|left| (Rc::new((*left.site.0).clone()), left.reason.clone(), left.can_trap));
         Some(Arming {
-            around: HandlerAddresses::of(parts.ground),
-            claims: parts.ground.claims,
+            around: HandlerAddresses::of(parts.handler_memory),
+            claims: parts.handler_memory.claims,
             described: parts.described,
             module: parts.module,
             seen: parts.seen.to_vec(),

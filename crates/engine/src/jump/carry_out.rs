@@ -2,7 +2,7 @@
 //! while all threads are held, the sites.
 //!
 //! ```text
-//!     the ground, areas and pages are mapped          one thread is stopped, the others run
+//!     handler memory, areas and pages are mapped          one thread is stopped, the others run
 //!     trampolines and landing pads are written        nobody jumps to them yet
 //!     the ledger is told what will be changed
 //!     all threads are held
@@ -49,8 +49,8 @@ fn write_code(space: &mut Space, draft: &mut Draft) -> io::Result<()> {
     draft.code.sort_unstable_by_key(|(address, _)| *address);
     write::all(memory, draft.code.iter().map(|(address, bytes)| (*address, &bytes[..])))?;
     write::apart(memory, draft.new_page_pads.iter().map(|(&address, bytes)| (address, &bytes[..])), NEAR)?;
-    if let Some(ground) = draft.after.as_mut().and_then(|after| after.ground.as_mut()) {
-        ground.write(memory)?;
+    if let Some(handler_memory) = draft.after.as_mut().and_then(|after| after.handler_memory.as_mut()) {
+        handler_memory.write(memory)?;
     }
     Ok(())
 }

@@ -192,8 +192,8 @@ impl Copied {
     }
 
     /// Whether the handlers' memory is where their code expects it.
-    pub(super) fn suits(&self, ground: &HandlerMemory) -> bool {
-        self.arming.around == arming::HandlerAddresses::of(ground)
+    pub(super) fn suits(&self, handler_memory: &HandlerMemory) -> bool {
+        self.arming.around == arming::HandlerAddresses::of(handler_memory)
     }
 
     /// Whether its handlers need the table of hidden memory.

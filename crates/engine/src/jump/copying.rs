@@ -214,7 +214,7 @@ impl Tracer<'_> {
         if space.planners.has(&key) || !copied.has_seen(space.traps_in(code.start..code.end)) {
             return Err("there are other probes in it");
         }
-        if space.groundless.is_some() || space.ringless.is_some() || space.map_refused {
+        if space.no_handler_memory.is_some() || space.ringless.is_some() || space.map_refused {
             return Err("the process has no room");
         }
         // A record names its arming, not its site's address: an arming may be in a process only
@@ -225,24 +225,24 @@ impl Tracer<'_> {
         let mut known = Basis::of(space);
         let mut draft =
             Draft { module: key, generation: known.generation, left: copied.left(), ..Draft::default() };
-        self.ground_for(number, tid, mappings, &mut known, &mut draft)
+        self.handler_memory_for(number, tid, mappings, &mut known, &mut draft)
             .map_err(|_| "the process has no room")?;
         if copied.hides() {
             self.choose_hidden(tid, mappings, &mut known, &mut draft)
                 .map_err(|_| "the process has no room")?;
         }
-        let ground = known.ground.as_mut().ok_or("the process has no room")?;
-        ground.claims |= copied.arming.claims;
+        let handler_memory = known.handler_memory.as_mut().ok_or("the process has no room")?;
+        handler_memory.claims |= copied.arming.claims;
         if let Some((before, described)) = &copied.arming.described
-            && !ground.describe_as(described, *before)
+            && !handler_memory.describe_as(described, *before)
         {
             return Err("other handlers are described");
         }
-        if !copied.suits(ground) {
+        if !copied.suits(handler_memory) {
             return Err("its memory for handlers is elsewhere");
         }
-        if ground.claims {
-            ground.claimed().into_iter().for_each(|(base, size)| known.reserve(base, size));
+        if handler_memory.claims {
+            handler_memory.claimed().into_iter().for_each(|(base, size)| known.reserve(base, size));
         }
         let [areas, pads] = copied.mapped();
         let free = free_for_pads(&known.taken(tid, mappings), &(code.start..code.end));
@@ -283,8 +283,8 @@ impl Tracer<'_> {
         let gone = || Ok(Err("the process is gone".to_owned()));
         let Some(space) = self.spaces.get_mut(&number) else { return gone() };
         let written = copied.write_code(&space.code.memory, is_file).and_then(|()| {
-            let ground = draft.after.as_mut().and_then(|after| after.ground.as_mut());
-            ground.map_or(Ok(()), |ground| ground.write(&space.code.memory))
+            let handler_memory = draft.after.as_mut().and_then(|after| after.handler_memory.as_mut());
+            handler_memory.map_or(Ok(()), |handler_memory| handler_memory.write(&space.code.memory))
         });
         if let Err(error) = written {
             return Ok(Err(format!("writing the trampolines: {error}")));
@@ -327,7 +327,7 @@ impl Tracer<'_> {
         space.sites.add_copy(copied.clone(), entered);
         if let Some(after) = draft.after {
             (space.planners, space.generation) = (after.planners, after.generation);
-            (space.jumps.room, space.ground) = (after.room, after.ground);
+            (space.jumps.room, space.handler_memory) = (after.room, after.handler_memory);
         }
         self.cache.armings.copied += 1;
         copied.count_copy();

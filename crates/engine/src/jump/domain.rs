@@ -65,8 +65,8 @@ impl Tracer<'_> {
         let Some(trust) = Trust::of(space.code.process) else { return };
         let domain = self.domain_of(&trust);
         space.again = Again::of(&trust);
-        space.becomes = (space.ground.is_some() && space.domain != domain).then_some(domain);
-        if space.ground.is_none() {
+        space.becomes = (space.handler_memory.is_some() && space.domain != domain).then_some(domain);
+        if space.handler_memory.is_none() {
             space.domain = domain;
         }
         self.sharing.next_look = self.sharing.next_look.max(space.next_look());
@@ -101,7 +101,7 @@ impl Tracer<'_> {
             return;
         }
         space.again = Again::of(&trust);
-        if space.ground.is_none() {
+        if space.handler_memory.is_none() {
             space.domain = domain;
         } else {
             space.becomes = (space.domain != domain).then_some(domain);
@@ -118,7 +118,7 @@ impl Tracer<'_> {
         let Some((number, space)) = space else { return Ok((thread, stop)) };
         let Some(domain) = space.becomes.take() else { return Ok((thread, stop)) };
         let (pid, size) = (space.code.process, space.cells);
-        let base = space.ground.as_ref().map(|ground| ground.cells);
+        let base = space.handler_memory.as_ref().map(|handler_memory| handler_memory.cells);
         let memory = self.sharing.cells.as_ref().and_then(|cells| cells.memory(domain));
         let descriptor = memory.as_ref().and_then(|memory| memory.descriptor());
         let Some((base, descriptor)) = base.zip(descriptor) else { return Ok((thread, stop)) };

@@ -38,7 +38,7 @@ const AHEAD: usize = 128;
 pub(crate) struct Basis {
     /// Of the address space.
     pub(crate) generation: Generation,
-    pub(crate) ground: Option<HandlerMemory>,
+    pub(crate) handler_memory: Option<HandlerMemory>,
     pub(crate) planners: Planners,
     pub(crate) room: Room,
     /// Memory that this draft, and earlier ones that build on the same state, will map.
@@ -82,8 +82,8 @@ pub(crate) struct Draft {
     pub(crate) generation: Generation,
     pub(crate) after: Option<Basis>,
     pub(crate) module: ModuleKey,
-    /// Whether the ground must be mapped first.
-    pub(crate) lays_ground: bool,
+    /// Whether handler memory must be mapped first.
+    pub(crate) maps_handler_memory: bool,
     /// Where to map the table of memory that handlers must not see ([`Hidden`](super::Hidden)), if
     /// it is to be mapped.
     pub(crate) hidden: Option<u64>,
@@ -109,8 +109,8 @@ pub(crate) struct Draft {
     pub(crate) writing: Writing,
     pub(crate) left: Vec<NotJumped>,
     /// If the result is to be kept for other processes: the data to keep with it, its own memory
-    /// for trampolines, and the ground with new descriptions of handlers (after the state of the
-    /// descriptions before).
+    /// for trampolines, and handler memory with new descriptions of handlers (after the state of
+    /// the descriptions before).
     pub(super) keep: Option<Keep>,
     pub(super) own_room: Room,
     pub(super) described: Option<(u64, HandlerMemory)>,

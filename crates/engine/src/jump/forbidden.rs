@@ -72,10 +72,10 @@ impl Tracer<'_> {
 impl Space {
     /// Writes the time into the process.
     fn tell_time(&self) {
-        let Some(ground) = &self.ground else { return };
+        let Some(handler_memory) = &self.handler_memory else { return };
         let write = |field: usize, bytes: &[u8]| {
             // Fails only if the process is gone.
-            let _ = self.code.memory.poke(ground.identity + field as u64, bytes);
+            let _ = self.code.memory.poke(handler_memory.identity + field as u64, bytes);
         };
         write(offset_of!(Identity, time), &counter().to_le_bytes());
         write(offset_of!(Identity, no_rdtsc), &1_u32.to_le_bytes());

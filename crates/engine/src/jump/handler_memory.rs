@@ -1,5 +1,5 @@
-//! The ground: the memory that jump probes need in an address space beside trampolines. All of it
-//! is below 2 GiB, except for the rings.
+//! Handler memory: the memory that jump probes need in an address space beside trampolines. All of
+//! it is below 2 GiB, except for the rings.
 //!
 //! | what | protection | whose |
 //! |---|---|---|
@@ -162,7 +162,7 @@ impl HandlerMemory {
         }
     }
 
-    /// Writes new descriptions, once the ground is mapped.
+    /// Writes new descriptions, once handler memory is mapped.
     pub(crate) fn write(&mut self, memory: &Memory) -> io::Result<()> {
         if self.texts.pending.is_empty() {
             return Ok(());
@@ -177,9 +177,9 @@ impl HandlerMemory {
         self.texts.state
     }
 
-    /// Takes over the descriptions of another ground, whose state before it added some was
+    /// Takes over the descriptions of another handler memory, whose state before it added some was
     /// `before`; those that it still has to write must be written here, too. Returns false, with
-    /// nothing done, if this ground's state or contexts differ.
+    /// nothing done, if this handler memory's state or contexts differ.
     pub(super) fn describe_as(&mut self, other: &HandlerMemory, before: u64) -> bool {
         let takes = self.described() == before && self.contexts == other.contexts;
         if takes {
@@ -230,8 +230,8 @@ struct Places {
     agent: u64,
 }
 
-/// The ranges that the ground would take in an address space with these mappings; none if there is
-/// no room.
+/// The ranges that handler memory would take in an address space with these mappings; none if there
+/// is no room.
 pub(crate) fn low_memory(
     mappings: &[process::Mapping],
     heap: Option<u64>,

@@ -1,4 +1,4 @@
-//! Maps the ground in a process, and gives forked children their rings.
+//! Maps handler memory in a process, and gives forked children their rings.
 //!
 //! Contexts and rings are mapped when the first handler is armed that works in a context. A forked
 //! child has its parent's contexts, all zeros, and no rings: hits that need a context are missed
@@ -25,29 +25,31 @@ use crate::tracer::Tracer;
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
 impl Tracer<'_> {
-    /// Maps the parts of a chosen ground that are not mapped yet: all or nothing. The result says
-    /// why not. The space remembers the reason, unless a place was taken meanwhile: then a new
-    /// ground has to be chosen.
-    pub(crate) fn map_ground(
+    /// Maps the parts of a chosen handler memory that are not mapped yet: all or nothing. The
+    /// result says why not. The space remembers the reason, unless a place was taken meanwhile:
+    /// then a new handler memory has to be chosen.
+    pub(crate) fn map_missing_handler_memory(
         &mut self,
         number: u32,
         thread: Stopped,
         stop: Stop,
-        ground: &HandlerMemory,
+        handler_memory: &HandlerMemory,
     ) -> Called<()> {
         let cells = self.sharing.cells.as_ref().map_or(0, Cells::used);
-        let (thread, stop, made) = self.map_handler_memory(number, thread, stop, ground)?;
+        let (thread, stop, made) = self.map_handler_memory(number, thread, stop, handler_memory)?;
         if let Some(space) = self.spaces.get_mut(&number) {
             match &made {
                 Ok(()) => {
-                    if space.ground.is_none() {
-                        space.mappings += ground.mapped(cells).len();
+                    if space.handler_memory.is_none() {
+                        space.mappings += handler_memory.mapped(cells).len();
                         space.cells = cells;
                     }
-                    space.ground = Some(ground.clone());
+                    space.handler_memory = Some(handler_memory.clone());
                 }
                 Err(Failed::Taken(_)) => {}
-                Err(Failed::For(reason)) if space.ground.is_none() => space.groundless = Some(reason.clone()),
+                Err(Failed::For(reason)) if space.handler_memory.is_none() => {
+                    space.no_handler_memory = Some(reason.clone())
+                }
                 Err(Failed::For(reason)) => space.ringless = Some(reason.clone()),
             }
         }
@@ -62,7 +64,7 @@ impl Tracer<'_> {
         number: u32,
         thread: Stopped,
         stop: Stop,
-        ground: &HandlerMemory,
+        handler_memory: &HandlerMemory,
     ) -> Laid {
         self.look_who(number);
         let domain = self.spaces.get(&number).map_or(Domain::OWN, |space| space.domain);
@@ -87,20 +89,21 @@ impl Tracer<'_> {
         let Some(space) = self.spaces.get(&number) else { return ended(caller, failed("it is gone")) };
         let mut mapped = Vec::new();
         let (mut caller, mut result) = (caller, Ok(()));
-        if space.ground.is_none() {
-            (caller, result) = self.lay_pieces(caller, ground, domain, &space.code.memory, &mut mapped)?;
+        if space.handler_memory.is_none() {
+            (caller, result) =
+                self.lay_pieces(caller, handler_memory, domain, &space.code.memory, &mut mapped)?;
         }
         let mut rings = None;
-        let signs = self.is_lossless() && ground.claims && !space.has_sign;
+        let signs = self.is_lossless() && handler_memory.claims && !space.has_sign;
         if result.is_ok()
             && signs
             && let Some(sign) = &self.sharing.sign
         {
-            let (place, descriptor) = (ground.sign(), sign.descriptor());
+            let (place, descriptor) = (handler_memory.sign(), sign.descriptor());
             (caller, result) = caller.share_over(descriptor, place, PAGE, libc::PROT_READ)?;
         }
-        if result.is_ok() && ground.claims && space.rings.is_none() {
-            let (next, laid) = lay_contexts(caller, ground, space.code.process, &mut mapped)?;
+        if result.is_ok() && handler_memory.claims && space.rings.is_none() {
+            let (next, laid) = map_contexts(caller, handler_memory, space.code.process, &mut mapped)?;
             caller = next;
             match laid {
                 Ok(laid) => rings = Some(laid),
@@ -128,11 +131,11 @@ impl Tracer<'_> {
         Ok((thread, stop, result))
     }
 
-    /// Maps the parts that every ground has, and adds them to `mapped`.
+    /// Maps the parts that every handler memory has, and adds them to `mapped`.
     fn lay_pieces(
         &self,
         caller: Caller,
-        ground: &HandlerMemory,
+        handler_memory: &HandlerMemory,
         domain: Domain,
         memory: &Memory,
         mapped: &mut Vec<(u64, u64)>,
@@ -147,8 +150,8 @@ impl Tracer<'_> {
             return Ok((caller, Err(Error::Unsuitable { pid, reason: reason.to_owned() })));
         };
         let execute = libc::PROT_READ | libc::PROT_EXEC;
-        let [own, shared, code] = ground.mapped(used)[..] else {
-            return Ok((caller, Err(refused("its ground"))));
+        let [own, shared, code] = handler_memory.mapped(used)[..] else {
+            return Ok((caller, Err(refused("its memory for handlers"))));
         };
         let (caller, done) = caller.map_all(&[(own.0, own.1, READ_WRITE), (code.0, code.1, execute)])?;
         if done.is_err() {
@@ -160,14 +163,14 @@ impl Tracer<'_> {
             return Ok((caller, wiped));
         }
         // The page for the sign of life, which is not in use yet, serves as scratch memory.
-        let (caller, done) = caller.share(cells, shared.0, shared.1, READ_WRITE, ground.sign())?;
+        let (caller, done) = caller.share(cells, shared.0, shared.1, READ_WRITE, handler_memory.sign())?;
         if done.is_err() {
             return Ok((caller, done));
         }
         mapped.push(shared);
-        let reader = ground.sign() as u32;
-        let settings = Settings { identity: ground.identity as u32, reader };
-        let written = memory.poke(ground.code.0, &image().at(ground.code.0, settings));
+        let reader = handler_memory.sign() as u32;
+        let settings = Settings { identity: handler_memory.identity as u32, reader };
+        let written = memory.poke(handler_memory.code.0, &image().at(handler_memory.code.0, settings));
         Ok((caller, written.map_err(|_| refused("writing the memory mapped for probes"))))
     }
 
@@ -176,8 +179,8 @@ impl Tracer<'_> {
     pub(crate) fn grow_cells(&mut self, number: u32, thread: Stopped, stop: Stop) -> Called<()> {
         let used = self.sharing.cells.as_ref().map_or(0, Cells::used);
         let Some(space) = self.spaces.get(&number) else { return Ok((thread, stop, Ok(()))) };
-        let (base, now) = match &space.ground {
-            Some(ground) => (ground.cells, space.cells),
+        let (base, now) = match &space.handler_memory {
+            Some(handler_memory) => (handler_memory.cells, space.cells),
             None => return Ok((thread, stop, Ok(()))),
         };
         // A child may be a copy from before its parent's cells grew; and the program may have
@@ -214,10 +217,10 @@ impl Tracer<'_> {
         let Some(number) = number else { return Ok((thread, stop)) };
         let syscall = self.find_syscall(number, &thread, &[])?;
         let Some(space) = self.spaces.get(&number) else { return Ok((thread, stop)) };
-        let Some(ground) = space.ground.clone().filter(|_| space.lacks_rings) else {
+        let Some(handler_memory) = space.handler_memory.clone().filter(|_| space.lacks_rings) else {
             return Ok((thread, stop));
         };
-        let has_contexts = ground.contexts.are_mapped(&space.code.memory);
+        let has_contexts = handler_memory.contexts.are_mapped(&space.code.memory);
         let pid = space.code.process;
         let untold = |reason: String| {
             Note::Other(format!(
@@ -240,9 +243,9 @@ impl Tracer<'_> {
             }
         };
         let (caller, laid) = match has_contexts {
-            true => lay_rings(caller, &ground, pid)?,
+            true => map_rings(caller, &handler_memory, pid)?,
             // It was forked before its parent's contexts were mapped.
-            false => lay_contexts(caller, &ground, pid, &mut Vec::new())?,
+            false => map_contexts(caller, &handler_memory, pid, &mut Vec::new())?,
         };
         let (thread, stop) = caller.end()?;
         match laid {
@@ -278,13 +281,13 @@ fn ended(caller: Caller, result: Result<(), Failed>) -> Laid {
 
 /// Maps contexts, descriptions and rings in the process `owner`. Adds what was mapped to `mapped`,
 /// so that it can be unmapped.
-fn lay_contexts(
+fn map_contexts(
     caller: Caller,
-    ground: &HandlerMemory,
+    handler_memory: &HandlerMemory,
     owner: i32,
     mapped: &mut Vec<(u64, u64)>,
 ) -> Result<Step<Rings>, Error> {
-    let [(base, size), texts] = ground.claimed();
+    let [(base, size), texts] = handler_memory.claimed();
     let execute = libc::PROT_READ | libc::PROT_EXEC;
     let (caller, done) = caller.map_all(&[(texts.0, texts.1, execute), (base, size, READ_WRITE)])?;
     if let Err(error) = done {
@@ -294,18 +297,18 @@ fn lay_contexts(
     let (caller, results) =
         caller.calls(&[Call::wipe_on_fork(base, size), Call::leave_out_of_dumps(base, size)])?;
     match caller.first(results) {
-        Ok(_) => lay_rings(caller, ground, owner),
+        Ok(_) => map_rings(caller, handler_memory, owner),
         Err(error) => Ok((caller, Err(error))),
     }
 }
 
 /// Maps rings for existing contexts of the process `owner`, and enters them in the contexts.
-fn lay_rings(caller: Caller, ground: &HandlerMemory, owner: i32) -> Result<Step<Rings>, Error> {
+fn map_rings(caller: Caller, handler_memory: &HandlerMemory, owner: i32) -> Result<Step<Rings>, Error> {
     let pid = caller.thread().tid();
     let refused = |cause| Error::Refused { what: "sharing memory", pid, cause };
-    let count = ground.contexts.count();
-    let size = Rings::bytes(count, ground.ring_size);
-    let (caller, made) = caller.make_memory(ground.contexts.scratch())?;
+    let count = handler_memory.contexts.count();
+    let size = Rings::bytes(count, handler_memory.ring_size);
+    let (caller, made) = caller.make_memory(handler_memory.contexts.scratch())?;
     let (made, file) = match made {
         Ok((made, copy)) => (made, File::from(copy)),
         Err(error) => return Ok((caller, Err(error))),
@@ -318,9 +321,9 @@ fn lay_rings(caller: Caller, ground: &HandlerMemory, owner: i32) -> Result<Step<
         Ok(place) => place,
         Err(error) => return Ok((caller, Err(error))),
     };
-    let mut rings = Rings::of(&file, place, count, ground.ring_size, owner).map_err(refused);
+    let mut rings = Rings::of(&file, place, count, handler_memory.ring_size, owner).map_err(refused);
     if let Ok(laid) = &rings
-        && !ground.contexts.give(pid, laid)
+        && !handler_memory.contexts.give(pid, laid)
     {
         rings = Err(refused(io::Error::from_raw_os_error(libc::EFAULT)));
     }

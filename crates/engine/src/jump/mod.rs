@@ -10,9 +10,9 @@
 //!     J:      jmp behind them
 //! ```
 //!
-//! `arm` arms sites: `draft` plans everything while the program runs; `carry_out` executes the plan:
-//! one stopped thread maps memory, the tracer writes the trampolines, then holds all threads and
-//! writes the sites.
+//! `arm` arms sites: `draft` plans everything while the program runs; `carry_out` executes the
+//! plan: one stopped thread maps memory, the tracer writes the trampolines, then holds all threads
+//! and writes the sites.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -22,9 +22,10 @@
 //! | `trampoline`, `tail`, `emit`, `shape` | the code from T to J; that of F; all trampolines of a plan; its jumps |
 //! | `carry_out`, `write`, `writing`, `put_back` | executes a draft; moves threads between a site and T back to the site |
 //! | `arming`, `armings`, `code_file`, `copied`, `copying` | the result of arming a module; all that are kept; its code as a file; the same at another address; carrying it out in another process that maps the same file |
+//! | `not_jumped`, `reach` | a site that gets no jump; how far jumps reach |
 //! | `jumps` | the trampolines of an address space |
 //! | `remove`, `probe_end` | removes jumps; removes probes that handlers have ended |
-//! | `handler_memory`, `map_handler_memory`, `low_room`, `shared`, `cells`, `contexts`, `rings`, `identity`, `thread_ids` | memory for handlers, in the process and shared with it |
+//! | `handler_memory`, `map_handler_memory`, `low_room`, `shared`, `cells`, `contexts`, `rings`, `identity`, `thread_ids`, `numbers` | memory for handlers, in the process and shared with it |
 //! | `trust`, `domain` | which processes share cells; processes that change their rights |
 //! | `hidden` | which parts of this memory handlers must not see |
 //! | `drain`, `deliver`, `ring`, `thread_names`, `clock`, `mark` | reads records in the order of time, up to a moment, and passes them to the observer |
@@ -60,7 +61,6 @@ mod jumps;
 mod low_room;
 mod map_handler_memory;
 mod mark;
-mod near;
 mod not_jumped;
 mod numbers;
 mod parked;

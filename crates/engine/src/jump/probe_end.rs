@@ -1,7 +1,6 @@
 //! Removes probes that handlers have ended: by `remove`, or by their last allowed run (`maxhits`).
 
-use crate::limits::has_limits;
-use crate::program::Program;
+use crate::program::{Program, has_limits};
 
 mod tracer;
 

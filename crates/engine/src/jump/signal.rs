@@ -20,8 +20,8 @@ use super::Domain;
 use super::Part;
 use super::step_out::{STATUS_FLAGS, SavedFlags, SteppedOut, TRAP_FLAG, is_misaligned, lend_alignment_check};
 use crate::jump_counters::MISSED;
-use crate::limits::has_limits;
 use crate::module_key::ModuleKey;
+use crate::program::has_limits;
 use crate::signal::{fault_address, is_ignored, is_synchronous, set_fault_address};
 use crate::site_use::Use;
 use crate::tracer::Tracer;
@@ -186,9 +186,9 @@ impl Tracer<'_> {
                 true
             }
             // The agent has faulted where it must not. It abandons the run.
-            Part::Handler => match &space.ground {
-                Some(ground) if ground.is_agent(registers.rip()) => {
-                    registers.set_rip(ground.give_up);
+            Part::Handler => match &space.handler_memory {
+                Some(handler_memory) if handler_memory.is_agent(registers.rip()) => {
+                    registers.set_rip(handler_memory.give_up);
                     true
                 }
                 _ => false,

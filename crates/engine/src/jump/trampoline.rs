@@ -196,8 +196,8 @@ impl Layout<'_> {
 }
 
 impl Layout<'_> {
-    /// Places it in `low_room` within some addresses, without its tail if there is too little room for
-    /// it. Returns the trampoline and its bytes, which are still to be written.
+    /// Places it in `low_room` within some addresses, without its tail if there is too little room
+    /// for it. Returns the trampoline and its bytes, which are still to be written.
     ///
     /// # Errors
     /// There is no room within reach.

@@ -1,8 +1,8 @@
 //! Records what was changed in each process, in memory that outlives the tracer.
 //!
 //! If the tracer is killed, its `int3`s stay, and an untraced program without a guard dies at the
-//! next one it reaches. The ledger is in memory shared with another process, which can then restore the bytes
-//! ([`Ledger::restore`]). It is an array of entries of 48 bytes:
+//! next one it reaches. The ledger is in memory shared with another process, which can then restore
+//! the bytes ([`Ledger::restore`]). It is an array of entries of 48 bytes:
 //!
 //! ```text
 //! +0   address of the change, or 0: the entry is free

@@ -1,9 +1,10 @@
 //! Tells the observer of records dropped since it was last told.
 
+use std::time::Instant;
+
 use super::PAUSE;
 use crate::observer::Lost;
 use crate::tracer::Tracer;
-use std::time::Instant;
 
 impl Tracer<'_> {
     /// Reports records dropped since the last report, if that was long enough ago.

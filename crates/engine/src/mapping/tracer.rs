@@ -1,11 +1,12 @@
 //! Has a stopped thread map memory, and enters it in the ledger.
 
-use super::{CODE, Called, PRIVATE, TRIES, Wanted, count_mapping, no_memory, taken, unmap};
-use crate::slots::{self};
-use crate::space::Space;
-use crate::tracer::Tracer;
 use image::Machine;
 use process::{Caller, Entrance, Error as ProcessError, Mapping, Stop, Stopped};
+
+use super::{CODE, Called, PRIVATE, TRIES, Wanted, count_mapping, no_memory, taken, unmap};
+use crate::slots;
+use crate::space::Space;
+use crate::tracer::Tracer;
 
 impl Tracer<'_> {
     /// Maps private zeroed memory, readable and executable. Returns its address. `thread` is one of

@@ -1,9 +1,10 @@
 //! Enters an address space's memory in the ledger, and takes it out.
 
+use std::collections::BTreeSet;
+
 use super::{MemoryEntries, State};
 use crate::ledger::{Mapped, Piece};
 use crate::space::Space;
-use std::collections::BTreeSet;
 
 impl Space {
     fn state(&self) -> State {
@@ -13,7 +14,7 @@ impl Space {
             cells: self.cells,
             areas: self.areas.len(),
             parts: [
-                self.ground.is_some(),
+                self.handler_memory.is_some(),
                 self.rings.is_some(),
                 self.lacks_rings,
                 self.hidden.is_some(),

@@ -1,11 +1,12 @@
 //! Follows new threads and processes from their first event, and stops following the dead.
 
+use process::{Status, Stop, Stopped};
+
 use super::{Announced, CHECKS_BEFORE_ORPHAN, Newborn, is_its_own_end};
 use crate::observer::Note;
 use crate::space::Space;
 use crate::tracer::Tracer;
 use crate::tracked::{Activity, Tracked};
-use process::{Status, Stop, Stopped};
 
 impl Tracer<'_> {
     /// Handles a thread's report that it has created another.

@@ -1,9 +1,10 @@
 //! Tells the observer of each probe that was armed.
 
+use process::Module;
+
 use super::About;
 use crate::observer::Placed;
 use crate::tracer::Tracer;
-use process::Module;
 
 impl Tracer<'_> {
     /// Reports which of these probes are armed.

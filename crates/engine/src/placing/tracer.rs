@@ -1,11 +1,14 @@
 //! Places the planned sites of a module: jumps first, traps for the rest.
 
+use std::collections::HashMap;
+
+use process::{Error as ProcessError, Stop, Stopped};
+
 use super::{Work, add_uses, count_asked, join, note_offsets, note_trapped, set_armed, wanted_slots};
 use crate::change::{Batch, Fixed};
 use crate::counts::State;
 use crate::error::{self, Error, Refused};
-use crate::jump::NotJumped;
-use crate::jump::ToArm;
+use crate::jump::{NotJumped, ToArm};
 use crate::mapping::Called;
 use crate::module_key::module_key;
 use crate::observer::Note;
@@ -14,8 +17,6 @@ use crate::site::{Planned, Site};
 use crate::site_use::Use;
 use crate::slots::{self, Area};
 use crate::tracer::Tracer;
-use process::{Error as ProcessError, Stop, Stopped};
-use std::collections::HashMap;
 
 impl Tracer<'_> {
     /// Arms the planned sites of one module.

@@ -1,18 +1,19 @@
 //! Plans for every process that runs, and checks later whether the plan still holds.
 
+use std::sync::Arc;
+
 use super::Preplan;
 use crate::jump::{Basis, Keep};
 use crate::module_key::module_key;
-use crate::place::{self};
+use crate::place;
 use crate::placed_report::probes_of;
 use crate::placing::{join, note_offsets};
 use crate::program::Engine;
 use crate::tracer::Tracer;
-use std::sync::Arc;
 
 impl Tracer<'_> {
     /// Whether a plan should be made before placing programs in the process of a thread.
-    pub(crate) fn has_to_foresee(&self, tid: i32) -> bool {
+    pub(crate) fn needs_preplan(&self, tid: i32) -> bool {
         let Some(space) = self
             .threads
             .get(&tid)
@@ -27,7 +28,7 @@ impl Tracer<'_> {
     }
 
     /// Plans what to place in the process of a thread, then asks one of its threads to stop.
-    pub(crate) fn foresee(&mut self, tid: i32) {
+    pub(crate) fn preplan(&mut self, tid: i32) {
         let Some(number) = self.threads.get(&tid).and_then(|tracked| tracked.space) else { return };
         let mut foreseen: Vec<Preplan> = Vec::new();
         let modules = process::modules(tid, &mut self.cache.images).unwrap_or_default();

@@ -1,11 +1,12 @@
 //! Makes the report of all programs.
 
+use std::rc::Rc;
+
 use super::{OfUser, ProbeReport, Report};
 use crate::counts::State;
 use crate::jump::{Domain, Trust};
 use crate::program::{Probe, Program};
 use crate::tracer::Tracer;
-use std::rc::Rc;
 
 impl Tracer<'_> {
     /// The states of the probes, by program and probe.

@@ -1,14 +1,15 @@
 //! Answers signal-delivery stops: handles faults of ours, passes on signals of the program.
 
+use libc::siginfo_t;
+use patch::SlotPosition;
+use process::{Registers, Stopped};
+
 use super::{
     PUT_BACK, SI_KERNEL, fault_address, is_ignored, is_interrupted, is_synchronous, set_fault_address, show,
 };
 use crate::restart;
 use crate::tracer::Tracer;
 use crate::tracked::InSlot;
-use libc::siginfo_t;
-use patch::SlotPosition;
-use process::{Registers, Stopped};
 
 impl Tracer<'_> {
     /// Handles a thread that is stopped by a signal.

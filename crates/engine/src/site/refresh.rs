@@ -1,11 +1,12 @@
 //! Reads a site's bytes again after the program's text may have changed.
 
+use std::io;
+
 use super::{Armed, Way};
 use crate::change::LONGEST;
 use crate::site_use::INT3;
 use crate::sites::Sites;
 use crate::window::Window;
-use std::io;
 
 impl Armed {
     /// After the module may have been mapped anew: writes the `int3` again if it is missing.

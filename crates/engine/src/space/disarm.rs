@@ -5,7 +5,7 @@ use crate::change::{Batch, Fixed};
 use crate::hold::Held;
 use crate::jump::Planners;
 use crate::module_key::Generation;
-use crate::site::{self};
+use crate::site;
 
 impl Space {
     /// Marks the sites as changed: plans made for their former state are invalid.

@@ -1,10 +1,11 @@
 //! Lists the memory of an address space that is ours, and its traps.
 
+use std::ops::Range;
+
 use super::Space;
 use crate::guard::Guard;
 use crate::jump::{HandlerMemory, Hidden};
 use crate::site::Disarmed;
-use std::ops::Range;
 
 impl Space {
     /// Whether threads may arrive from an `int3` at an address.
@@ -31,12 +32,13 @@ impl Space {
     /// As [`Space::mapped`], one by one.
     pub(crate) fn each_mapped(&self) -> impl Iterator<Item = (u64, u64)> {
         let slots = self.areas.iter().chain(&self.spare_slots).map(|area| (area.base(), area.size()));
-        let ground = self.ground.iter().flat_map(|ground| ground.mapped(self.cells));
-        let contexts = self.ground.as_ref().filter(|_| self.rings.is_some() || self.lacks_rings);
+        let handler_memory =
+            self.handler_memory.iter().flat_map(|handler_memory| handler_memory.mapped(self.cells));
+        let contexts = self.handler_memory.as_ref().filter(|_| self.rings.is_some() || self.lacks_rings);
         let rings = contexts.into_iter().flat_map(HandlerMemory::claimed);
         let rings = rings.chain(self.rings.as_ref().map(|rings| rings.place()));
         let hidden = self.hidden.iter().map(Hidden::mapped);
-        slots.chain(self.jumps.mapped()).chain(ground).chain(rings).chain(hidden)
+        slots.chain(self.jumps.mapped()).chain(handler_memory).chain(rings).chain(hidden)
     }
 
     /// As [`Space::mapped`], with the guard: all memory of dprobes in the process.

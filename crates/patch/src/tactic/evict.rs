@@ -8,9 +8,9 @@ use super::arrange::{WINDOW, is_movable};
 use super::find_pad::Pages;
 use super::image::Change;
 use super::pattern;
+use super::placement::LONGEST;
 use super::planner::{Planner, State};
 use super::{Code, Purpose, Space, Tactic};
-use crate::tactic::limits::LONGEST;
 use crate::tactic::placement::{JUMP, PREFIXES, Placement, SecondJump, pads_allowed};
 
 /// The range of a short jump, slightly reduced.

@@ -14,9 +14,9 @@ use crate::{Mode, displace_in};
 
 use super::find_pad::Pages;
 use super::image::Change;
+use super::placement::LONGEST;
 use super::planner::{Planner, State};
 use super::{Code, Flow, Purpose, Space, Tactic};
-use crate::tactic::limits::LONGEST;
 use crate::tactic::placement::JUMP;
 
 /// `endbr64`, the target of indirect jumps.

@@ -4,9 +4,9 @@
 use super::find_pad::Pages;
 use super::image::Change;
 use super::pattern::{self, Pattern};
+use super::placement::LONGEST;
 use super::planner::{Entry, Planner, State};
 use super::{Code, Space, Tactic};
-use crate::tactic::limits::LONGEST;
 use crate::tactic::placement::{JUMP, PREFIXES, Placement, REPEATED, pads_allowed, reaches};
 
 /// The most prefixes of a jump within 15 bytes.

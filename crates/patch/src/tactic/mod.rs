@@ -52,18 +52,16 @@
 //! Punned jumps determine where pads are, anywhere within 2 GiB. Each new page of pads may be a
 //! mapping of its own, and a process has a limited number of them. So pads share pages where they
 //! can, and pages are mapped together across small gaps, and across larger ones if there are many
-//! mappings (`join_mappings`). Mappings are counted; if the limit is reached, sites are trapped for that
-//! reason.
+//! mappings (`join_mappings`). Mappings are counted; if the limit is reached, sites are trapped for
+//! that reason.
 
 mod arrange;
-mod effort;
 mod evict;
 mod find_pad;
 mod group;
 mod image;
 mod join_mappings;
 mod jump;
-mod limits;
 mod moved;
 mod padding;
 mod pads;

@@ -4,9 +4,9 @@ use super::find_pad::Pages;
 use super::group::Group;
 use super::image::Change;
 use super::pattern::{self, Pattern};
+use super::placement::LONGEST;
 use super::planner::Planner;
 use super::{Code, Space, Tactic};
-use crate::tactic::limits::LONGEST;
 use crate::tactic::placement::{JUMP, Placement, SecondJump, pads_allowed, reaches};
 
 /// The range of a short jump.

@@ -1,9 +1,11 @@
 //! Where a jump was put: its bytes, and the landing pads that it needs.
 
-use crate::tactic::group::Group;
-use crate::tactic::limits::LONGEST;
-use crate::tactic::pattern::{self};
-use crate::tactic::{Space, Tactic};
+use super::group::Group;
+use super::pattern;
+use super::{Space, Tactic};
+
+/// The most bytes of an instruction.
+pub(super) const LONGEST: usize = 15;
 
 /// Prefixes without effect on `jmp rel32`: segments, address size, REX. Not the operand size:
 /// Intel's processors ignore it, AMD's truncate the target to 16 bits.

@@ -6,12 +6,14 @@ use crate::flow::length;
 
 use super::image::Image;
 use super::pads::Pads;
+use super::placement::LONGEST;
 use super::random::Random;
 use super::{Code, Jump, Limits, Plan, Purpose, Reason, Site, Space, Write};
-use crate::tactic::effort::{EFFORT, EFFORT_FOR_EACH};
-use crate::tactic::limits::LONGEST;
 use crate::tactic::placement::{JUMP, Placement, pads_allowed, reaches};
 
+/// How many possibilities one plan examines: for each site, and a base number.
+const EFFORT_FOR_EACH: usize = 32;
+const EFFORT: usize = 200_000;
 /// How many new jumps a plan gives an instruction before it traps it.
 const MAX_REPLANS: u8 = 4;
 

@@ -3,8 +3,8 @@
 //! Unless `kernel.printk_devkmsg` is `on`, the kernel takes ten messages in five seconds from each
 //! open file of /dev/kmsg and discards all others without an error (its DEFAULT_RATELIMIT_BURST and
 //! DEFAULT_RATELIMIT_INTERVAL). An interval begins with the first message after the previous
-//! interval, and the writer cannot see when. So [`RateLimit`] ensures for every interval that of any
-//! eleven messages, the last comes more than an interval after the first.
+//! interval, and the writer cannot see when. So [`RateLimit`] ensures for every interval that of
+//! any eleven messages, the last comes more than an interval after the first.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

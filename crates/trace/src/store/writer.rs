@@ -14,9 +14,9 @@ use crate::queue::{self, Block};
 
 /// A store that is being written.
 ///
-/// It keeps records until their block is full or [`super::BLOCK_TIMEOUT`] is over, then writes the block
-/// at once. However the writer ends, the blocks that were written can be read. The file is not
-/// synced to disk: if the machine crashes, the kernel decides how much of it is there.
+/// It keeps records until their block is full or [`super::BLOCK_TIMEOUT`] is over, then writes the
+/// block at once. However the writer ends, the blocks that were written can be read. The file is
+/// not synced to disk: if the machine crashes, the kernel decides how much of it is there.
 #[derive(Debug)]
 pub struct Store<W: Write = File> {
     filling: BatchBuilder,
@@ -67,8 +67,8 @@ impl<W: Write> Store<W> {
         if self.filling.record(program, record)? { self.flush() } else { Ok(()) }
     }
 
-    /// Writes what has been kept for [`super::BLOCK_TIMEOUT`]. Call it now and then, for example when
-    /// there is nothing else to do.
+    /// Writes what has been kept for [`super::BLOCK_TIMEOUT`]. Call it now and then, for example
+    /// when there is nothing else to do.
     ///
     /// # Errors
     /// A write failed; what could not be written is lost.

@@ -1,9 +1,10 @@
 //! Answers the traps at calls that block all signals, and keeps SIGTRAP out of their mask.
 
+use process::Stopped;
+
 use super::blocks_everything;
 use crate::signal::SIGTRAP_BIT;
 use crate::tracer::Tracer;
-use process::Stopped;
 
 impl Tracer<'_> {
     /// Notes that a thread has hit a trap. Returns the trap it hit before.

@@ -1,17 +1,17 @@
 //! Drafts and carries out in turn, until the sites of a module are armed or trapped.
 
-use super::super::Basis;
-use super::super::Domain;
+use process::{Module, Stop, Stopped};
+
 use super::super::arming::Keep;
 use super::super::carry_out::CarryOutcome;
+use super::super::not_jumped::NotJumped;
+use super::super::{Basis, Domain};
 use super::{TRIES, ToArm, is_fresh};
-use crate::jump::not_jumped::NotJumped;
 use crate::mapping::Called;
 use crate::module_key::module_key;
 use crate::site::Planned;
 use crate::site_use::Use;
 use crate::tracer::Tracer;
-use process::{Module, Stop, Stopped};
 
 impl Tracer<'_> {
     /// Makes jumps of planned sites where possible, and returns the others. `thread` belongs to the

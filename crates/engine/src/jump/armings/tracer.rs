@@ -1,9 +1,10 @@
 //! Keeps a finished arming, and finds the one that another process can have.
 
+use std::rc::Rc;
+
 use super::super::arming::Arming;
 use super::super::cells::Domain;
 use crate::tracer::Tracer;
-use std::rc::Rc;
 
 impl Tracer<'_> {
     /// Keeps an arming for other processes.

@@ -1,19 +1,20 @@
 //! Carries a draft out in a process: maps its memory, writes its code, enters its sites.
 
+use process::{Stop, Stopped};
+
 use super::super::arming::{Arming, Parts};
 use super::super::draft::Draft;
+use super::super::not_jumped::NotJumped;
 use super::super::put_back::put_back;
 use super::super::writing::Writing;
 use super::{CarryOutcome, Written, write_code};
 use crate::hold::Held;
-use crate::jump::not_jumped::NotJumped;
 use crate::mapping::Called;
 use crate::observer::Note;
 use crate::site::{self, Armed, Site};
 use crate::site_use::Use;
 use crate::space::Space;
 use crate::tracer::Tracer;
-use process::{Stop, Stopped};
 
 impl Tracer<'_> {
     /// Carries out a draft for the address space that `thread` belongs to.
@@ -31,7 +32,7 @@ impl Tracer<'_> {
             return Ok((thread, stop, Ok(CarryOutcome::Out(draft.left))));
         }
         if space.generation != draft.generation
-            || space.ground.is_some() == draft.lays_ground
+            || space.handler_memory.is_some() == draft.maps_handler_memory
             || !draft.has_seen_traps(space)
         {
             return Ok((
@@ -168,17 +169,18 @@ impl Tracer<'_> {
         Ok((thread, stop, mapped))
     }
 
-    /// Maps the ground, cells, the table of hidden memory, and slots: they need no certain place,
-    /// or have one that nothing else takes.
+    /// Maps handler memory, cells, the table of hidden memory, and slots: they need no certain
+    /// place, or have one that nothing else takes.
     fn map_rest(&mut self, number: u32, thread: Stopped, stop: Stop, draft: &Draft) -> Called<()> {
         let (mut thread, mut stop) = (thread, stop);
         let lossless = self.is_lossless();
         let lacks = |space: &Space| space.rings.is_none() || lossless && !space.has_sign;
         let lacks = self.spaces.get(&number).is_some_and(lacks);
-        if let Some(ground) = draft.after.as_ref().and_then(|after| after.ground.as_ref())
-            && (draft.lays_ground || ground.claims && lacks)
+        if let Some(handler_memory) = draft.after.as_ref().and_then(|after| after.handler_memory.as_ref())
+            && (draft.maps_handler_memory || handler_memory.claims && lacks)
         {
-            let (stopped, now, laid) = self.map_ground(number, thread, stop, ground)?;
+            let (stopped, now, laid) =
+                self.map_missing_handler_memory(number, thread, stop, handler_memory)?;
             (thread, stop) = (stopped, now);
             if let Err(reason) = laid {
                 return Ok((thread, stop, Err(reason)));
@@ -209,7 +211,7 @@ impl Tracer<'_> {
         let [text] = &draft.texts[..] else { return None };
         let after = draft.after.as_ref().filter(|_| is_whole)?;
         Arming::of(Parts {
-            ground: after.ground.as_ref()?,
+            handler_memory: after.handler_memory.as_ref()?,
             planner: after.planners.known(&draft.module)?,
             code: self.cache.texts.kept(text.code())?,
             start: text.range().start,
@@ -309,7 +311,8 @@ impl Tracer<'_> {
         if let Some(after) = after {
             let before = std::mem::replace(&mut space.planners, after.planners);
             self.session.spent.push(Box::new(before));
-            (space.generation, space.jumps.room, space.ground) = (after.generation, after.room, after.ground);
+            (space.generation, space.jumps.room, space.handler_memory) =
+                (after.generation, after.room, after.handler_memory);
         }
         self.session.spent.push(Box::new((probed, notes, code, fresh, texts)));
         let failed = written.err().or(failed);

@@ -1,9 +1,11 @@
 //! Finds the kept code of a module that an address space has mapped.
 
+use std::rc::Rc;
+
+use process::{Mapping, Module, Page, PageMap};
+
 use super::{CodeCache, Kept, is_of, key};
 use crate::space::Space;
-use process::{Mapping, Module, Page, PageMap};
-use std::rc::Rc;
 
 impl CodeCache {
     /// The code of a module's mapping, if it is known and the process has not changed it, except

@@ -1,32 +1,34 @@
 //! Compiles a site's handlers against the memory of one address space.
 
+use std::rc::Rc;
+
+use jit::{Environment, Handler, Limits, Variable, Waiting};
+use layout::{HandlerInfo, PerProcessor, state};
+use patch::Mode;
+use rpn::Location;
+use vm::Word;
+
 use super::super::identity::mark;
 use super::super::numbers::Common;
 use super::super::probe_end::can_end_itself;
 use super::super::{Counter, HandlerMemory};
 use super::{At, CompiledHandler, Handled, counted};
 use crate::jump_counters::{DROPPED, LIMITED_HITS, MISSED, OVER};
-use crate::limits::has_limits;
+use crate::program::has_limits;
 use crate::tracer::Tracer;
-use jit::{Environment, Handler, Limits, Variable, Waiting};
-use layout::{HandlerInfo, PerProcessor, state};
-use patch::Mode;
-use rpn::Location;
-use std::rc::Rc;
-use vm::Word;
 
 impl Tracer<'_> {
     /// Compiles the handler of a probe (its program's number and its own) for a site, in an address
-    /// space with this ground.
+    /// space with this handler memory.
     pub(crate) fn compile(
         &mut self,
-        ground: &mut HandlerMemory,
+        handler_memory: &mut HandlerMemory,
         (program_number, probe): (usize, usize),
         At { site, may_fault, ahead, waits, arming }: At<'_>,
     ) -> Result<CompiledHandler, String> {
         const NOWHERE: &str = "there is no memory to share with the process";
         let Some(cells) = &mut self.sharing.cells else { return Err(NOWHERE.to_owned()) };
-        let base = ground.cells;
+        let base = handler_memory.cells;
         let program = &mut self.programs[program_number];
         let locals = program.locals.address(base).ok_or("its variables have no room in shared memory")?;
         let globals =
@@ -65,8 +67,8 @@ impl Tracer<'_> {
         let hits = place.map_or_else(|| tallies.hits.at(base), |(_, counter)| counter.at(base));
         let word = |which: usize| tallies.words.address(base) + (which * size_of::<u64>()) as u32;
         let code = if ahead.is_empty() { site.displaced.original() } else { ahead };
-        let (own, shared) = ground.contexts.kinds();
-        let lossless = program.options.lossless.then(|| Waiting { reader: ground.sign() as u32 });
+        let (own, shared) = handler_memory.contexts.kinds();
+        let lossless = program.options.lossless.then(|| Waiting { reader: handler_memory.sign() as u32 });
         let handler = Handler {
             code: &object.code,
             entry: definition.entry,
@@ -91,11 +93,11 @@ impl Tracer<'_> {
             },
         });
         let mut environment = Environment {
-            identity: ground.identity as u32,
-            contexts: ground.contexts.base() as u32,
+            identity: handler_memory.identity as u32,
+            contexts: handler_memory.contexts.base() as u32,
             own_contexts: own,
             shared_contexts: shared,
-            ring_size: ground.ring_size as u32,
+            ring_size: handler_memory.ring_size as u32,
             locals,
             globals,
             counted: &counted,
@@ -109,7 +111,7 @@ impl Tracer<'_> {
                 ignore: definition.ignore,
                 maxhits: definition.maxhits,
             }),
-            agent: ground.entries,
+            agent: handler_memory.entries,
             // Only a handler that can leave to the interpreter needs a description.
             info: 0,
             number: number.get(),
@@ -119,7 +121,7 @@ impl Tracer<'_> {
             waits,
             mark: mark(),
             lossless,
-            hidden: ground.hidden as u32,
+            hidden: handler_memory.hidden as u32,
             rdpid: true,
         };
         let _program = Rc::clone(&program.alive);
@@ -159,9 +161,9 @@ impl Tracer<'_> {
                 lossless: lossless.is_some().into(),
                 dropped: word(DROPPED),
                 over: word(OVER),
-                hidden: ground.hidden as u32,
+                hidden: handler_memory.hidden as u32,
             };
-            environment.info = ground.describe((program_number, probe), object, info)?;
+            environment.info = handler_memory.describe((program_number, probe), object, info)?;
         }
         compiled = compile(&environment)?;
         Ok(CompiledHandler { claims: compiled.claims, code: handled(compiled), tentative })

@@ -1,12 +1,14 @@
 //! Passes records to the observer and counts what was lost before them.
 
+use std::io;
+
+use rings::Head;
+use trace::{Items, Record};
+
 use super::super::clock::Clock;
 use super::super::rings::Rings;
 use super::{Last, Names, fill, fill_own};
 use crate::tracer::Tracer;
-use rings::Head;
-use std::io;
-use trace::{Items, Record};
 
 impl Tracer<'_> {
     /// Passes on a record that differs from the one before only in time, processor, stack pointer

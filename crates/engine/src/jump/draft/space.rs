@@ -1,21 +1,22 @@
 //! Reads from an address space what a draft needs: free memory, traps, room for trampolines.
 
-use super::super::area;
+use std::ops::RangeInclusive;
+
+use process::{Mapping, Module};
+
 use super::super::low_room::ALIGNMENT;
-use super::super::tail;
+use super::super::reach::NEAR;
+use super::super::{area, tail};
 use super::{AWAY, Basis, Draft, Group};
-use crate::jump::near::NEAR;
 use crate::mapping;
 use crate::space::Space;
-use process::{Mapping, Module};
-use std::ops::RangeInclusive;
 
 impl Basis {
     /// The present state.
     pub(crate) fn of(space: &Space) -> Basis {
         Basis {
             generation: space.generation,
-            ground: space.ground.clone(),
+            handler_memory: space.handler_memory.clone(),
             planners: space.planners.clone(),
             room: space.jumps.room.clone(),
             reserved: Vec::new(),

@@ -1,5 +1,9 @@
 //! Makes the draft of a module: plans its jumps, compiles handlers, lays trampolines out.
 
+use std::collections::BTreeMap;
+
+use process::{Mapping, Module};
+
 use super::super::HandlerMemory;
 use super::super::arming::Keep;
 use super::super::plan_input::{PlanInput, free};
@@ -12,14 +16,12 @@ use crate::place::kept;
 use crate::program::{Engine, Program};
 use crate::site::Planned;
 use crate::tracer::Tracer;
-use process::{Mapping, Module};
-use std::collections::BTreeMap;
 
 impl Tracer<'_> {
     /// Plans the arming of these sites of a module; `tid` is a thread of the process. If `strict`,
     /// no site may trap: sites without a jump stay as they are, and if that ends the session,
-    /// nothing is done. If `new_page_pads`, no thread has executed the module's code, nor will before the
-    /// draft is carried out.
+    /// nothing is done. If `new_page_pads`, no thread has executed the module's code, nor will
+    /// before the draft is carried out.
     #[expect(clippy::too_many_arguments, reason = "what a draft is made of")]
     pub(crate) fn draft(
         &mut self,
@@ -60,8 +62,8 @@ impl Tracer<'_> {
         }
         self.cache.texts.stacks = known_stacks;
         let mut wanted = wanted;
-        if (known.ground.is_some() || !wanted.is_empty())
-            && let Err(reason) = self.ground_for(number, tid, &mappings, &mut known, &mut draft)
+        if (known.handler_memory.is_some() || !wanted.is_empty())
+            && let Err(reason) = self.handler_memory_for(number, tid, &mappings, &mut known, &mut draft)
         {
             others.extend(wanted.drain(..).map(|site| (site, reason.clone())));
         }
@@ -70,7 +72,7 @@ impl Tracer<'_> {
         {
             others.extend(wanted.drain(..).map(|site| (site, reason.clone())));
         }
-        let described = known.ground.as_ref().map_or(0, HandlerMemory::described);
+        let described = known.handler_memory.as_ref().map_or(0, HandlerMemory::described);
         let arming = keep.as_ref().map_or(0, |keep| keep.number);
         let (is_planned, is_first) = (known.planners.has(&draft.module), self.is_first());
         let is_strict =
@@ -89,8 +91,10 @@ impl Tracer<'_> {
                 return draft;
             }
         }
-        if let Some(ground) = known.ground.as_ref().filter(|ground| ground.claims) {
-            ground.claimed().into_iter().for_each(|(base, size)| known.reserve(base, size));
+        if let Some(handler_memory) =
+            known.handler_memory.as_ref().filter(|handler_memory| handler_memory.claims)
+        {
+            handler_memory.claimed().into_iter().for_each(|(base, size)| known.reserve(base, size));
         }
         let Some(space) = self.spaces.get(&number) else { return draft };
         // What is to be copied has areas of its own for its trampolines.
@@ -151,8 +155,9 @@ impl Tracer<'_> {
             known.room = shared_room;
         }
         known.avoided.clear();
-        let describes = |ground: &HandlerMemory| ground.described() != described;
-        draft.described = known.ground.clone().filter(describes).map(|ground| (described, ground));
+        let describes = |handler_memory: &HandlerMemory| handler_memory.described() != described;
+        draft.described =
+            known.handler_memory.clone().filter(describes).map(|handler_memory| (described, handler_memory));
         let in_heaps = draft.pads.iter().filter(|pad| heaps.contains(&pad.0)).count();
         draft.keep = keep.filter(|_| in_heaps <= FEW);
         draft.writing =
@@ -162,9 +167,9 @@ impl Tracer<'_> {
         draft
     }
 
-    /// Makes sure that there is a ground, choosing its place if none is mapped, and reserves its
-    /// memory.
-    pub(in crate::jump) fn ground_for(
+    /// Makes sure that there is handler memory, choosing its place if none is mapped, and reserves
+    /// its memory.
+    pub(in crate::jump) fn handler_memory_for(
         &mut self,
         number: u32,
         tid: i32,
@@ -172,18 +177,22 @@ impl Tracer<'_> {
         known: &mut Basis,
         draft: &mut Draft,
     ) -> Result<(), String> {
-        let cells = known.ground.as_ref().map(HandlerMemory::reserved);
+        let cells = known.handler_memory.as_ref().map(HandlerMemory::reserved);
         cells.into_iter().flatten().for_each(|(base, size)| known.reserve(base, size));
-        if let Some(ground) = known.ground.as_mut().filter(|ground| !ground.claims) {
+        if let Some(handler_memory) =
+            known.handler_memory.as_mut().filter(|handler_memory| !handler_memory.claims)
+        {
             let reserved = known.reserved.iter().map(|&(start, end, _)| (start, end));
-            self.move_contexts(ground, tid, mappings, reserved);
+            self.move_contexts(handler_memory, tid, mappings, reserved);
         }
-        if known.ground.is_none() {
-            let groundless = self.spaces.get(&number).and_then(|space| space.groundless.clone());
-            let ground = groundless.map_or_else(|| self.choose_ground(tid, mappings), Err)?;
-            ground.reserved().into_iter().for_each(|(base, size)| known.reserve(base, size));
-            known.ground = Some(ground);
-            draft.lays_ground = true;
+        if known.handler_memory.is_none() {
+            let no_handler_memory =
+                self.spaces.get(&number).and_then(|space| space.no_handler_memory.clone());
+            let handler_memory =
+                no_handler_memory.map_or_else(|| self.choose_handler_memory(tid, mappings), Err)?;
+            handler_memory.reserved().into_iter().for_each(|(base, size)| known.reserve(base, size));
+            known.handler_memory = Some(handler_memory);
+            draft.maps_handler_memory = true;
         }
         Ok(())
     }
@@ -238,17 +247,17 @@ impl Tracer<'_> {
             for (site, reason) in sites {
                 // Compiling may take seconds, in which other threads log.
                 self.drain_meanwhile();
-                let (address, ground) = (site.0.address, &mut known.ground);
+                let (address, handler_memory) = (site.0.address, &mut known.handler_memory);
                 let original = site.0.displaced.original();
-                let made = match (reason, ground) {
+                let made = match (reason, handler_memory) {
                     (Some(reason), _) => Err(Box::new((site, reason))),
                     _ if group.text.ahead(address, original.len()) != original => {
                         Err(Box::new((site, "its code has changed meanwhile".to_owned())))
                     }
-                    (None, None) => Err(Box::new((site, "there is no ground".to_owned()))),
-                    (None, Some(ground)) => {
+                    (None, None) => Err(Box::new((site, "there is no memory for handlers".to_owned()))),
+                    (None, Some(handler_memory)) => {
                         let ahead = group.text.ahead(address, AHEAD);
-                        self.make_ready(number, site, ground, mappings, (ahead, arming))
+                        self.make_ready(number, site, handler_memory, mappings, (ahead, arming))
                     }
                 };
                 match made {

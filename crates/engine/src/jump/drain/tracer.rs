@@ -1,5 +1,12 @@
 //! Reads the rings of all processes in turn and delivers what they hold.
 
+use std::rc::Rc;
+use std::time::Instant;
+
+use process::Stopped;
+use rings::Next;
+use trace::Items;
+
 use super::super::deliver::{Last, Names};
 use super::super::mark::Mark;
 use super::super::rings::Rings;
@@ -7,11 +14,6 @@ use super::{BATCH, Drain, PORTION, Source};
 use crate::observer::Note;
 use crate::space::Space;
 use crate::tracer::Tracer;
-use process::Stopped;
-use rings::Next;
-use std::rc::Rc;
-use std::time::Instant;
-use trace::Items;
 
 impl Tracer<'_> {
     /// Reads all rings in the order of time. With `all`, to the end: records that wait for their
@@ -150,13 +152,13 @@ impl Tracer<'_> {
     /// instruction.
     pub(crate) fn release_context(&mut self, space: Option<u32>, tid: i32) {
         let Some(space) = space.and_then(|number| self.spaces.get(&number)) else { return };
-        let (Some(ground), Some(rings)) = (&space.ground, &space.rings) else { return };
+        let (Some(handler_memory), Some(rings)) = (&space.handler_memory, &space.rings) else { return };
         let Some(source) = self.reader.drain.sources.iter().find(|source| Rc::ptr_eq(&source.rings, rings))
         else {
             return;
         };
         let tid = source.who.own_id(tid);
-        ground.contexts.give_back(&space.code.memory, tid);
+        handler_memory.contexts.give_back(&space.code.memory, tid);
         for (ring, reader) in source.readers.iter().enumerate() {
             reader.drop_of(rings, ring as u32, |number| self.sharing.numbers.bounds(number), tid as u32);
         }
@@ -194,7 +196,10 @@ impl Tracer<'_> {
     fn is_claimed(&self, rings: &Rings, ring: u32) -> bool {
         let has = |space: &&Space| space.rings.as_ref().is_some_and(|own| std::ptr::eq(&**own, rings));
         let space = self.spaces.values().find(has);
-        let ground = space.and_then(|space| space.ground.as_ref().map(|ground| (space, ground)));
-        ground.is_some_and(|(space, ground)| ground.contexts.is_claimed(&space.code.memory, ring))
+        let handler_memory = space
+            .and_then(|space| space.handler_memory.as_ref().map(|handler_memory| (space, handler_memory)));
+        handler_memory.is_some_and(|(space, handler_memory)| {
+            handler_memory.contexts.is_claimed(&space.code.memory, ring)
+        })
     }
 }

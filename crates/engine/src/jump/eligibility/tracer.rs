@@ -1,11 +1,12 @@
 //! Decides, site by site, whether a jump may be tried, and says why not.
 
+use rpn::{FunctionPoint, Location};
+
 use super::unsuitable;
 use crate::program::Engine;
 use crate::site::Planned;
 use crate::site_use::Use;
 use crate::tracer::Tracer;
-use rpn::{FunctionPoint, Location};
 
 impl Tracer<'_> {
     /// Checks, as far as possible without a plan, whether a site may become a jump. The error says

@@ -1,5 +1,6 @@
-use super::*;
 use std::mem::offset_of;
+
+use super::*;
 
 #[test]
 fn a_description_is_read_as_it_is_written() {

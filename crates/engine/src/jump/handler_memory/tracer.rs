@@ -1,19 +1,25 @@
 //! Takes a part of an address space's handler memory, and has it mapped where it is missing.
 
+use std::rc::Rc;
+
+use agent::image::{Entry, Image, image};
+use layout::{CONTEXT_SIZE, Entries, LEAST_RING};
+use process::Mapping;
+
 use super::super::contexts::Contexts;
 use super::super::rings::Rings;
 use super::{HandlerMemory, TEXTS, Texts, is_low, low_place, places, without};
 use crate::observer::Note;
 use crate::tracer::Tracer;
-use agent::image::{Entry, Image, image};
-use layout::{CONTEXT_SIZE, Entries, LEAST_RING};
-use process::Mapping;
-use std::rc::Rc;
 
 impl Tracer<'_> {
     /// Chooses places for all parts in a process with these mappings. Only chooses: nothing is
     /// mapped or written.
-    pub(crate) fn choose_ground(&mut self, tid: i32, mappings: &[Mapping]) -> Result<HandlerMemory, String> {
+    pub(crate) fn choose_handler_memory(
+        &mut self,
+        tid: i32,
+        mappings: &[Mapping],
+    ) -> Result<HandlerMemory, String> {
         if let Some(missing) = process::missing_instructions() {
             return Err(format!("the processor has no `{missing}`"));
         }
@@ -62,12 +68,12 @@ impl Tracer<'_> {
     /// meanwhile. `reserved` is what else is to be mapped: start and end of each.
     pub(crate) fn move_contexts(
         &self,
-        ground: &mut HandlerMemory,
+        handler_memory: &mut HandlerMemory,
         tid: i32,
         mappings: &[Mapping],
         reserved: impl Iterator<Item = (u64, u64)> + Clone,
     ) {
-        let (base, size) = ground.contexts.place();
+        let (base, size) = handler_memory.contexts.place();
         let size = size + TEXTS;
         let taken = mappings.iter().map(|mapping| (mapping.start, mapping.end)).chain(reserved.clone());
         if !taken.clone().any(|(start, end)| start < base + size && base < end) {
@@ -76,8 +82,8 @@ impl Tracer<'_> {
         let gaps = process::low_gaps(mappings, process::heap_start(tid));
         let gaps = reserved.fold(gaps, |gaps, taken| without(gaps, taken.0..taken.1));
         if let Some(place) = low_place(&gaps, size, CONTEXT_SIZE, is_low(mappings)) {
-            ground.contexts = ground.contexts.moved(place);
-            ground.texts = Rc::new(Texts::behind(&ground.contexts));
+            handler_memory.contexts = handler_memory.contexts.moved(place);
+            handler_memory.texts = Rc::new(Texts::behind(&handler_memory.contexts));
         }
     }
 }

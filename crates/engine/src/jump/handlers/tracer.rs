@@ -1,5 +1,7 @@
 //! Makes a site ready for a jump: its handlers compiled, its record placed.
 
+use process::Mapping;
+
 use super::super::HandlerMemory;
 use super::super::compile::At;
 use super::super::trampoline::Commit;
@@ -7,7 +9,6 @@ use super::{Handlers, ReadySite, is_accessible};
 use crate::site::Planned;
 use crate::site_use::Use;
 use crate::tracer::Tracer;
-use process::Mapping;
 
 impl Tracer<'_> {
     /// Compiles the handlers of a site: those that it has already, then those of the probes that it
@@ -17,11 +18,11 @@ impl Tracer<'_> {
         &mut self,
         number: u32,
         planned: Planned,
-        ground: &mut HandlerMemory,
+        handler_memory: &mut HandlerMemory,
         mappings: &[Mapping],
         (ahead, arming): (&[u8], u32),
     ) -> Result<ReadySite, Box<(Planned, String)>> {
-        match self.compile_all(number, &planned, ground, mappings, (ahead, arming)) {
+        match self.compile_all(number, &planned, handler_memory, mappings, (ahead, arming)) {
             Ok((handlers, commit)) => Ok(ReadySite { planned, handlers, commit }),
             Err(reason) => Err(Box::new((planned, reason))),
         }
@@ -31,7 +32,7 @@ impl Tracer<'_> {
         &mut self,
         number: u32,
         planned: &Planned,
-        ground: &mut HandlerMemory,
+        handler_memory: &mut HandlerMemory,
         mappings: &[Mapping],
         (ahead, arming): (&[u8], u32),
     ) -> Result<Handlers, String> {
@@ -51,11 +52,11 @@ impl Tracer<'_> {
         for wanted in uses {
             if let Use::Probe { program, probe } = wanted {
                 let known = At { site, may_fault, ahead, waits: tentative > 0, arming };
-                let compiled = self.compile(ground, (program, probe), known)?;
+                let compiled = self.compile(handler_memory, (program, probe), known)?;
                 if compiled.claims {
                     let ringless = self.spaces.get(&number).and_then(|space| space.ringless.clone());
                     ringless.map_or(Ok(()), Err)?;
-                    ground.claims = true;
+                    handler_memory.claims = true;
                 }
                 if compiled.tentative {
                     (tentative, makes_it) = (tentative + 1, handlers.len());

@@ -1,11 +1,13 @@
 //! Collects an address space's own memory and writes the table of it.
 
+use std::io;
+
+use layout::PAGE;
+use layout::hidden::changed_byte;
+
 use super::HiddenRanges;
 use crate::change::Change;
 use crate::space::Space;
-use layout::PAGE;
-use layout::hidden::changed_byte;
-use std::io;
 
 impl Space {
     /// Writes the table, if there is one, with changes that are about to be made.

@@ -1,16 +1,18 @@
 //! Writes the tables of hidden memory again where memory was mapped or unmapped.
 
+use std::collections::BTreeSet;
+
+use layout::hidden::SIZE;
+use layout::{LOW_END, PAGE};
+use process::{Mapping, Stop, Stopped};
+use vm::{Effects, Word};
+
 use super::super::draft::{Basis, Draft};
 use super::Hidden;
 use crate::mapping::Called;
 use crate::site::Planned;
 use crate::site_use::Use;
 use crate::tracer::Tracer;
-use layout::hidden::SIZE;
-use layout::{LOW_END, PAGE};
-use process::{Mapping, Stop, Stopped};
-use std::collections::BTreeSet;
-use vm::{Effects, Word};
 
 impl Tracer<'_> {
     /// Chooses a place for the table, unless it has one.
@@ -21,10 +23,16 @@ impl Tracer<'_> {
         known: &mut Basis,
         draft: &mut Draft,
     ) -> Result<(), String> {
-        let Some(ground) = known.ground.as_ref().filter(|ground| ground.hidden == 0) else { return Ok(()) };
+        let Some(handler_memory) =
+            known.handler_memory.as_ref().filter(|handler_memory| handler_memory.hidden == 0)
+        else {
+            return Ok(());
+        };
         let mut taken = mappings.to_vec();
         // Contexts are mapped later, perhaps.
-        taken.extend(ground.claimed().map(|(start, size)| Mapping::anonymous(start, start + size, None)));
+        taken.extend(
+            handler_memory.claimed().map(|(start, size)| Mapping::anonymous(start, start + size, None)),
+        );
         let reserved = known.taken(tid, &[]).into_iter();
         taken.extend(reserved.map(|(start, end, _)| Mapping::anonymous(start, end, None)));
         let gaps = process::low_gaps(&taken, process::heap_start(tid));
@@ -33,8 +41,8 @@ impl Tracer<'_> {
         let place = if is_low { places.iter().max() } else { places.first() };
         let place = *place.ok_or("the process has no room below 2 GiB")?;
         known.reserve(place, SIZE);
-        if let Some(ground) = &mut known.ground {
-            ground.hidden = place;
+        if let Some(handler_memory) = &mut known.handler_memory {
+            handler_memory.hidden = place;
         }
         draft.hidden = Some(place);
         Ok(())
@@ -68,8 +76,8 @@ impl Tracer<'_> {
                 space.hidden = Some(Hidden::new(base, &mappings, limit));
                 space.mappings += 1;
             }
-            if let Some(ground) = &mut space.ground {
-                ground.hidden = if mapped.is_ok() { base } else { 0 };
+            if let Some(handler_memory) = &mut space.handler_memory {
+                handler_memory.hidden = if mapped.is_ok() { base } else { 0 };
             }
         }
         Ok((thread, stop, mapped))

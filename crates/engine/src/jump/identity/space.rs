@@ -1,9 +1,11 @@
 //! Writes an address space's identity page.
 
+use std::mem::offset_of;
+
+use layout::Identity;
+
 use super::ThreadLayout;
 use crate::space::Space;
-use layout::Identity;
-use std::mem::offset_of;
 
 impl Space {
     /// Removes a thread that is gone.
@@ -14,7 +16,7 @@ impl Space {
     }
 
     pub(crate) fn write_identity(&self) {
-        let (Some(ground), Some(known)) = (&self.ground, self.known) else { return };
+        let (Some(handler_memory), Some(known)) = (&self.handler_memory, self.known) else { return };
         let (pid, known) = if self.unidentified_threads.is_empty() {
             (self.pid, known)
         } else {
@@ -29,6 +31,6 @@ impl Space {
         put(offset_of!(Identity, tid_offset), &known.thread.to_le_bytes());
         put(offset_of!(Identity, rseq_offset), &known.rseq.to_le_bytes());
         // Fails only if the process is gone.
-        let _ = self.code.memory.poke(ground.identity + first as u64, &bytes);
+        let _ = self.code.memory.poke(handler_memory.identity + first as u64, &bytes);
     }
 }

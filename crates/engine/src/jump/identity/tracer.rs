@@ -1,10 +1,12 @@
 //! Finds out how the threads of a process are known, and tells its handlers.
 
+use std::time::Instant;
+
+use process::{Event, Stopped};
+
 use super::{ThreadLayout, common_rseq, has_rseq, put_mark, will_have_rseq};
 use crate::space::Space;
 use crate::tracer::Tracer;
-use process::{Event, Stopped};
-use std::time::Instant;
 
 impl Tracer<'_> {
     /// Looks at a program that begins now: its libc may have set up more.
@@ -47,7 +49,9 @@ impl Tracer<'_> {
     /// Looks at all threads of an address space, which are held. What was known stays until more is
     /// found.
     fn look(&mut self, number: u32, thread: Option<&Stopped>) {
-        let Some(space) = self.spaces.get_mut(&number).filter(|space| space.ground.is_some()) else { return };
+        let Some(space) = self.spaces.get_mut(&number).filter(|space| space.handler_memory.is_some()) else {
+            return;
+        };
         let held = self.holds.events.iter().filter_map(|event| match event {
             Event::Stopped(thread, _) => Some(thread),
             Event::Ended { .. } => None,
@@ -92,7 +96,7 @@ impl Tracer<'_> {
         let Some(tracked) = self.threads.get(&tid) else { return };
         let (pid, Some(number)) = (tracked.identity.pid, tracked.space) else { return };
         let Some(space) = self.spaces.get_mut(&number) else { return };
-        let Some(known) = space.known.filter(|_| space.ground.is_some()) else { return };
+        let Some(known) = space.known.filter(|_| space.handler_memory.is_some()) else { return };
         let mut changed = false;
         if space.pid == 0 {
             // A copy of its parent's address space, in which the page is all zeros.

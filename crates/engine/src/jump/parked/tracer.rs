@@ -1,12 +1,14 @@
 //! Parks threads that wait for room in a ring, and lets them run once there is room.
 
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use process::{Event, Stop, Stopped};
+
 use super::{LONGEST, Parked, Wait, has_room};
 use crate::space::Space;
 use crate::tracer::Tracer;
 use crate::tracked::{Activity, Tracked};
-use process::{Event, Stop, Stopped};
-use std::collections::BTreeSet;
-use std::time::Instant;
 
 impl Tracer<'_> {
     /// Called when the rings have been looked into: resumes threads that have room now, and stops

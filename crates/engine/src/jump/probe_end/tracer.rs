@@ -1,10 +1,11 @@
 //! Removes the probes that have ended in the processes of their domain.
 
+use std::collections::{BTreeMap, HashSet};
+
 use super::super::cells::Domain;
 use crate::counts::State;
 use crate::site_use::Use;
 use crate::tracer::Tracer;
-use std::collections::{BTreeMap, HashSet};
 
 impl Tracer<'_> {
     /// Removes probes that handlers have ended, each in the domain where that happened: a process

@@ -1,9 +1,10 @@
 //! Moves the threads that are held back to their sites.
 
+use process::{Event, Stop};
+
 use super::put_back;
 use crate::hold::Held;
 use crate::tracer::Tracer;
-use process::{Event, Stop};
 
 impl Tracer<'_> {
     /// Moves all threads of an address space back that are on the way to a trampoline.

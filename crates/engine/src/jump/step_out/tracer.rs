@@ -1,5 +1,8 @@
 //! Runs a stopped thread to the end of its trampoline, then answers its signal.
 
+use libc::siginfo_t;
+use process::{Stop, Stopped};
+
 use super::super::Part;
 use super::super::waiting::ProgressTimer;
 use super::{
@@ -8,8 +11,6 @@ use super::{
 };
 use crate::signal::is_synchronous;
 use crate::tracer::Tracer;
-use libc::siginfo_t;
-use process::{Stop, Stopped};
 
 impl Tracer<'_> {
     /// Runs a thread that is in a trampoline until it is outside. `pending` is the signal by which

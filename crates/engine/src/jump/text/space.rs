@@ -1,14 +1,16 @@
 //! Reads the code of a module that an address space has mapped.
 
+use std::rc::Rc;
+
+use process::{Mapping, Module};
+
 use super::super::code_cache::{CodeCache, Kept};
 use super::{AROUND, CLOSE, Text};
 use crate::space::Space;
-use process::{Mapping, Module};
-use std::rc::Rc;
 
 impl Text {
-    /// Reads the code of a module's mapping, or takes it from `code_cache`. If it may be needed `again`,
-    /// it is kept there.
+    /// Reads the code of a module's mapping, or takes it from `code_cache`. If it may be needed
+    /// `again`, it is kept there.
     pub(crate) fn read(
         space: &Space,
         module: &Module,

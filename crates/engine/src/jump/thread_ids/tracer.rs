@@ -1,9 +1,10 @@
 //! Writes a thread's ids where its handlers read them.
 
-use super::set;
-use crate::tracer::Tracer;
 use layout::thread_id;
 use process::Stopped;
+
+use super::set;
+use crate::tracer::Tracer;
 
 impl Tracer<'_> {
     /// Gives a thread that is about to run its ids, if its handlers may need them.
@@ -12,7 +13,7 @@ impl Tracer<'_> {
             return;
         };
         let space = tracked.space.and_then(|number| self.spaces.get(&number));
-        if space.is_none_or(|space| space.ground.is_none()) {
+        if space.is_none_or(|space| space.handler_memory.is_none()) {
             return;
         }
         tracked.has_ids = true;

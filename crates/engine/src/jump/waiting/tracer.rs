@@ -1,11 +1,13 @@
 //! Lets threads go on without room while the tracer itself has to wait for them.
 
+use std::mem::offset_of;
+
+use layout::Identity;
+use process::Stopped;
+
 use super::super::Part;
 use super::ProgressTimer;
 use crate::tracer::Tracer;
-use layout::Identity;
-use process::Stopped;
-use std::mem::offset_of;
 
 impl Tracer<'_> {
     /// Called repeatedly while the tracer waits for a thread of an address space: makes room for
@@ -57,8 +59,8 @@ impl Tracer<'_> {
 
     fn set_gives_up(&mut self, number: u32, value: u32) {
         let Some(space) = self.spaces.get_mut(&number) else { return };
-        let Some(ground) = &space.ground else { return };
-        let place = ground.identity + offset_of!(Identity, must_not_wait) as u64;
+        let Some(handler_memory) = &space.handler_memory else { return };
+        let place = handler_memory.identity + offset_of!(Identity, must_not_wait) as u64;
         space.waits_disabled = value != 0;
         // Fails only if the process is gone.
         let _ = space.code.memory.poke(place, &value.to_le_bytes());
