@@ -219,7 +219,7 @@ fn wait_for(
     }
     for (pid, reason) in &restored.lent {
         crate::messages::tell(&format!(
-            "warning: the tracer was killed; nine bytes that process {pid} does not use, behind its code, are not zeros again ({reason})"
+            "warning: the tracer was killed; unused bytes behind the code of process {pid} could not be zeroed again ({reason})"
         ));
     }
     for (pid, reason) in &restored.kept {

@@ -48,9 +48,8 @@ fn the_work_is_in_proportion_to_the_text() {
     }
 }
 
-/// A text of 1 MiB compiles.
 #[test]
-fn the_largest_file_is_a_mebibyte() {
+fn a_text_of_a_mebibyte_compiles() {
     let (_, text) = texts(1 << 20).swap_remove(0);
     let text = format!("{text}{}", " ".repeat((1 << 20) - text.len()));
     assert!(compile_text("a.rpn", &text, &Options::default()).is_ok());
