@@ -5,12 +5,12 @@
 #![allow(dead_code, unreachable_pub)]
 
 /// Shared with the tests.
-#[path = "../tests/common/flow.rs"]
+#[path = "../tests/all/common/flow.rs"]
 mod flow;
 /// Shared with the tests.
-#[path = "../tests/common/program.rs"]
+#[path = "../tests/all/common/program.rs"]
 mod program;
-#[path = "../tests/common/world.rs"]
+#[path = "../tests/all/common/world.rs"]
 mod world;
 
 use std::time::{Duration, Instant};

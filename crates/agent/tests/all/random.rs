@@ -1,0 +1,256 @@
+//! Random programs: the agent's run, including its record, equals the interpreter's outside. The
+//! tests of crate `jit` run the same programs as compiled code.
+
+use crate::common;
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::common::Bench;
+use crate::programs::{
+    GLOBALS, LOCALS, Line, MEMORY, assemble, interesting, jumps_and_instructions, lines, memory,
+    memory_bytes, traces,
+};
+use libc::{c_void, iovec};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use testing::conformance::number;
+use vm::{End, Fault, Machine, Program, Register, State};
+
+const PAGE: u64 = 4096;
+const SITE: u64 = 0x5555_1234_5678;
+const FLAGS: u64 = 0x246;
+
+/// The start of a run.
+#[derive(Clone, Debug)]
+struct Start {
+    lines: Vec<Line>,
+    limits: (u32, u32),
+    logmax: usize,
+    mask: u16,
+    traces: (usize, bool),
+    locals: [u64; LOCALS],
+    globals: [u64; GLOBALS],
+    registers: [u64; 16],
+    memory: Vec<u8>,
+    /// Whether another run has removed the probe before.
+    removed: bool,
+}
+
+fn start() -> impl Strategy<Value = Start> {
+    let limits = (
+        jumps_and_instructions(),
+        prop_oneof![0..60_usize, Just(1024)],
+        prop_oneof![Just(0x0fff_u16), Just(0xffff), any::<u16>()],
+        traces(),
+    );
+    let words = (
+        proptest::array::uniform4(interesting()),
+        proptest::array::uniform3(interesting()),
+        proptest::array::uniform16(interesting()),
+    );
+    let memory = proptest::collection::vec(prop_oneof![3 => any::<u8>(), 1 => Just(0)], MEMORY);
+    (lines(), limits, words, memory, any::<bool>()).prop_map(|(lines, limits, words, memory, removed)| {
+        Start {
+            lines,
+            limits: limits.0,
+            logmax: limits.1,
+            mask: limits.2,
+            traces: limits.3,
+            locals: words.0,
+            globals: words.1,
+            registers: words.2,
+            memory,
+            removed,
+        }
+    })
+}
+
+/// This thread from outside: its registers at the site, its memory through the kernel.
+struct Outside {
+    general: [u64; 16],
+    /// Whether the probe is removed, which ends long runs.
+    removed: bool,
+}
+
+impl Machine for Outside {
+    fn register(&mut self, register: Register) -> u64 {
+        match register {
+            Register::Rip | Register::Eip => SITE,
+            Register::Rflags | Register::Eflags => FLAGS,
+            other => number(other).map_or(0, |place| self.general[place]),
+        }
+    }
+
+    fn set_register(&mut self, register: Register, value: u64) {
+        if let Some(place) = number(register) {
+            self.general[place] = value;
+        }
+    }
+
+    fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), Fault> {
+        let local = iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+        let remote = iovec { iov_base: address as *mut c_void, iov_len: into.len() };
+        // SAFETY: the local vector is `into`; the kernel checks the other.
+        let count = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
+        let count = count.max(0) as u64;
+        if count == into.len() as u64 { Ok(()) } else { Err(Fault { address: address.wrapping_add(count) }) }
+    }
+
+    fn write(&mut self, address: u64, from: &[u8]) -> Result<(), Fault> {
+        let mut bytes = (0..from.len() as u64).map(|byte| address + byte);
+        if let Some(refused) = bytes.find(|&address| !self.verify(address, true)) {
+            return Err(Fault { address: refused });
+        }
+        // SAFETY: every byte is in the one page that programs may write.
+        unsafe { (address as *mut u8).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+        Ok(())
+    }
+
+    fn verify(&mut self, address: u64, write: bool) -> bool {
+        if write {
+            address & !(PAGE - 1) == memory() & !(PAGE - 1)
+        } else {
+            self.read(address, &mut [0]).is_ok()
+        }
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.removed
+    }
+
+    fn pid(&mut self) -> u64 {
+        std::process::id().into()
+    }
+
+    fn processor(&mut self) -> u64 {
+        // SAFETY: a call without arguments.
+        (unsafe { libc::sched_getcpu() }) as u64
+    }
+}
+
+/// The codes of a record, whether there is a log, the log and the traces.
+type Record = (u32, u32, bool, Vec<u8>, Vec<u8>);
+
+/// The visible results of a run.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    stack: Vec<u64>,
+    record: Option<Record>,
+    /// Whether the handler has removed the probe.
+    removes: bool,
+    locals: Vec<u64>,
+    globals: Vec<u64>,
+    registers: [u64; 16],
+    memory: Vec<u8>,
+}
+
+impl Start {
+    fn check(&self, bench: &mut Bench) -> Result<(), TestCaseError> {
+        let code = assemble(&self.lines);
+        let cells = |values: &[u64]| values.iter().map(|&value| AtomicU64::new(value)).collect::<Vec<_>>();
+        let values = |cells: &[AtomicU64]| cells.iter().map(|it| it.load(Ordering::Relaxed)).collect();
+        let (locals, globals) = (cells(&self.locals), cells(&self.globals));
+        let program = Program {
+            code: &code,
+            jmpmax: self.limits.0,
+            insmax: self.limits.1,
+            logmax: self.logmax,
+            mask: self.mask,
+            locals: &locals,
+            globals: &globals,
+            excpt_log: self.traces.0,
+            autostacktrace: self.traces.1,
+            heap: 64,
+            point: vm::ProbepointInfo {
+                module: b"module",
+                offset: 7,
+                major: 5,
+                minor: 6,
+                ..vm::ProbepointInfo::default()
+            },
+            ..Program::default()
+        };
+
+        // In the agent.
+        memory_bytes().copy_from_slice(&self.memory);
+        let info = bench.describe(&program, 0);
+        let head = bench.context().head.load(Ordering::Relaxed);
+        bench.control().tail.0.store(head, Ordering::Relaxed);
+        let before = u64::from(self.removed) << 33;
+        bench.over.store(before, Ordering::Relaxed);
+        let registers = bench.registers();
+        (registers.general, registers.rip, registers.rflags) = (self.registers, SITE, FLAGS);
+        let left = bench.run(&info);
+        let over = bench.over.load(Ordering::Relaxed);
+        let made = bench.context().head.load(Ordering::Relaxed) - head;
+        let record = (made > 0).then(|| {
+            let record = bench.record_behind(head);
+            let (major, minor) = record.more.map_or((5, 6), |more| (more.major, more.minor));
+            (major, minor, record.has_log, record.log.to_vec(), record.trace.to_vec())
+        });
+        let agent_locals = cells(&self.locals);
+        let agent_globals = cells(&self.globals);
+        bench.take_variables(&Program { locals: &agent_locals, globals: &agent_globals, ..program });
+        let in_agent = Seen {
+            stack: left.stack,
+            record,
+            removes: over == 1 << 32 | 1,
+            locals: values(&agent_locals),
+            globals: values(&agent_globals),
+            registers: bench.registers().general,
+            memory: memory_bytes().to_vec(),
+        };
+
+        // Outside.
+        memory_bytes().copy_from_slice(&self.memory);
+        let mut machine = Outside { general: self.registers, removed: self.removed };
+        let mut state = Box::<State>::default();
+        let outcome = vm::run(&program, 0, &mut state, &mut machine);
+        let removes = outcome.end == End::Remove;
+        let logs = outcome.end != End::Abort && self.logmax > 0;
+        let makes = (logs || !state.trace().is_empty()) && !(removes && self.removed);
+        let log = if logs { state.log().to_vec() } else { Vec::new() };
+        let codes = (outcome.major.unwrap_or(5), outcome.minor.unwrap_or(6));
+        let outside = Seen {
+            stack: (0..state.depth()).map(|below| state.element(below)).collect(),
+            record: makes.then(|| (codes.0, codes.1, logs, log, state.trace().to_vec())),
+            removes,
+            locals: values(&locals),
+            globals: values(&globals),
+            registers: machine.general,
+            memory: memory_bytes().to_vec(),
+        };
+        prop_assert_eq!(in_agent, outside, "{:?}", outcome);
+        Ok(())
+    }
+}
+
+/// Pins the thread to one processor, so that both runs see the same.
+fn stay() {
+    // SAFETY: the set is a valid one, of this size.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(libc::sched_getcpu() as usize, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+    }
+}
+
+fn all_agree() {
+    stay();
+    let mut bench = Bench::new();
+    common::identity().pid.store(std::process::id(), Ordering::Relaxed);
+    let bench = RefCell::new(&mut bench);
+    let cases = std::env::var("AGENT_CASES").ok().and_then(|it| it.parse().ok()).unwrap_or(1000);
+    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+    let agree = |start: Start| start.check(&mut bench.borrow_mut());
+    TestRunner::new(config).run(&start(), agree).unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+#[test]
+fn the_agent_does_what_the_interpreter_does() {
+    // Without inlining strategies nest deeply.
+    let thread = std::thread::Builder::new().stack_size(64 << 20).spawn(all_agree).expect("a thread");
+    if let Err(panic) = thread.join() {
+        std::panic::resume_unwind(panic);
+    }
+}

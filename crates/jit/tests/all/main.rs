@@ -1,0 +1,9 @@
+//! The tests of this crate from outside, but for those that need a process of their own.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod hidden;
+mod listing;
+mod random;
+mod registers;
