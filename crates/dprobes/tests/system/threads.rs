@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::support::{Server, attach, counting, is_traced, need, target, text_differences};
+use crate::support::{Run, Server, attach, counting, is_traced, need, target, text_differences};
 
 #[test]
 fn threads_born_while_attached_are_counted_and_those_dying_do_no_harm() {
@@ -27,4 +27,37 @@ pub(crate) fn come_and_go(program: &Path, rounds: u32) {
     server.send("quit");
     let (status, _) = server.end();
     assert!(status.success());
+}
+
+/// A thread that moves to another processor after each hit logs into the rings of both in turn. The
+/// tracer reads one ring after the other while it does.
+#[test]
+fn the_records_of_a_thread_that_changes_processors_stay_in_order() {
+    let program = need!("threads: processors", target("migrates"), "gcc");
+    let calls = testing::rounds(60_000, 600_000).to_string();
+    let text = format!(
+        "name = \"{}\"\nmodtype = user\nmaxhits = 0xffffffffffffffff\noffset = numbered\n\
+         push r, rdi\nlog 1\nexit\n",
+        program.display()
+    );
+    let run = Run::new(&text).option("--engine=jump").option("--lossless");
+    let outcome = run.on([program.as_os_str(), calls.as_ref()]).ended_with(0);
+    // On a machine with one processor it stays where it is.
+    let said = outcome.stdout.trim();
+    assert!([1, 2].iter().any(|count| said == format!("calls {calls} processors {count}")), "{said}");
+    let rows = outcome.records.lines().filter_map(|line| line.split(" : ").nth(1));
+    // The bytes of a word in their order in memory, the lowest first.
+    let number = |bytes: &str| {
+        let word = u64::from_str_radix(&bytes.replace(' ', ""), 16).expect("eight bytes");
+        word.swap_bytes()
+    };
+    let numbers: Vec<u64> = rows.map(number).collect();
+    assert_eq!(numbers.len().to_string(), calls);
+    let wrong: Vec<_> = numbers.windows(2).filter(|pair| pair[0] >= pair[1]).collect();
+    assert!(
+        wrong.is_empty(),
+        "{} of {calls} records are out of order: {:?}",
+        wrong.len(),
+        &wrong[..wrong.len().min(10)]
+    );
 }

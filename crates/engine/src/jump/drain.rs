@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rings::{Head, Invalid, Next};
 use trace::Record;
 
-use super::clock::Clock;
+use super::clock::{Clock, counter};
 use super::numbers::Numbers;
 use super::ring::{Gap, Reader};
 use super::rings::Rings;
@@ -40,6 +40,8 @@ pub(crate) struct Drain {
     read: u64,
     /// The next record of each ring that has one; reused by each drain.
     next: Vec<Front>,
+    /// The TSC before the first ring was looked at, and after the last one.
+    looked: (u64, u64),
     /// The record passed to the observer; its memory is reused.
     record: Record,
     /// The thread whose user and name are in `record`, if any.
@@ -81,6 +83,7 @@ impl Drain {
             busy: false,
             read: 0,
             next: Vec::new(),
+            looked: (0, 0),
             record: Record::default(),
             named: None,
             nonsense: 0,
@@ -142,6 +145,7 @@ impl Drain {
     /// Reads how far each ring is filled, and notes the next record of each.
     fn look(&mut self, numbers: &Numbers, all: bool) {
         self.next.clear();
+        let before = counter();
         for (number, source) in self.sources.iter_mut().enumerate() {
             source.gone = Rc::strong_count(&source.rings) == 1;
             for ring in 0..source.rings.count() {
@@ -169,6 +173,20 @@ impl Drain {
                 }
             }
         }
+        self.looked = (before, counter());
+    }
+
+    /// Up to which time a front may be read, if `until` is the oldest time of all other rings;
+    /// `None` if it is too new.
+    ///
+    /// The rings are looked at one after the other. A thread may log into a ring that was looked at
+    /// already, move to another processor, and log into the next ring: of the two records only the
+    /// second is seen. So records of the time in which the rings were looked at wait for the next
+    /// drain. A record of a later time is not one of those: another processor's TSC is ahead, or
+    /// its process has forged it.
+    fn settled(&self, front: usize, until: u64) -> Option<u64> {
+        let ((before, after), time) = (self.looked, self.next[front].head.time);
+        if time <= before { Some(until.min(before)) } else { (time > after).then_some(until) }
     }
 
     /// Reports what was lost for want of room.

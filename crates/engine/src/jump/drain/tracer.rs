@@ -33,8 +33,11 @@ impl Tracer<'_> {
             drain.clock.set();
         }
         let mut left = if all { u64::MAX } else { BATCH };
+        let mut is_refused = false;
         while let Some((place, until)) = drain.oldest() {
-            if left == 0 || !(all || self.observer.is_ready()) {
+            let Some(until) = (if all { Some(until) } else { drain.settled(place, until) }) else { break };
+            is_refused = !(all || self.observer.is_ready());
+            if left == 0 || is_refused {
                 break;
             }
             left -= self.drain_ring(&mut drain, place, until, all, left.min(PORTION));
@@ -42,7 +45,7 @@ impl Tracer<'_> {
         if !drain.next.is_empty() {
             // If the observer takes no more, the records wait for the next regular drain; if only
             // the batch is full, the next drain follows at once.
-            drain.busy = left == 0;
+            drain.busy = left == 0 || drain.busy && !is_refused;
             for front in drain.next.drain(..) {
                 let source = &drain.sources[front.source];
                 source.readers[front.ring as usize].tell(&source.rings, front.ring);
