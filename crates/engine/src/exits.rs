@@ -37,16 +37,16 @@ impl Tracer<'_> {
 
     /// Reports, once for each probe, that a facility does not exist for user probes.
     fn kernel_only(&mut self, probe: (usize, usize), head: &str, facility: &str) {
-        if self.told.is_new(format!("{probe:?} {facility}")) {
+        if self.messages.told.is_new(format!("{probe:?} {facility}")) {
             let text = format!("{head} {facility} is for kernel probes only; the probepoint is removed");
-            self.observer.note(&Note::Exit(text));
+            self.messages.observer.note(&Note::Exit(text));
         }
     }
 
     /// Writes a core dump of the process, and reports its path or the error.
     fn exit_to_core(&mut self, head: &str, thread: &Stopped, registers: &Registers) {
         let tid = thread.tid();
-        let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
+        let pid = self.followed.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
         let text = match self.dump_core(pid, thread, registers) {
             Ok(written) => {
                 let left_out: Vec<String> = written.left_out.iter().map(i32::to_string).collect();
@@ -66,6 +66,6 @@ impl Tracer<'_> {
             }
             Err(reason) => format!("{head} core dump of process {pid} failed: {reason}"),
         };
-        self.observer.note(&Note::Exit(text));
+        self.messages.observer.note(&Note::Exit(text));
     }
 }

@@ -41,13 +41,13 @@ impl Tracer<'_> {
     pub(crate) fn trapped(&mut self, mut thread: Stopped) -> Result<Option<Stopped>, process::Error> {
         let tid = thread.tid();
         let mut registers = thread.registers()?;
-        let Some(tracked) = self.threads.get_mut(&tid) else { return Ok(Some(thread)) };
+        let Some(tracked) = self.followed.threads.get_mut(&tid) else { return Ok(Some(thread)) };
         let put_back = std::mem::take(&mut tracked.before_trap);
         if put_back {
             registers.set_rip(registers.rip().wrapping_add(1));
         }
         let address = registers.rip().wrapping_sub(1);
-        let Some(space) = tracked.space.and_then(|space| self.spaces.get(&space)) else {
+        let Some(space) = tracked.space.and_then(|space| self.followed.spaces.get(&space)) else {
             return Ok(Some(thread));
         };
         let armed = space.sites.get(&address);
@@ -60,12 +60,12 @@ impl Tracer<'_> {
                 registers.set_rip(address);
                 registers.set_rflags(registers.rflags() | ANSWERED);
                 thread.set_registers(&registers)?;
-                self.resume(thread, 0);
+                self.followed.resume(thread, 0);
                 return Ok(None);
             }
             if put_back {
                 // The thread is at the instruction already.
-                self.resume(thread, 0);
+                self.followed.resume(thread, 0);
                 return Ok(None);
             }
             return Ok(Some(thread));
@@ -76,10 +76,11 @@ impl Tracer<'_> {
             tracked.identity.rseq = Some(thread.rseq_area());
         }
         if let Some(done) = done {
-            self.commit(done.records);
+            self.messages.commit(&mut self.programs, done.records);
         }
         let segments = registers;
-        let again = self.space_of(tid).and_then(|space| space.interrupted.take_resumed(address, &registers));
+        let again =
+            self.followed.space_of(tid).and_then(|space| space.interrupted.take_resumed(address, &registers));
         let records = match again {
             Some(waiting) => waiting.records,
             None => self.run_handlers(&thread, address, word, &mut registers),
@@ -123,19 +124,22 @@ impl Tracer<'_> {
 
     /// The trust domain of a thread.
     fn domain(&self, tid: i32) -> Domain {
-        let space = self.threads.get(&tid).and_then(|thread| self.spaces.get(&thread.space?));
+        let space =
+            self.followed.threads.get(&tid).and_then(|thread| self.followed.spaces.get(&thread.space?));
         space.map_or(Domain::OWN, |space| space.domain)
     }
 
     /// The module that contains a site.
     fn module_at(&self, tid: i32, address: u64) -> Option<ModuleKey> {
-        let space = self.threads.get(&tid).and_then(|thread| self.spaces.get(&thread.space?));
+        let space =
+            self.followed.threads.get(&tid).and_then(|thread| self.followed.spaces.get(&thread.space?));
         Some(space?.sites.get(&address)?.site().module)
     }
 
     /// The uses of a site.
     fn space_uses(&self, tid: i32, address: u64) -> &[Use] {
-        let space = self.threads.get(&tid).and_then(|thread| self.spaces.get(&thread.space?));
+        let space =
+            self.followed.threads.get(&tid).and_then(|thread| self.followed.spaces.get(&thread.space?));
         space.and_then(|space| space.sites.get(&address)).map_or(&[], |armed| &armed.site().uses)
     }
 
@@ -154,7 +158,8 @@ impl Tracer<'_> {
             matches!(definition.location, Location::Points { point: FunctionPoint::Return, .. })
         });
         !is_return || {
-            let space = self.threads.get(&tid).and_then(|thread| self.spaces.get(&thread.space?));
+            let space =
+                self.followed.threads.get(&tid).and_then(|thread| self.followed.spaces.get(&thread.space?));
             let armed = space.and_then(|space| space.sites.get(&address));
             armed.and_then(|armed| armed.site().displaced.is_taken(&to_patch(registers))) != Some(false)
         }
@@ -201,16 +206,16 @@ impl Tracer<'_> {
         }
         probe.counts.runs += 1;
         let last = turn - definition.ignore >= definition.maxhits;
-        let tracked = self.threads.get_mut(&thread.tid())?;
+        let tracked = self.followed.threads.get_mut(&thread.tid())?;
         // The record's header shows the registers at the hit; the handler may change them.
         let before = *registers;
         let caller = Caller {
-            observer: &mut *self.observer,
+            observer: &mut *self.messages.observer,
             program: program_number,
             codes: (object.major, definition.minor),
             module: &object.module,
         };
-        let space = tracked.space.and_then(|number| self.spaces.get(&number));
+        let space = tracked.space.and_then(|number| self.followed.spaces.get(&number));
         let mut machine =
             HitMachine::new(thread, registers, &mut tracked.identity, space, caller, &self.session.stop);
         let (locals, globals) = (program.locals.memory(domain), self.sharing.globals.memory(domain));
@@ -275,8 +280,10 @@ impl Tracer<'_> {
         segments: &Registers,
     ) -> Result<(), process::Error> {
         let (tid, address) = (thread.tid(), waiting.site);
-        let Some(tracked) = self.threads.get_mut(&tid) else { return Ok(()) };
-        let Some(space) = tracked.space.and_then(|space| self.spaces.get(&space)) else { return Ok(()) };
+        let Some(tracked) = self.followed.threads.get_mut(&tid) else { return Ok(()) };
+        let Some(space) = tracked.space.and_then(|space| self.followed.spaces.get(&space)) else {
+            return Ok(());
+        };
         let Some(site) = space.site(address) else { return Ok(()) };
         let own = site.own_uses();
         let mut registers = waiting.registers;
@@ -289,22 +296,22 @@ impl Tracer<'_> {
             && site.displaced.emulate(&mut emulated, &mut memory).is_ok();
         if done {
             from_patch(&emulated, &mut registers);
-            self.commit(waiting.records);
+            self.messages.commit(&mut self.programs, waiting.records);
         } else if let Some(slot) = &site.slot {
             registers.set_rip(slot.address);
             let certain = !site.displaced.may_fault();
             let complete = if certain { std::mem::take(&mut waiting.records) } else { Vec::new() };
             self.session.waiting |= !waiting.records.is_empty();
             tracked.in_slot = Some(waiting);
-            self.commit(complete);
+            self.messages.commit(&mut self.programs, complete);
         }
         registers.set_rflags(registers.rflags() | ANSWERED);
         set(&mut thread, &mut registers, segments)?;
-        let before = self.met(tid, address);
-        let number = self.threads.get(&tid).and_then(|tracked| tracked.space);
+        let before = self.followed.threads.met(&self.followed.spaces, tid, address);
+        let number = self.followed.threads.get(&tid).and_then(|tracked| tracked.space);
         let trap = Stop::Signal(libc::SIGTRAP);
         let (thread, stop) = match number {
-            Some(number) => self.guard_again(number, thread, trap, before)?,
+            Some(number) => self.followed.spaces.guard_again(number, thread, trap, before)?,
             None => (thread, trap),
         };
         self.after(thread, stop, own, &registers)
@@ -321,18 +328,18 @@ impl Tracer<'_> {
         let tid = thread.tid();
         if own.entry {
             self.begun(tid);
-            self.identify_begun(&thread);
+            self.followed.identify_begun(&thread);
         }
         let mapped = own.mapped && loader::mapped_code(registers);
         if own.entry || own.listed || own.closes || mapped {
-            let number = self.threads.get(&tid).and_then(|tracked| tracked.space);
+            let number = self.followed.threads.get(&tid).and_then(|tracked| tracked.space);
             let mapped_now = match (mapped, own.closes) {
                 (true, _) => Some(Arrived::At(registers.result() as u64)),
                 (false, true) => loader::closed_file(tid, registers),
                 (false, false) => None,
             };
             let note = |tracer: &mut Self, mapped| {
-                if let Some(space) = number.and_then(|number| tracer.spaces.get_mut(&number)) {
+                if let Some(space) = number.and_then(|number| tracer.followed.spaces.get_mut(&number)) {
                     space.mapped_now = mapped;
                 }
             };
@@ -342,9 +349,9 @@ impl Tracer<'_> {
             (thread, stop) = refreshed?;
         }
         if matches!(stop, Stop::Interrupt | Stop::Group(_)) {
-            return self.go_on(thread, stop);
+            return self.followed.go_on(thread, stop);
         }
-        self.resume(thread, 0);
+        self.followed.resume(thread, 0);
         Ok(())
     }
 }

@@ -64,13 +64,13 @@ impl Tracer<'_> {
         self.sharing.globals.grow(program.gvars());
         let only = only.map(|only| only.into_iter().collect());
         let inserted = self.programs.push(Program::new(program, options, only, self.sharing.cells.as_mut()));
-        let spaces: Vec<u32> = self.spaces.keys().copied().collect();
+        let spaces: Vec<u32> = self.followed.spaces.keys().copied().collect();
         for number in spaces {
-            if let Some(space) = self.spaces.get_mut(&number) {
+            if let Some(space) = self.followed.spaces.get_mut(&number) {
                 space.stale = true;
             }
             self.session.waiting = true;
-            self.ask_one(number);
+            self.followed.ask_one(&mut self.messages, number);
         }
         inserted
     }
@@ -95,7 +95,7 @@ impl Tracer<'_> {
         let probes = 0..program.probes.len();
         let uses: HashSet<Use> = probes.map(|probe| Use::Probe { program: number, probe }).collect();
         self.retire(&uses, None);
-        for space in self.spaces.values_mut() {
+        for space in self.followed.spaces.values_mut() {
             space.placed.retain(|(placed, _)| *placed != number);
         }
     }
@@ -118,7 +118,7 @@ impl Tracer<'_> {
     pub fn settle(&mut self, control: &Control, patience: Duration) -> bool {
         let end = Instant::now() + patience;
         loop {
-            if self.spaces.values().all(|space| !space.stale) {
+            if self.followed.spaces.values().all(|space| !space.stale) {
                 return true;
             }
             if Instant::now() >= end {
@@ -138,12 +138,12 @@ impl Tracer<'_> {
         loop {
             self.look_at_slots();
             self.drain(false);
-            let waiting = self.threads.values().any(Tracked::has_records);
+            let waiting = self.followed.threads.values().any(Tracked::has_records);
             if self.reader.drain.read() != read {
                 (end, read) = (Instant::now() + patience, self.reader.drain.read());
             }
             if (!waiting && self.is_past(&mut mark)) || Instant::now() >= end {
-                self.tell_losses();
+                self.messages.tell_losses(&self.programs);
                 return;
             }
             if !self.step(control, false) && !self.reader.drain.is_busy() {
@@ -219,7 +219,8 @@ impl Tracer<'_> {
 
     /// The processes that are followed.
     pub fn followed(&self) -> Vec<i32> {
-        let mut processes: Vec<i32> = self.threads.values().map(|thread| thread.identity.pid).collect();
+        let mut processes: Vec<i32> =
+            self.followed.threads.values().map(|thread| thread.identity.pid).collect();
         processes.sort_unstable();
         processes.dedup();
         processes
@@ -227,7 +228,7 @@ impl Tracer<'_> {
 
     /// Whether any process is followed.
     pub fn follows_any(&self) -> bool {
-        !self.threads.is_empty()
+        !self.followed.threads.is_empty()
     }
 
     /// For a tracer that serves requests: it never ends by itself, wants regular interrupts, and
@@ -238,8 +239,8 @@ impl Tracer<'_> {
 
     /// Handles one event, or returns after an interrupt. Returns at once if nothing is followed.
     pub fn turn(&mut self, control: &Control) {
-        if self.threads.is_empty() {
-            self.observer.idle();
+        if self.followed.threads.is_empty() {
+            self.messages.observer.idle();
             control.wants_ticks.store(false, Ordering::Relaxed);
             control.wants_rare_ticks.store(false, Ordering::Relaxed);
             control.wants_quick_ticks.store(false, Ordering::Relaxed);
@@ -252,8 +253,8 @@ impl Tracer<'_> {
     /// tracer can be used further.
     pub fn let_go(&mut self, control: &Control) {
         self.leave_all(control);
-        self.tell_losses();
-        self.departure.who = Leaving::Nobody;
+        self.messages.tell_losses(&self.programs);
+        self.followed.departure.who = Leaving::Nobody;
     }
 
     /// Detaches from the processes that have no probe, except those that a program names by process

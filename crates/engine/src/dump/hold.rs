@@ -26,8 +26,8 @@ impl Tracer<'_> {
         let mut pause = PAUSE.0;
         let mut asked = HashSet::new();
         // Threads that do not run: held here, or ended.
-        let mut still: HashSet<i32> = self.holds.events.iter().map(tid_of).collect();
-        still.extend(self.new_threads.newborn.keys());
+        let mut still: HashSet<i32> = self.followed.holds.events.iter().map(tid_of).collect();
+        still.extend(self.followed.new_threads.newborn.keys());
         still.insert(tid);
         loop {
             let mut moving = Vec::new();
@@ -38,14 +38,14 @@ impl Tracer<'_> {
                 }
                 // An unknown thread is new, and stops by itself.
                 if asked.insert(other) {
-                    self.ask(other);
+                    self.followed.ask(&mut self.messages, other);
                 }
                 match process::look_at(other) {
                     Ok(Some(event)) => {
                         let replaced = matches!(event, Event::Stopped(_, Stop::Exec { .. }));
                         news = true;
                         still.insert(other);
-                        self.holds.events.push_back(event);
+                        self.followed.holds.events.push_back(event);
                         if replaced {
                             return Err("the process has replaced its program".to_owned());
                         }

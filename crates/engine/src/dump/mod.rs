@@ -113,8 +113,8 @@ impl Tracer<'_> {
     ) -> Result<Vec<i32>, String> {
         let tid = thread.tid();
         let left_out = self.hold_others(tid, pid)?;
-        let number = self.threads.get(&tid).and_then(|tracked| tracked.space);
-        let Some(space) = number.and_then(|number| self.spaces.get(&number)) else {
+        let number = self.followed.threads.get(&tid).and_then(|tracked| tracked.space);
+        let Some(space) = number.and_then(|number| self.followed.spaces.get(&number)) else {
             return Err("its memory is not known".to_owned());
         };
         let threads = self.views(pid, thread, registers, space)?;

@@ -45,11 +45,12 @@ impl Tracer<'_> {
         let ended = |_| "the process was killed meanwhile".to_owned();
         let status = Status::read(thread.tid()).map_err(ended)?;
         let mut shown = vec![Shown::new(thread, status, *registers).map_err(ended)?];
-        let held = self.holds.events.iter().filter_map(|event| match event {
+        let held = self.followed.holds.events.iter().filter_map(|event| match event {
             Event::Stopped(thread, stop) => Some((thread, *stop)),
             Event::Ended { .. } => None,
         });
-        let newborn = self.new_threads.newborn.values().map(|newborn| (&newborn.thread, Stop::Interrupt));
+        let newborn =
+            self.followed.new_threads.newborn.values().map(|newborn| (&newborn.thread, Stop::Interrupt));
         // A thread that is gone by now was killed, and is not shown.
         let others = held.chain(newborn).filter_map(|(thread, stop)| other(pid, thread, stop, space));
         shown.extend(others);

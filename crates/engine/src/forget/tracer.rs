@@ -17,7 +17,7 @@ impl Tracer<'_> {
 
     /// Frees the programs to be forgotten that nothing refers to any more.
     pub(crate) fn forget_programs(&mut self) {
-        if self.sharing.forgotten.is_empty() || self.threads.values().any(Tracked::has_records) {
+        if self.sharing.forgotten.is_empty() || self.followed.threads.values().any(Tracked::has_records) {
             return;
         }
         let mut forgotten = std::mem::take(&mut self.sharing.forgotten);
@@ -32,8 +32,8 @@ impl Tracer<'_> {
             }
             let Some(program) = self.programs.remove(*number) else { return false };
             self.sharing.mortal.retain(|(of, _)| of != number);
-            self.told.forget(*number);
-            for space in self.spaces.values_mut() {
+            self.messages.told.forget(*number);
+            for space in self.followed.spaces.values_mut() {
                 // The plan contains a copy of the handlers' descriptions.
                 space.foreseen = None;
                 space.handler_memory.iter_mut().for_each(|handler_memory| handler_memory.forget(*number));

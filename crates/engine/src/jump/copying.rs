@@ -43,8 +43,8 @@ impl Tracer<'_> {
         thread: &Stopped,
         module: &Module,
     ) -> Option<Circumstances> {
-        let number = self.threads.get(&thread.tid())?.space?;
-        let space = self.spaces.get(&number)?;
+        let number = self.followed.threads.get(&thread.tid())?.space?;
+        let space = self.followed.spaces.get(&number)?;
         let these = self.running(program, number, thread.tid(), module)?;
         let fresh = !self.session.serving && arm::is_fresh(space, thread, module);
         Some(Circumstances { fresh, ..these })
@@ -58,7 +58,7 @@ impl Tracer<'_> {
         tid: i32,
         module: &Module,
     ) -> Option<Circumstances> {
-        let space = self.spaces.get(&number)?;
+        let space = self.followed.spaces.get(&number)?;
         let is_alone = !space.planners.has(&module_key(module)) && space.planners.is_clean();
         let again = self.session.serving || space.starting;
         // An arming that may be copied leaves addresses near other mappings unused. With
@@ -95,14 +95,14 @@ impl Tracer<'_> {
             if let Ok(left) = done {
                 let (count, remarks) = copied.count();
                 (work.count, work.plan.remarks) = (count, remarks.to_vec());
-                if self.observer.wants_placed() {
+                if self.messages.observer.wants_placed() {
                     work.probes = copied.probes();
                 }
                 return Ok((thread, stop, Some(left)));
             }
         }
         if let Some((program, checks)) = work.program.zip(work.checks)
-            && let Some(space) = self.spaces.get(&number)
+            && let Some(space) = self.followed.spaces.get(&number)
         {
             let plan = place::plan(program, &self.programs[program], &work.module, &space.text(), checks);
             *work = Work::new(&work.module, work.program, plan);
@@ -158,7 +158,7 @@ impl Tracer<'_> {
             return Ok((thread, stop, Err(reason)));
         }
         // Before any code changes, the ledger must know what to unmap if the tracer is killed.
-        if let Some(space) = self.spaces.get_mut(&number) {
+        if let Some(space) = self.followed.spaces.get_mut(&number) {
             space.note_memory();
         }
         let Some(code) = copied.mapping(&mappings) else {
@@ -168,7 +168,7 @@ impl Tracer<'_> {
         match self.write_copy(number, &mut thread, (module, code), draft, (copied, is_file))? {
             Ok(left) => Ok((thread, stop, Ok(left))),
             Err(reason) => {
-                let (thread, stop) = self.unmap_pads(number, thread, stop, pads)?;
+                let (thread, stop) = self.followed.spaces.unmap_pads(number, thread, stop, pads)?;
                 Ok((thread, stop, Err(reason)))
             }
         }
@@ -185,10 +185,10 @@ impl Tracer<'_> {
         mappings: &[Mapping],
         copied: &Copied,
     ) -> Result<(Stopped, Stop, bool), process::Error> {
-        let is_alone = self.spaces.get(&number).is_some_and(|space| space.members == 1);
+        let is_alone = self.followed.spaces.get(&number).is_some_and(|space| space.members == 1);
         let Some(file) = copied.arming.file().filter(|_| is_alone) else { return Ok((thread, stop, false)) };
         let mut is_mapped = false;
-        let done = self.with_calls(number, thread, stop, mappings, |caller| {
+        let done = self.followed.spaces.with_calls(number, thread, stop, mappings, |caller| {
             let pieces = file.pieces(copied.by);
             let (caller, mapped) = caller.map_file(file.descriptor(), &pieces, mapping::EXECUTE)?;
             is_mapped = mapped.is_ok();
@@ -208,7 +208,7 @@ impl Tracer<'_> {
         module: &Module,
         copied: &Copied,
     ) -> Result<Draft, &'static str> {
-        let space = self.spaces.get(&number).ok_or("the process is gone")?;
+        let space = self.followed.spaces.get(&number).ok_or("the process is gone")?;
         let key = module_key(module);
         let code = copied.mapping(mappings).ok_or("its code is mapped otherwise")?;
         if space.planners.has(&key) || !copied.has_seen(space.traps_in(code.start..code.end)) {
@@ -253,7 +253,7 @@ impl Tracer<'_> {
         if !areas.iter().chain(&pads).all(is_free) {
             return Err("its memory is in use");
         }
-        let space = self.spaces.get(&number).ok_or("the process is gone")?;
+        let space = self.followed.spaces.get(&number).ok_or("the process is gone")?;
         let more = areas.len() + pads.len();
         mapping::count_mapping(mappings.len() + more - 1, space.mappings)
             .map_err(|_| "it has too many mappings")?;
@@ -281,7 +281,7 @@ impl Tracer<'_> {
         (copied, is_file): (&Copied, bool),
     ) -> Result<Result<Vec<NotJumped>, String>, process::Error> {
         let gone = || Ok(Err("the process is gone".to_owned()));
-        let Some(space) = self.spaces.get_mut(&number) else { return gone() };
+        let Some(space) = self.followed.spaces.get_mut(&number) else { return gone() };
         let written = copied.write_code(&space.code.memory, is_file).and_then(|()| {
             let handler_memory = draft.after.as_mut().and_then(|after| after.handler_memory.as_mut());
             handler_memory.map_or(Ok(()), |handler_memory| handler_memory.write(&space.code.memory))
@@ -294,28 +294,28 @@ impl Tracer<'_> {
         {
             return Ok(Err(format!("writing what handlers do not see: {error}")));
         }
-        let held = match self.hold(number) {
+        let held = match self.followed.hold(number) {
             Ok(held) => held,
             Err(reason) => return Ok(Err(reason)),
         };
-        let Some(space) = self.spaces.get(&number) else { return gone() };
+        let Some(space) = self.followed.spaces.get(&number) else { return gone() };
         put_back(space, thread, false)?;
         let known = self.cache.texts.known(space, module, code);
         if !known.is_some_and(|code| Rc::ptr_eq(&code, &copied.arming.code)) {
-            self.released_if_alone();
+            self.followed.holds.released_if_alone();
             return Ok(Err("its code is not that of the file".to_owned()));
         }
         let entered = match copied.enter(&space.code) {
             Ok(entered) => entered,
             Err(full) => {
-                self.released_if_alone();
+                self.followed.holds.released_if_alone();
                 return Ok(Err(full.to_string()));
             }
         };
         let trapping = space.code.enter_if_room(&copied.traps());
-        self.bring_back(number, &held);
-        self.identify_all(number, Some(thread));
-        let Some(space) = self.spaces.get_mut(&number) else { return gone() };
+        self.followed.bring_back(number, &held);
+        self.followed.identify_all(number, Some(thread));
+        let Some(space) = self.followed.spaces.get_mut(&number) else { return gone() };
         space.trapping.extend(trapping);
         // Known before any thread can be in them.
         space.jumps.add_copy(copied.clone());
@@ -331,11 +331,11 @@ impl Tracer<'_> {
         }
         self.cache.armings.copied += 1;
         copied.count_copy();
-        self.free_trampolines(number, &held);
-        self.released_if_alone();
+        self.followed.free_trampolines(number, &held);
+        self.followed.holds.released_if_alone();
         if let Err(error) = written {
             let note = format!("process {}: writing the probes: {error}", thread.tid());
-            self.tell_once(Note::Other(note));
+            self.messages.tell_once(Note::Other(note));
         }
         Ok(Ok(draft.left))
     }

@@ -29,7 +29,7 @@ impl Tracer<'_> {
         registers: &mut Registers,
         info: &siginfo_t,
     ) -> bool {
-        let Some(space) = self.spaces.get_mut(&number) else { return false };
+        let Some(space) = self.followed.spaces.get_mut(&number) else { return false };
         let mut bytes = [0; 2];
         let (signal, code) = (info.si_signo, info.si_code);
         if (signal, code) != (libc::SIGSEGV, SI_KERNEL)
@@ -65,7 +65,7 @@ impl Tracer<'_> {
 
     /// Writes the time into all processes that may not read it themselves.
     pub(super) fn tell_times(&self) {
-        self.spaces.values().filter(|space| space.tsc_forbidden).for_each(Space::tell_time);
+        self.followed.spaces.values().filter(|space| space.tsc_forbidden).for_each(Space::tell_time);
     }
 }
 

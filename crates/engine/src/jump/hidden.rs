@@ -23,6 +23,8 @@ use crate::module_key::Generation;
 
 mod space;
 
+mod spaces;
+
 mod tracer;
 
 /// How much of a stack, from its end down, the table covers at most.

@@ -26,9 +26,8 @@ use std::time::{Duration, Instant};
 use layout::{RSEQ_CPU, RSEQ_SIGNATURE, RSEQ_UNUSED, RseqMark};
 use process::Stopped;
 
+mod followed;
 mod space;
-
-mod tracer;
 
 /// What is known of all threads of an address space: offsets from the thread pointer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -55,6 +55,7 @@ mod forbidden;
 mod handler_memory;
 mod handlers;
 mod heartbeat;
+mod held;
 mod hidden;
 mod identity;
 mod jumps;

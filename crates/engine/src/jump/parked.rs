@@ -22,6 +22,8 @@ use process::Stopped;
 use super::rings::Rings;
 use crate::tracked::Tracked;
 
+mod followed;
+
 mod space;
 
 mod tracer;

@@ -4,16 +4,15 @@ use std::collections::HashMap;
 
 use process::{Error as ProcessError, Stop, Stopped};
 
-use super::{Work, add_uses, count_asked, join, note_offsets, note_trapped, set_armed, wanted_slots};
+use super::{Work, add_uses, count_asked, join, note_offsets, note_trapped, set_armed};
 use crate::change::{Batch, Fixed};
 use crate::counts::State;
 use crate::error::{self, Error, Refused};
 use crate::jump::{NotJumped, ToArm};
-use crate::mapping::Called;
 use crate::module_key::module_key;
 use crate::observer::Note;
 use crate::program::Engine;
-use crate::site::{Planned, Site};
+use crate::site::Planned;
 use crate::site_use::Use;
 use crate::slots::{self, Area};
 use crate::tracer::Tracer;
@@ -34,7 +33,7 @@ impl Tracer<'_> {
         }
         let remarks = work.plan.remarks.clone();
         for remark in std::mem::take(&mut work.plan.remarks) {
-            self.tell_once(remark);
+            self.messages.tell_once(remark);
         }
         if work.count == 0 {
             return Ok((thread, stop));
@@ -45,7 +44,7 @@ impl Tracer<'_> {
         note_offsets(&mut self.programs, &work.module, &traps);
         // Once a module has jumps, all changes to it go through its planner.
         let key = module_key(&work.module);
-        let planned = self.spaces.get(&number).is_some_and(|space| space.planners.has(&key));
+        let planned = self.followed.spaces.get(&number).is_some_and(|space| space.planners.has(&key));
         if let Some(program) =
             work.program.filter(|&program| planned || self.programs[program].options.engine != Engine::Trap)
         {
@@ -77,20 +76,20 @@ impl Tracer<'_> {
                 let addresses: Vec<u64> = traps.iter().map(|site| site.0.address).collect();
                 self.give_up_traps(number, &addresses);
                 // Threads may have hit them already.
-                if let Some(space) = self.spaces.get_mut(&number) {
+                if let Some(space) = self.followed.spaces.get_mut(&number) {
                     space.disarmed.extend(traps.into_iter().map(|site| (site.0.address, site.unwritten())));
                 }
                 return Ok((thread, stop));
             }
         }
         let lends = traps.iter().any(|site| site.0.is_probed());
-        let planned = self.spaces.get(&number).is_some_and(|space| space.planners.has(&key));
+        let planned = self.followed.spaces.get(&number).is_some_and(|space| space.planners.has(&key));
         if lends && !planned {
             // The signal masks must be lent before anything traps.
             (thread, stop) = self.lend_sets(number, thread, stop, &mut work)?;
         }
         if !traps.is_empty() {
-            let (stopped, now, area) = self.slot_area(number, thread, stop, &traps)?;
+            let (stopped, now, area) = self.followed.spaces.slot_area(number, thread, stop, &traps)?;
             (thread, stop) = (stopped, now);
             let addresses: Vec<u64> = traps.iter().map(|site| site.0.address).collect();
             if let Err(reason) = area.and_then(|area| self.arm(number, area, traps)) {
@@ -98,7 +97,7 @@ impl Tracer<'_> {
                 self.cannot_place(tid, &work, reason);
                 return Ok((thread, stop));
             }
-            if let Some(space) = self.spaces.get_mut(&number) {
+            if let Some(space) = self.followed.spaces.get_mut(&number) {
                 space.trapping.clear();
             }
             if lends && planned {
@@ -107,9 +106,13 @@ impl Tracer<'_> {
             }
         }
         if work.program.is_some() {
-            let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
-            self.tell_placed(number, pid, &work.module, &work.probes);
-            self.observer.note(&Note::Armed { pid, module: work.module.path.clone(), probes: count });
+            let pid = self.followed.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
+            self.messages.tell_placed(&self.followed.spaces, number, pid, &work.module, &work.probes);
+            self.messages.observer.note(&Note::Armed {
+                pid,
+                module: work.module.path.clone(),
+                probes: count,
+            });
         }
         Ok((thread, stop))
     }
@@ -162,7 +165,7 @@ impl Tracer<'_> {
                 count => format!(" and {} more", count - 1),
             };
             let module = printable::path(&work.module.path);
-            self.tell_once(Note::Other(format!(
+            self.messages.tell_once(Note::Other(format!(
                 "process {tid}: {module}: the jump at {address:#x}{others} became a trap, which takes longer: {reason}"
             )));
         }
@@ -172,10 +175,10 @@ impl Tracer<'_> {
     /// Gives up sites that were to trap: restores their bytes where a planner has already changed
     /// them.
     pub(crate) fn give_up_traps(&mut self, number: u32, addresses: &[u64]) {
-        if self.spaces.get(&number).is_some_and(|space| !space.planners.is_empty()) {
-            self.take_out_jumps(number, addresses);
+        if self.followed.spaces.get(&number).is_some_and(|space| !space.planners.is_empty()) {
+            self.followed.take_out_jumps(number, addresses);
         }
-        if let Some(space) = self.spaces.get_mut(&number) {
+        if let Some(space) = self.followed.spaces.get_mut(&number) {
             space.trapping.clear();
         }
     }
@@ -191,12 +194,12 @@ impl Tracer<'_> {
                 self.programs[program].probes[one.probe].state = State::Refused;
             }
         }
-        if self.is_first() {
+        if self.session.is_first() {
             self.session.failure.get_or_insert(Error::Refused(refused));
             return true;
         }
         for line in error::lines(&refused) {
-            self.tell_once(Note::Other(format!("process {tid}: {line}")));
+            self.messages.tell_once(Note::Other(format!("process {tid}: {line}")));
         }
         false
     }
@@ -206,74 +209,17 @@ impl Tracer<'_> {
         let reason = format!("{}: {reason}", printable::path(&work.module.path));
         match work.program {
             Some(_) => self.cannot_probe(tid, reason),
-            None => self.tell_once(Note::Other(format!(
+            None => self.messages.tell_once(Note::Other(format!(
                 "process {tid}: {reason}; modules that it loads later are not seen"
             ))),
         }
     }
 
-    /// A slot area for sites: the spare one, or one mapped by a system call of the process.
-    pub(crate) fn slot_area(
-        &mut self,
-        number: u32,
-        thread: Stopped,
-        stop: Stop,
-        sites: &[Planned],
-    ) -> Called<Area> {
-        let guarded: Vec<&Site> = sites.iter().map(|site| &*site.0).collect();
-        let (thread, stop) = self.guard_sites(number, thread, stop, &guarded)?;
-        let space = self.spaces.get_mut(&number);
-        let has_slot = |site: &Site| space.as_deref().is_some_and(|space| space.slot_of(site).is_some());
-        let missing: Vec<&Site> = sites.iter().map(|site| &*site.0).filter(|site| !has_slot(site)).collect();
-        if missing.is_empty() {
-            return Ok((thread, stop, Ok(Area::new(0, 0))));
-        }
-        let wanted = wanted_slots(missing.iter().copied(), thread.registers()?.is_32_bit());
-        if let Some(spare) = space.and_then(|space| space.spare_slots.take_if(|spare| spare.suits(&wanted))) {
-            return Ok((thread, stop, Ok(spare)));
-        }
-        let (thread, stop, base) = self.map_code(number, thread, stop, &wanted)?;
-        Ok((thread, stop, base.map(|base| Area::new(base, wanted.size))))
-    }
-
-    /// Maps slots for sites that are about to trap, before anything is written for them.
-    pub(crate) fn map_spare(
-        &mut self,
-        number: u32,
-        thread: Stopped,
-        stop: Stop,
-        sites: &[&Site],
-    ) -> Called<()> {
-        let (thread, stop) = match sites {
-            [] => (thread, stop),
-            _ => self.guard_sites(number, thread, stop, sites)?,
-        };
-        let space = self.spaces.get(&number);
-        let has_slot = |site: &&&Site| space.is_some_and(|space| space.slot_of(site).is_some());
-        let missing: Vec<&Site> = sites.iter().filter(|site| !has_slot(site)).copied().collect();
-        if missing.is_empty() {
-            return Ok((thread, stop, Ok(())));
-        }
-        let wanted = wanted_slots(missing.iter().copied(), thread.registers()?.is_32_bit());
-        if let Some(space) = self.spaces.get_mut(&number) {
-            if space.spare_slots.as_ref().is_some_and(|spare| spare.suits(&wanted)) {
-                return Ok((thread, stop, Ok(())));
-            }
-            // The spare area is unmapped with the others.
-            space.areas.extend(space.spare_slots.take());
-        }
-        let (thread, stop, base) = self.map_code(number, thread, stop, &wanted)?;
-        let mapped = base.map(|base| {
-            if let Some(space) = self.spaces.get_mut(&number) {
-                space.spare_slots = Some(Area::new(base, wanted.size));
-            }
-        });
-        Ok((thread, stop, mapped))
-    }
-
     /// Writes the slots of planned sites into their area, then the `int3`s.
     pub(crate) fn arm(&mut self, number: u32, mut area: Area, planned: Vec<Planned>) -> Result<(), String> {
-        let Some(space) = self.spaces.get_mut(&number) else { return Err("the process is gone".to_owned()) };
+        let Some(space) = self.followed.spaces.get_mut(&number) else {
+            return Err("the process is gone".to_owned());
+        };
         let failed = |cause: std::io::Error| format!("writing the probes: {cause}");
         space.code.has_room(planned.len()).map_err(|full| full.to_string())?;
         let mut ready: Vec<Planned> = Vec::with_capacity(planned.len());

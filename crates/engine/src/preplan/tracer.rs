@@ -15,24 +15,25 @@ impl Tracer<'_> {
     /// Whether a plan should be made before placing programs in the process of a thread.
     pub(crate) fn needs_preplan(&self, tid: i32) -> bool {
         let Some(space) = self
+            .followed
             .threads
             .get(&tid)
             .and_then(|tracked| tracked.space)
-            .and_then(|space| self.spaces.get(&space))
+            .and_then(|space| self.followed.spaces.get(&space))
         else {
             return false;
         };
         let jumps = || self.programs.values().any(|program| program.options.engine != Engine::Trap);
         // If threads are held, they would wait for the plan.
-        !space.starting && space.foreseen.is_none() && self.holds.events.is_empty() && jumps()
+        !space.starting && space.foreseen.is_none() && self.followed.holds.events.is_empty() && jumps()
     }
 
     /// Plans what to place in the process of a thread, then asks one of its threads to stop.
     pub(crate) fn preplan(&mut self, tid: i32) {
-        let Some(number) = self.threads.get(&tid).and_then(|tracked| tracked.space) else { return };
+        let Some(number) = self.followed.threads.get(&tid).and_then(|tracked| tracked.space) else { return };
         let mut foreseen: Vec<Preplan> = Vec::new();
         let modules = process::modules(tid, &mut self.cache.images).unwrap_or_default();
-        let mut basis = self.spaces.get(&number).map(Basis::of);
+        let mut basis = self.followed.spaces.get(&number).map(Basis::of);
         let unplaced = self.unplaced(number, tid, &modules);
         let count_of_modules = unplaced.len();
         for (place, (program, module, checks)) in unplaced.into_iter().enumerate() {
@@ -48,7 +49,7 @@ impl Tracer<'_> {
                 continue;
             }
             let known = if place + 1 < count_of_modules { basis.clone() } else { basis.take() };
-            let Some((space, known)) = self.spaces.get(&number).zip(known) else { break };
+            let Some((space, known)) = self.followed.spaces.get(&number).zip(known) else { break };
             let here = (program, key);
             let checked = self.cache.checked.iter().position(|(other, _)| *other == here);
             let mut plan = match checked {
@@ -74,9 +75,9 @@ impl Tracer<'_> {
             foreseen.push(Preplan { here, plan, draft, count, probes });
         }
         self.cache.checked.clear();
-        if let Some(space) = self.spaces.get_mut(&number) {
+        if let Some(space) = self.followed.spaces.get_mut(&number) {
             space.foreseen = Some(foreseen);
         }
-        self.ask_one(number);
+        self.followed.ask_one(&mut self.messages, number);
     }
 }

@@ -5,16 +5,9 @@ use std::rc::Rc;
 use super::{OfUser, ProbeReport, Report};
 use crate::counts::State;
 use crate::jump::{Domain, Trust};
-use crate::program::{Probe, Program};
 use crate::tracer::Tracer;
 
 impl Tracer<'_> {
-    /// The states of the probes, by program and probe.
-    pub(crate) fn states(&self) -> Vec<Vec<State>> {
-        let of = |program: &Program| program.probes.iter().map(Probe::state).collect();
-        self.programs.values().map(of).collect()
-    }
-
     /// The counts of each domain's processes at the probes of these programs; empty if there is
     /// only one domain.
     pub(crate) fn of_users(&self, programs: &[usize]) -> Vec<OfUser> {
@@ -32,9 +25,9 @@ impl Tracer<'_> {
 
     /// Reports the counts so far, if they are wanted.
     pub(crate) fn tell_counts(&mut self) {
-        if self.observer.wants_counts() {
-            let report = self.report(&self.states());
-            self.observer.counted(&report);
+        if self.messages.observer.wants_counts() {
+            let report = self.report(&self.programs.states());
+            self.messages.observer.counted(&report);
         }
     }
 
@@ -63,7 +56,7 @@ impl Tracer<'_> {
             }
             report.locals.extend(program.values(None));
         }
-        report.holds = self.holds.times();
+        report.holds = self.followed.holds.times();
         report.nonsense = self.reader.drain.nonsense();
         report.copied = self.cache.armings.copied;
         report.globals = self.sharing.globals.values(None);

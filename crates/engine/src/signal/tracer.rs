@@ -32,13 +32,13 @@ impl Tracer<'_> {
             if restart::restart(thread.tid(), &mut registers) {
                 thread.set_registers(&registers)?;
             }
-            self.resume(thread, signal);
+            self.followed.resume(thread, signal);
             return Ok(());
         }
         if signal == libc::SIGTRAP && synchronous && self.is_amid_a_call(&thread, &registers) {
             // The program single-steps itself. The displaced call is not complete, so the step is
             // not shown yet.
-            self.resume(thread, 0);
+            self.followed.resume(thread, 0);
             return Ok(());
         }
         let moved = self.show_the_site(&thread, &mut registers, synchronous);
@@ -55,7 +55,7 @@ impl Tracer<'_> {
         if moved.is_some() {
             thread.set_registers(&registers)?;
         }
-        self.resume(thread, signal);
+        self.followed.resume(thread, signal);
         Ok(())
     }
 
@@ -74,7 +74,7 @@ impl Tracer<'_> {
 
     /// Whether a thread is between the instructions of a slot that together make up one call.
     fn is_amid_a_call(&mut self, thread: &Stopped, registers: &Registers) -> bool {
-        let place = self.space_of(thread.tid()).and_then(|space| space.in_slot(registers.rip()));
+        let place = self.followed.space_of(thread.tid()).and_then(|space| space.in_slot(registers.rip()));
         matches!(place, Some((_, SlotPosition::Pushed { .. })))
     }
 
@@ -88,12 +88,12 @@ impl Tracer<'_> {
     ) -> Option<(u64, u64)> {
         let tid = thread.tid();
         let rip = registers.rip();
-        let tracked = self.threads.get_mut(&tid)?;
-        let space = self.spaces.get(&tracked.space?)?;
+        let tracked = self.followed.threads.get_mut(&tid)?;
+        let space = self.followed.spaces.get(&tracked.space?)?;
         let waiting = tracked.in_slot.take();
         let Some((site, place)) = space.in_slot(rip) else {
             if let Some(waiting) = waiting {
-                self.commit(waiting.records);
+                self.messages.commit(&mut self.programs, waiting.records);
             }
             return None;
         };
@@ -101,14 +101,14 @@ impl Tracer<'_> {
             // Signals are delivered after a thread has left a group, and nothing in a group faults.
             // So the signal came from elsewhere, and the thread continues where it is.
             if let Some(waiting) = waiting {
-                self.commit(waiting.records);
+                self.messages.commit(&mut self.programs, waiting.records);
             }
             return None;
         }
         show(place, site, registers);
         if let Some(mut waiting) = waiting {
             if place.is_after() {
-                self.commit(waiting.records);
+                self.messages.commit(&mut self.programs, waiting.records);
             } else {
                 // A string instruction may be partly done.
                 waiting.registers = *registers;
@@ -121,43 +121,33 @@ impl Tracer<'_> {
     /// A signal came before an instruction was executed: a fault of the instruction, or another
     /// signal.
     fn not_executed(&mut self, tid: i32, waiting: InSlot, fault: bool) {
-        let armed = self.space_of(tid).is_some_and(|space| space.sites.contains_key(&waiting.site));
+        let armed = self.followed.space_of(tid).is_some_and(|space| space.sites.contains_key(&waiting.site));
         if fault {
-            self.fault(waiting.records);
+            self.messages.fault(&mut self.programs, waiting.records);
         } else if !armed {
             // The thread will execute it at its own address, unseen by the tracer.
-            self.commit(waiting.records);
-        } else if let Some(space) = self.space_of(tid) {
+            self.messages.commit(&mut self.programs, waiting.records);
+        } else if let Some(space) = self.followed.space_of(tid) {
             for given_up in space.interrupted.add(tid, waiting) {
-                self.drop_records(given_up.records);
+                self.messages.drop_records(&mut self.programs, given_up.records);
             }
         }
-    }
-
-    /// Takes the instructions that a thread still has to execute: the one in its slot, and those
-    /// that signals delay.
-    pub(crate) fn unexecuted(&mut self, tid: i32) -> Vec<InSlot> {
-        let Some(tracked) = self.threads.get_mut(&tid) else { return Vec::new() };
-        let in_slot = tracked.in_slot.take();
-        let space = tracked.space.and_then(|space| self.spaces.get_mut(&space));
-        let interrupted = space.map_or_else(Vec::new, |space| space.interrupted.of_thread(tid));
-        in_slot.into_iter().chain(interrupted).collect()
     }
 
     /// A thread has stopped, not by a signal: if its displaced instruction has completed, its
     /// records are passed on.
     pub(crate) fn check_slot(&mut self, thread: &Stopped) -> Result<(), process::Error> {
-        let Some(tracked) = self.threads.get_mut(&thread.tid()) else { return Ok(()) };
+        let Some(tracked) = self.followed.threads.get_mut(&thread.tid()) else { return Ok(()) };
         if tracked.in_slot.is_none() {
             return Ok(());
         }
         let registers = thread.registers()?;
-        let space = tracked.space.and_then(|space| self.spaces.get(&space));
+        let space = tracked.space.and_then(|space| self.followed.spaces.get(&space));
         let place = space.and_then(|space| space.in_slot(registers.rip())).map(|(_, place)| place);
         if !place.is_some_and(SlotPosition::is_before)
             && let Some(waiting) = tracked.in_slot.take()
         {
-            self.commit(waiting.records);
+            self.messages.commit(&mut self.programs, waiting.records);
         }
         Ok(())
     }
@@ -166,15 +156,16 @@ impl Tracer<'_> {
     /// of an instruction that was not executed are passed on, since the thread executes it next.
     pub(crate) fn bring_home(&mut self, thread: &mut Stopped) -> Result<(), process::Error> {
         let mut registers = thread.registers()?;
-        let Some(tracked) = self.threads.get_mut(&thread.tid()) else { return Ok(()) };
+        let Some(tracked) = self.followed.threads.get_mut(&thread.tid()) else { return Ok(()) };
         let mut moved = false;
-        let place = tracked.space.and_then(|space| self.spaces.get(&space)?.in_slot(registers.rip()));
+        let place =
+            tracked.space.and_then(|space| self.followed.spaces.get(&space)?.in_slot(registers.rip()));
         if let Some((site, place)) = place {
             show(place, site, &mut registers);
             moved = true;
         }
-        for waiting in self.unexecuted(thread.tid()) {
-            self.commit(waiting.records);
+        for waiting in self.followed.unexecuted(thread.tid()) {
+            self.messages.commit(&mut self.programs, waiting.records);
         }
         moved |= restart::restart(thread.tid(), &mut registers);
         if moved { thread.set_registers(&registers) } else { Ok(()) }

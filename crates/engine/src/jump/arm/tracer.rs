@@ -34,7 +34,7 @@ impl Tracer<'_> {
             let draft = match sites {
                 ToArm::Drafted(draft) => *draft,
                 ToArm::Planned(planned) => {
-                    let Some(space) = self.spaces.get(&number) else {
+                    let Some(space) = self.followed.spaces.get(&number) else {
                         return Ok((thread, stop, Err("the process is gone".to_owned())));
                     };
                     let basis = Basis::of(space);
@@ -53,7 +53,8 @@ impl Tracer<'_> {
                 Err(reason) => return Ok((thread, stop, Err(reason))),
             }
         }
-        let can_trap = self.spaces.get(&number).is_some_and(|space| !space.planners.has(&module_key(module)));
+        let can_trap =
+            self.followed.spaces.get(&number).is_some_and(|space| !space.planners.has(&module_key(module)));
         let left = match sites {
             ToArm::Planned(planned) => planned,
             ToArm::Drafted(draft) => draft.into_sites().collect(),
@@ -64,7 +65,7 @@ impl Tracer<'_> {
 
     /// Drops uses whose probes have ended meanwhile, and sites without any use left.
     fn still_wanted(&self, number: u32, sites: impl Iterator<Item = Planned>) -> Vec<Planned> {
-        let domain = self.spaces.get(&number).map_or(Domain::OWN, |space| space.domain);
+        let domain = self.followed.spaces.get(&number).map_or(Domain::OWN, |space| space.domain);
         let is_wanted = |wanted: &Use| match *wanted {
             Use::Probe { program, probe } => !self.programs[program].probes[probe].is_over_in(domain),
             _ => true,

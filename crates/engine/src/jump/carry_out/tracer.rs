@@ -25,7 +25,7 @@ impl Tracer<'_> {
         stop: Stop,
         draft: Draft,
     ) -> Called<CarryOutcome> {
-        let Some(space) = self.spaces.get(&number) else {
+        let Some(space) = self.followed.spaces.get(&number) else {
             return Ok((thread, stop, Err("the process is gone".to_owned())));
         };
         if draft.after.is_none() {
@@ -46,34 +46,17 @@ impl Tracer<'_> {
             return Ok((thread, stop, Ok(CarryOutcome::Outdated(Box::new(draft), reason))));
         }
         // Before any code changes, the ledger must know what to unmap if the tracer is killed.
-        if let Some(space) = self.spaces.get_mut(&number) {
+        if let Some(space) = self.followed.spaces.get_mut(&number) {
             space.note_memory();
         }
         let pads = draft.pads.clone();
         match self.write_all(number, &mut thread, draft)? {
             Written::All(left) => Ok((thread, stop, Ok(CarryOutcome::Out(left)))),
             Written::Nothing(carried) => {
-                let (thread, stop) = self.unmap_pads(number, thread, stop, pads)?;
+                let (thread, stop) = self.followed.spaces.unmap_pads(number, thread, stop, pads)?;
                 Ok((thread, stop, carried))
             }
         }
-    }
-
-    /// Unmaps the landing pads of a draft that was not written: no other draft wants them there.
-    pub(in crate::jump) fn unmap_pads(
-        &mut self,
-        number: u32,
-        thread: Stopped,
-        stop: Stop,
-        pads: Vec<(u64, u64)>,
-    ) -> Result<(Stopped, Stop), process::Error> {
-        let (thread, stop, left) = self.unmap_pieces(number, thread, stop, &pads)?;
-        if let Some((space, left)) = self.spaces.get_mut(&number).zip(left.ok()) {
-            let gone: Vec<_> = pads.into_iter().filter(|pad| !left.contains(pad)).collect();
-            space.mappings = space.mappings.saturating_sub(gone.len());
-            space.jumps.remove_pads(&gone);
-        }
-        Ok((thread, stop))
     }
 
     /// Writes a draft for which everything is mapped.
@@ -86,7 +69,7 @@ impl Tracer<'_> {
         let gone = || Ok(Written::Nothing(Err("the process is gone".to_owned())));
         let outdated =
             |draft, reason| Ok(Written::Nothing(Ok(CarryOutcome::Outdated(Box::new(draft), reason))));
-        let Some(space) = self.spaces.get_mut(&number) else { return gone() };
+        let Some(space) = self.followed.spaces.get_mut(&number) else { return gone() };
         if let Err(error) = write_code(space, &mut draft) {
             return outdated(draft, format!("writing the trampolines: {error}"));
         }
@@ -94,20 +77,20 @@ impl Tracer<'_> {
         if let Err(error) = space.hide(draft.writing.changes()) {
             return outdated(draft, format!("writing what handlers do not see: {error}"));
         }
-        let held = match self.hold(number) {
+        let held = match self.followed.hold(number) {
             Ok(held) => held,
             Err(reason) => {
                 let can_trap =
-                    self.spaces.get(&number).is_some_and(|space| !space.planners.has(&draft.module));
+                    self.followed.spaces.get(&number).is_some_and(|space| !space.planners.has(&draft.module));
                 let left = draft.into_sites();
                 let left = left.map(|site| NotJumped { site, reason: reason.clone(), can_trap, was: None });
                 return Ok(Written::Nothing(Ok(CarryOutcome::Out(left.collect()))));
             }
         };
-        let Some(space) = self.spaces.get(&number) else { return gone() };
+        let Some(space) = self.followed.spaces.get(&number) else { return gone() };
         put_back(space, thread, false)?;
         if !draft.texts.iter().all(|text| text.is_still(space, &draft.writing.places)) {
-            self.released_if_alone();
+            self.followed.holds.released_if_alone();
             return outdated(draft, "its code has changed meanwhile".to_owned());
         }
         // Landing pads in pages that are in use; no site jumps to these pads yet.
@@ -115,14 +98,14 @@ impl Tracer<'_> {
         if let Err(error) =
             draft.old_page_pads.iter().try_for_each(|pad| memory.poke(pad.address, &pad.bytes))
         {
-            self.released_if_alone();
+            self.followed.holds.released_if_alone();
             return outdated(draft, format!("writing the landing pads: {error}"));
         }
-        self.bring_back(number, &held);
-        self.identify_all(number, Some(thread));
+        self.followed.bring_back(number, &held);
+        self.followed.identify_all(number, Some(thread));
         let left = self.write_sites(number, draft, &held);
-        self.free_trampolines(number, &held);
-        self.released_if_alone();
+        self.followed.free_trampolines(number, &held);
+        self.followed.holds.released_if_alone();
         Ok(Written::All(left))
     }
 
@@ -139,8 +122,8 @@ impl Tracer<'_> {
         draft: &Draft,
     ) -> Called<()> {
         let pieces: Vec<(u64, u64)> = draft.areas.iter().chain(&draft.pads).copied().collect();
-        let (thread, stop, mapped) = self.map_pieces(number, thread, stop, &pieces)?;
-        if let Some(space) = self.spaces.get_mut(&number) {
+        let (thread, stop, mapped) = self.followed.spaces.map_pieces(number, thread, stop, &pieces)?;
+        if let Some(space) = self.followed.spaces.get_mut(&number) {
             space.map_refused |= mapped.is_err();
         }
         if mapped.is_err() {
@@ -157,14 +140,14 @@ impl Tracer<'_> {
         stop: Stop,
         draft: &Draft,
     ) -> Called<()> {
-        if let Some(space) = self.spaces.get_mut(&number) {
+        if let Some(space) = self.followed.spaces.get_mut(&number) {
             space.mappings += draft.areas.len() + draft.pads.len();
             draft.areas.iter().for_each(|&(base, size)| space.jumps.room.add(base, size));
             draft.pads.iter().for_each(|&(base, size)| space.jumps.add_pads(base, size));
         }
         let (mut thread, mut stop, mapped) = self.map_rest(number, thread, stop, draft)?;
         if mapped.is_err() {
-            (thread, stop) = self.unmap_pads(number, thread, stop, draft.pads.clone())?;
+            (thread, stop) = self.followed.spaces.unmap_pads(number, thread, stop, draft.pads.clone())?;
         }
         Ok((thread, stop, mapped))
     }
@@ -173,9 +156,9 @@ impl Tracer<'_> {
     /// place, or have one that nothing else takes.
     fn map_rest(&mut self, number: u32, thread: Stopped, stop: Stop, draft: &Draft) -> Called<()> {
         let (mut thread, mut stop) = (thread, stop);
-        let lossless = self.is_lossless();
+        let lossless = self.programs.is_lossless();
         let lacks = |space: &Space| space.rings.is_none() || lossless && !space.has_sign;
-        let lacks = self.spaces.get(&number).is_some_and(lacks);
+        let lacks = self.followed.spaces.get(&number).is_some_and(lacks);
         if let Some(handler_memory) = draft.after.as_ref().and_then(|after| after.handler_memory.as_ref())
             && (draft.maps_handler_memory || handler_memory.claims && lacks)
         {
@@ -192,7 +175,7 @@ impl Tracer<'_> {
             return Ok((thread, stop, grown));
         }
         if let Some(base) = draft.hidden {
-            let (stopped, now, mapped) = self.map_hidden(number, thread, stop, base)?;
+            let (stopped, now, mapped) = self.followed.spaces.map_hidden(number, thread, stop, base)?;
             (thread, stop) = (stopped, now);
             if mapped.is_err() {
                 return Ok((thread, stop, mapped));
@@ -200,7 +183,7 @@ impl Tracer<'_> {
         }
         let trap = draft.left.iter().filter(|left| left.can_trap).chain(&draft.demoted);
         let trap: Vec<&Site> = trap.map(|left| &*left.site.0).collect();
-        self.map_spare(number, thread, stop, &trap)
+        self.followed.spaces.map_spare(number, thread, stop, &trap)
     }
 
     /// Makes an arming of a draft that is about to be written, if it is to be kept and can be
@@ -246,7 +229,7 @@ impl Tracer<'_> {
             texts,
             ..
         } = draft;
-        let Some(space) = self.spaces.get_mut(&number) else { return left };
+        let Some(space) = self.followed.spaces.get_mut(&number) else { return left };
         left.extend(demoted);
         let Writing { mut armed, notes, probed, retired, mut out, batch, trapping, .. } = writing;
         space.trapping.extend(trapping);
@@ -318,12 +301,12 @@ impl Tracer<'_> {
         let failed = written.err().or(failed);
         if let Some(arming) = kept.filter(|_| failed.is_none()) {
             space.add_moved((arming.number(), 0));
-            self.keep_arming(arming);
+            self.cache.armings.keep_arming(&mut self.programs, arming);
         }
-        let Some(space) = self.spaces.get(&number) else { return left };
+        let Some(space) = self.followed.spaces.get(&number) else { return left };
         if let Some(error) = failed {
             let note = format!("process {}: writing the probes: {error}", space.code.process);
-            self.tell_once(Note::Other(note));
+            self.messages.tell_once(Note::Other(note));
         }
         left
     }

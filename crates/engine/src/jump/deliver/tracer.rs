@@ -30,7 +30,7 @@ impl Tracer<'_> {
             Ok(()) => last.taken += 1,
             Err(_) => {
                 last.refused += 1;
-                self.told.losses.note(clock.time(head.time));
+                self.messages.told.losses.note(clock.time(head.time));
             }
         }
         true
@@ -48,7 +48,7 @@ impl Tracer<'_> {
     ) -> io::Result<()> {
         record.data.resize(log, 0);
         rings.shared().copy(head.data(), &mut record.data);
-        self.observer.record(program, record)
+        self.messages.observer.record(program, record)
     }
 
     /// Counts the records passed by [`Tracer::deliver_similar`].
@@ -84,7 +84,7 @@ impl Tracer<'_> {
         if head.dropped {
             if head.log.is_some() {
                 counts.dropped += 1;
-                self.told.losses.note(clock.time(head.time));
+                self.messages.told.losses.note(clock.time(head.time));
             }
             return nothing;
         }
@@ -106,7 +106,7 @@ impl Tracer<'_> {
                 Ok(()) => last.taken = 1,
                 Err(_) => {
                     last.refused = 1;
-                    self.told.losses.note(clock.time(head.time));
+                    self.messages.told.losses.note(clock.time(head.time));
                 }
             }
         }
@@ -115,7 +115,7 @@ impl Tracer<'_> {
             record.data.resize(head.traces, 0);
             rings.shared().copy(head.trace_data(), &mut record.data);
             // Stack traces are not counted.
-            let _ = self.observer.record(common.program, record);
+            let _ = self.messages.observer.record(common.program, record);
         }
         last
     }

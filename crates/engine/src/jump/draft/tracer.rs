@@ -74,7 +74,7 @@ impl Tracer<'_> {
         }
         let described = known.handler_memory.as_ref().map_or(0, HandlerMemory::described);
         let arming = keep.as_ref().map_or(0, |keep| keep.number);
-        let (is_planned, is_first) = (known.planners.has(&draft.module), self.is_first());
+        let (is_planned, is_first) = (known.planners.has(&draft.module), self.session.is_first());
         let is_strict =
             |(number, program): (usize, &Program)| (program.options.engine == Engine::Jump).then_some(number);
         let by_jump_alone: Vec<usize> = self.programs.iter().filter_map(is_strict).collect();
@@ -96,7 +96,7 @@ impl Tracer<'_> {
         {
             handler_memory.claimed().into_iter().for_each(|(base, size)| known.reserve(base, size));
         }
-        let Some(space) = self.spaces.get(&number) else { return draft };
+        let Some(space) = self.followed.spaces.get(&number) else { return draft };
         // What is to be copied has areas of its own for its trampolines.
         let shared_room = keep.is_some().then(|| std::mem::take(&mut known.room));
         if keep.is_some() {
@@ -187,7 +187,7 @@ impl Tracer<'_> {
         }
         if known.handler_memory.is_none() {
             let no_handler_memory =
-                self.spaces.get(&number).and_then(|space| space.no_handler_memory.clone());
+                self.followed.spaces.get(&number).and_then(|space| space.no_handler_memory.clone());
             let handler_memory =
                 no_handler_memory.map_or_else(|| self.choose_handler_memory(tid, mappings), Err)?;
             handler_memory.reserved().into_iter().for_each(|(base, size)| known.reserve(base, size));
@@ -231,7 +231,7 @@ impl Tracer<'_> {
         }
         let mut groups = Vec::with_capacity(by_mapping.len());
         for (mapping, sites) in by_mapping.into_values() {
-            let space = self.spaces.get(&number);
+            let space = self.followed.spaces.get(&number);
             let again = self.session.serving || space.is_some_and(|space| space.starting);
             let text =
                 space.and_then(|space| Text::read(space, module, &mapping, &mut self.cache.texts, again));

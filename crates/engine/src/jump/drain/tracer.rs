@@ -34,7 +34,7 @@ impl Tracer<'_> {
         }
         let mut left = if all { u64::MAX } else { BATCH };
         while let Some((place, until)) = drain.oldest() {
-            if left == 0 || !(all || self.observer.is_ready()) {
+            if left == 0 || !(all || self.messages.observer.is_ready()) {
                 break;
             }
             left -= self.drain_ring(&mut drain, place, until, all, left.min(PORTION));
@@ -57,10 +57,10 @@ impl Tracer<'_> {
             drain.sources.retain(|source| Rc::strong_count(&source.rings) > 1 || !done(source));
         }
         let liars = std::mem::take(&mut drain.invalid_processes);
-        drain.tell_gaps(self.observer);
+        drain.tell_gaps(self.messages.observer);
         self.reader.drain = drain;
         for (pid, why) in liars {
-            self.tell_once(Note::Other(format!(
+            self.messages.tell_once(Note::Other(format!(
                 "process {pid} has written what no handler writes into its own buffer ({why}): what was there is lost"
             )));
         }
@@ -69,7 +69,7 @@ impl Tracer<'_> {
 
     /// Drains during other work, if it is due; never while threads are held.
     pub(crate) fn drain_meanwhile(&mut self) {
-        if self.holds.events.is_empty() && self.reader.drain.is_due() {
+        if self.followed.holds.events.is_empty() && self.reader.drain.is_due() {
             self.drain(false);
         }
     }
@@ -131,8 +131,8 @@ impl Tracer<'_> {
     pub(crate) fn bury_if_inside(&mut self, thread: &Stopped) {
         let items = |wanted| self.programs.values().any(|program| program.options.items.contains(wanted));
         let is_named = items(Items::UID) || items(Items::PROCNAME);
-        let number = self.threads.get(&thread.tid()).and_then(|tracked| tracked.space);
-        let space = number.and_then(|number| self.spaces.get(&number));
+        let number = self.followed.threads.get(&thread.tid()).and_then(|tracked| tracked.space);
+        let space = number.and_then(|number| self.followed.spaces.get(&number));
         if let Some(rings) = space.and_then(|space| space.rings.as_ref()).filter(|_| is_named) {
             let mut sources = self.reader.drain.sources.iter_mut();
             if let Some(source) = sources.find(|source| Rc::ptr_eq(&source.rings, rings)) {
@@ -151,7 +151,7 @@ impl Tracer<'_> {
     /// Gives back the contexts of a thread that has ended, and drops its record that waits for an
     /// instruction.
     pub(crate) fn release_context(&mut self, space: Option<u32>, tid: i32) {
-        let Some(space) = space.and_then(|number| self.spaces.get(&number)) else { return };
+        let Some(space) = space.and_then(|number| self.followed.spaces.get(&number)) else { return };
         let (Some(handler_memory), Some(rings)) = (&space.handler_memory, &space.rings) else { return };
         let Some(source) = self.reader.drain.sources.iter().find(|source| Rc::ptr_eq(&source.rings, rings))
         else {
@@ -166,8 +166,8 @@ impl Tracer<'_> {
 
     /// Notes a new thread of an address space, for its records.
     pub(crate) fn note_thread(&mut self, tid: i32) {
-        let Some(tracked) = self.threads.get(&tid) else { return };
-        let space = tracked.space.and_then(|number| self.spaces.get(&number));
+        let Some(tracked) = self.followed.threads.get(&tid) else { return };
+        let space = tracked.space.and_then(|number| self.followed.spaces.get(&number));
         let Some(rings) = space.and_then(|space| space.rings.as_ref()) else { return };
         let mut sources = self.reader.drain.sources.iter_mut();
         if let Some(source) = sources.find(|source| Rc::ptr_eq(&source.rings, rings)) {
@@ -195,7 +195,7 @@ impl Tracer<'_> {
     /// Whether a handler has claimed the context of a ring; never in a process that is gone.
     fn is_claimed(&self, rings: &Rings, ring: u32) -> bool {
         let has = |space: &&Space| space.rings.as_ref().is_some_and(|own| std::ptr::eq(&**own, rings));
-        let space = self.spaces.values().find(has);
+        let space = self.followed.spaces.values().find(has);
         let handler_memory = space
             .and_then(|space| space.handler_memory.as_ref().map(|handler_memory| (space, handler_memory)));
         handler_memory.is_some_and(|(space, handler_memory)| {

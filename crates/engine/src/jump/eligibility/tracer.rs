@@ -12,7 +12,9 @@ impl Tracer<'_> {
     /// Checks, as far as possible without a plan, whether a site may become a jump. The error says
     /// why not.
     pub(crate) fn suits_a_jump(&self, number: u32, planned: &Planned) -> Result<(), String> {
-        let Some(space) = self.spaces.get(&number) else { return Err("the process is gone".to_owned()) };
+        let Some(space) = self.followed.spaces.get(&number) else {
+            return Err("the process is gone".to_owned());
+        };
         let site = &planned.0;
         for wanted in &site.uses {
             match *wanted {

@@ -59,7 +59,7 @@ impl Tracer<'_> {
         let size = sizes.find(|&size| Rings::bytes(count, size) <= room).unwrap_or(LEAST_RING);
         if size < self.reader.ring_size {
             let note = format!("process {tid} has room for buffers of {} KiB only", size >> 10);
-            self.tell_once(Note::Other(note));
+            self.messages.tell_once(Note::Other(note));
         }
         size
     }

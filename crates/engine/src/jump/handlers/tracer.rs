@@ -40,7 +40,7 @@ impl Tracer<'_> {
         let displaced = &site.displaced;
         let may_fault =
             displaced.may_fault_in_trampoline(|range, written| is_accessible(mappings, &range, written));
-        let there = self.spaces.get(&number).and_then(|space| space.sites.get(&site.address));
+        let there = self.followed.spaces.get(&number).and_then(|space| space.sites.get(&site.address));
         let mut uses = there.map_or_else(Vec::new, |armed| armed.site().uses.clone());
         for wanted in &site.uses {
             if !uses.contains(wanted) {
@@ -54,7 +54,7 @@ impl Tracer<'_> {
                 let known = At { site, may_fault, ahead, waits: tentative > 0, arming };
                 let compiled = self.compile(handler_memory, (program, probe), known)?;
                 if compiled.claims {
-                    let ringless = self.spaces.get(&number).and_then(|space| space.ringless.clone());
+                    let ringless = self.followed.spaces.get(&number).and_then(|space| space.ringless.clone());
                     ringless.map_or(Ok(()), Err)?;
                     handler_memory.claims = true;
                 }

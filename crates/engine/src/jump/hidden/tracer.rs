@@ -4,12 +4,10 @@ use std::collections::BTreeSet;
 
 use layout::hidden::SIZE;
 use layout::{LOW_END, PAGE};
-use process::{Mapping, Stop, Stopped};
+use process::Mapping;
 use vm::{Effects, Word};
 
 use super::super::draft::{Basis, Draft};
-use super::Hidden;
-use crate::mapping::Called;
 use crate::site::Planned;
 use crate::site_use::Use;
 use crate::tracer::Tracer;
@@ -58,36 +56,5 @@ impl Tracer<'_> {
         }
         let code = |number: usize| &self.programs[number].versions.of_word(Word::W8).code;
         programs.into_iter().any(|number| vm::may(code(number), Word::W8, Effects::ACCESSES_MEMORY))
-    }
-
-    /// Maps the table at `base`.
-    pub(in crate::jump) fn map_hidden(
-        &mut self,
-        number: u32,
-        thread: Stopped,
-        stop: Stop,
-        base: u64,
-    ) -> Called<()> {
-        let (thread, stop, mapped) = self.map_pieces(number, thread, stop, &[(base, SIZE)])?;
-        if let Some(space) = self.spaces.get_mut(&number) {
-            if mapped.is_ok() {
-                let mappings = process::maps(thread.tid()).unwrap_or_default();
-                let limit = process::stack_limit(thread.tid());
-                space.hidden = Some(Hidden::new(base, &mappings, limit));
-                space.mappings += 1;
-            }
-            if let Some(handler_memory) = &mut space.handler_memory {
-                handler_memory.hidden = if mapped.is_ok() { base } else { 0 };
-            }
-        }
-        Ok((thread, stop, mapped))
-    }
-
-    /// Rewrites the tables that are older than the last change of their sites.
-    pub(crate) fn hide_again(&mut self) {
-        for space in self.spaces.values_mut().filter(|space| space.hides_what_was()) {
-            // Fails only if the process is gone.
-            let _ = space.hide([]);
-        }
     }
 }

@@ -41,7 +41,7 @@ impl Tracer<'_> {
         let stepping = thread.registers()?.rflags() & TRAP_FLAG;
         // If the tracer dies while the thread's signal mask is not its own, the thread traps soon,
         // and the guard's handler restores the mask.
-        if let Some(space) = self.spaces.get(&number)
+        if let Some(space) = self.followed.spaces.get(&number)
             && let Some(guard) = &space.guard
         {
             guard.steps(&thread, mask, &space.code.memory)?;
@@ -58,7 +58,7 @@ impl Tracer<'_> {
             let mut watched = false;
             if over {
                 let mut registers = thread.registers()?;
-                let found = self.spaces.get(&number).and_then(|space| space.in_jump(&registers));
+                let found = self.followed.spaces.get(&number).and_then(|space| space.in_jump(&registers));
                 let rip = registers.rip();
                 let in_handlers = found.as_ref().is_some_and(|(trampoline, part)| {
                     !matches!(part, Part::Displaced(_)) || trampoline.commits_at(rip)
@@ -67,7 +67,8 @@ impl Tracer<'_> {
                     thread.set_registers(&registers)?;
                 }
                 let Some((trampoline, part)) = found else { break SteppedOut::Outside { waits, stopped } };
-                let covered = || self.spaces.get(&number).is_some_and(|space| space.is_amid_a_group(rip));
+                let covered =
+                    || self.followed.spaces.get(&number).is_some_and(|space| space.is_amid_a_group(rip));
                 if lent.trap && trampoline.is_between(rip) && !covered() {
                     break SteppedOut::Outside { waits, stopped };
                 }
@@ -109,7 +110,7 @@ impl Tracer<'_> {
                         continue;
                     }
                     over = true;
-                    let part = self.spaces.get(&number).and_then(|space| space.in_jump(&registers));
+                    let part = self.followed.spaces.get(&number).and_then(|space| space.in_jump(&registers));
                     if part.is_some_and(|(within, part)| is_misaligned((&within, part), &info, &registers)) {
                         lend_alignment_check(&mut registers);
                         lent.alignment = true;
@@ -153,11 +154,11 @@ impl Tracer<'_> {
         thread: Stopped,
         stop: Stop,
     ) -> Result<(Stopped, Stop), process::Error> {
-        let Some(number) = self.threads.get(&thread.tid()).and_then(|tracked| tracked.space) else {
+        let Some(number) = self.followed.threads.get(&thread.tid()).and_then(|tracked| tracked.space) else {
             return Ok((thread, stop));
         };
         let registers = thread.registers()?;
-        if self.spaces.get(&number).is_none_or(|space| space.in_jump(&registers).is_none()) {
+        if self.followed.spaces.get(&number).is_none_or(|space| space.in_jump(&registers).is_none()) {
             return Ok((thread, stop));
         }
         // A thread whose instruction faults stays: it retries the instruction.

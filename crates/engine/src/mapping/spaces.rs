@@ -1,14 +1,31 @@
-//! Has a stopped thread map memory, and enters it in the ledger.
+//! Has a stopped thread map and unmap memory, by system calls.
 
 use image::Machine;
 use process::{Caller, Entrance, Error as ProcessError, Mapping, Stop, Stopped};
 
-use super::{CODE, Called, PRIVATE, TRIES, Wanted, count_mapping, no_memory, taken, unmap};
+use super::{CODE, Called, PRIVATE, TRIES, Wanted, allow_call, count_mapping, no_memory, taken, unmap};
 use crate::slots;
 use crate::space::Space;
-use crate::tracer::Tracer;
+use crate::spaces::Spaces;
 
-impl Tracer<'_> {
+impl Spaces {
+    /// Unmaps the landing pads of a draft that was not written: no other draft wants them there.
+    pub(crate) fn unmap_pads(
+        &mut self,
+        number: u32,
+        thread: Stopped,
+        stop: Stop,
+        pads: Vec<(u64, u64)>,
+    ) -> Result<(Stopped, Stop), process::Error> {
+        let (thread, stop, left) = self.unmap_pieces(number, thread, stop, &pads)?;
+        if let Some((space, left)) = self.get_mut(&number).zip(left.ok()) {
+            let gone: Vec<_> = pads.into_iter().filter(|pad| !left.contains(pad)).collect();
+            space.mappings = space.mappings.saturating_sub(gone.len());
+            space.jumps.remove_pads(&gone);
+        }
+        Ok((thread, stop))
+    }
+
     /// Maps private zeroed memory, readable and executable. Returns its address. `thread` is one of
     /// the address space.
     pub(crate) fn map_code(
@@ -23,7 +40,7 @@ impl Tracer<'_> {
             Ok(mappings) => mappings,
             Err(error) => return Ok((thread, stop, Err(error.to_string()))),
         };
-        let own = self.spaces.get(&number).map_or(0, |space| space.mappings);
+        let own = self.get(&number).map_or(0, |space| space.mappings);
         if let Err(reason) = count_mapping(mappings.len(), own) {
             return Ok((thread, stop, Err(reason)));
         }
@@ -53,7 +70,7 @@ impl Tracer<'_> {
         });
         let (thread, stop, allowed) = done?;
         if outcome.is_ok()
-            && let Some(space) = self.spaces.get_mut(&number)
+            && let Some(space) = self.get_mut(&number)
         {
             space.mappings += 1;
         }
@@ -104,7 +121,7 @@ impl Tracer<'_> {
         if pieces.is_empty() {
             return Ok((thread, stop, Ok(Vec::new())));
         }
-        if let Some(space) = self.spaces.get_mut(&number) {
+        if let Some(space) = self.get_mut(&number) {
             space.strike_memory();
         }
         let mut left = Ok(Vec::new());
@@ -130,12 +147,12 @@ impl Tracer<'_> {
             Ok(syscall) => syscall,
             Err(reason) => return Ok((thread, stop, Err(reason))),
         };
-        let suspended = match Self::allow_call(&mut thread) {
+        let suspended = match allow_call(&mut thread) {
             Ok(suspended) => suspended,
             Err(reason) => return Ok((thread, stop, Err(reason))),
         };
         let (thread, stop) = self.guard(number, thread, stop, syscall)?;
-        let entrance = self.spaces.get(&number).and_then(Space::entrance).unwrap_or(syscall);
+        let entrance = self.get(&number).and_then(Space::entrance).unwrap_or(syscall);
         let (mut thread, stop) = calls(Caller::unfiltered(thread, stop, entrance))?.end()?;
         if suspended {
             thread.restore_seccomp()?;
@@ -151,7 +168,7 @@ impl Tracer<'_> {
         mappings: &[Mapping],
     ) -> Result<Result<Entrance, String>, ProcessError> {
         let machine = if thread.registers()?.is_32_bit() { Machine::I386 } else { Machine::X86_64 };
-        let Some(space) = self.spaces.get_mut(&number) else {
+        let Some(space) = self.get_mut(&number) else {
             return Ok(Err("the process is gone".to_owned()));
         };
         if space.syscall.is_none() {

@@ -3,13 +3,21 @@
 use process::Module;
 
 use super::About;
+use crate::messages::Messages;
 use crate::observer::Placed;
-use crate::tracer::Tracer;
+use crate::spaces::Spaces;
 
-impl Tracer<'_> {
+impl Messages<'_> {
     /// Reports which of these probes are armed.
-    pub(crate) fn tell_placed(&mut self, number: u32, pid: i32, module: &Module, probes: &[About]) {
-        let Some(space) = self.spaces.get(&number) else { return };
+    pub(crate) fn tell_placed(
+        &mut self,
+        spaces: &Spaces,
+        number: u32,
+        pid: i32,
+        module: &Module,
+        probes: &[About],
+    ) {
+        let Some(space) = spaces.get(&number) else { return };
         for &(address, program, probe) in probes {
             let Some(armed) = space.sites.get(&address) else { continue };
             let tactic = armed.jump().map(|jump| jump.tactic);

@@ -6,11 +6,11 @@ use std::time::Instant;
 use process::{Event, Stop};
 
 use super::{BRISK, Held, LOOK_AFTER, PAUSE, REPLACED, STOP_TIMEOUT, is_as_good_as_stopped, tid_of};
+use crate::followed::Followed;
 use crate::signal::{PUT_BACK, SI_KERNEL, set_fault_address};
-use crate::tracer::Tracer;
 use crate::tracked::Activity;
 
-impl Tracer<'_> {
+impl Followed {
     /// Stops all threads of an address space except the one being handled, which is stopped
     /// already.
     ///
@@ -22,7 +22,7 @@ impl Tracer<'_> {
         let start = Instant::now();
         let stopped: HashSet<i32> = self.holds.events.iter().map(tid_of).collect();
         let mut moving = HashSet::new();
-        for (&tid, tracked) in &mut self.threads {
+        for (&tid, tracked) in self.threads.iter_mut() {
             if tracked.space != Some(number) || stopped.contains(&tid) {
                 continue;
             }
@@ -93,49 +93,6 @@ impl Tracer<'_> {
             }
         }
         Event::Stopped(thread, Stop::Signal(libc::SIGTRAP))
-    }
-
-    /// Ends the hold if no other thread was held and the handled one is resumed.
-    pub(crate) fn released_if_alone(&mut self) {
-        if self.holds.events.is_empty() {
-            self.holds.released();
-        }
-    }
-
-    /// Frees trampolines that no site leads to and in which no thread of the address space is.
-    pub(crate) fn free_trampolines(&mut self, number: u32, _held: &Held) {
-        if !self.spaces.get(&number).is_some_and(|space| space.jumps.has_retired()) {
-            return;
-        }
-        let mut places = Vec::new();
-        for tid in self.threads.values().filter(|tracked| tracked.space == Some(number)) {
-            let tid = tid.identity.tid;
-            match process::blocked_at(tid).ok().flatten() {
-                Some(rip) => places.push(rip),
-                // The thread may be anywhere.
-                None => return,
-            }
-        }
-        if let Some(space) = self.spaces.get_mut(&number) {
-            // The agent may be running on behalf of one.
-            let handler_memory = space.handler_memory.as_ref().filter(|_| space.rings.is_some());
-            let claimed = handler_memory
-                .map_or_else(Vec::new, |handler_memory| handler_memory.contexts.claimed(&space.code.memory));
-            space.jumps.free(|trampoline| {
-                places.iter().any(|&rip| trampoline.contains(rip)) || claimed.contains(&trampoline.site())
-            });
-        }
-    }
-
-    /// Asks a thread to stop. Its stop is handled like any event.
-    pub(crate) fn ask(&mut self, tid: i32) {
-        self.unpark(tid);
-        if let Some(tracked) = self.threads.get_mut(&tid)
-            && !tracked.asked
-            && let Activity::Running(running) = &tracked.activity
-        {
-            tracked.asked = running.interrupt().is_ok();
-        }
     }
 
     /// Whether an event ends an address space: a process in it has executed a new program.

@@ -1,9 +1,20 @@
-//! Tells the observer new counts, at most so often.
+//! What is told to the observer, and what was told.
 
-use crate::observer::Note;
-use crate::tracer::Tracer;
+use crate::observer::{Note, Observer};
+use crate::reported::Reported;
 
-impl Tracer<'_> {
+/// The observer, and what it was told.
+pub(crate) struct Messages<'a> {
+    pub(crate) observer: &'a mut dyn Observer,
+    pub(crate) told: Reported,
+}
+
+impl<'a> Messages<'a> {
+    /// Nothing was told yet.
+    pub(crate) fn new(observer: &'a mut dyn Observer) -> Messages<'a> {
+        Messages { observer, told: Reported::default() }
+    }
+
     /// Reports a note, once in a session.
     pub(crate) fn tell_once(&mut self, note: Note) {
         if self.told.is_new(format!("{note:?}")) {

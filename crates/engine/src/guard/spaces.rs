@@ -10,9 +10,9 @@ use super::{
 use crate::mapping::unmap;
 use crate::signal::SIGTRAP_BIT;
 use crate::site::Site;
-use crate::tracer::Tracer;
+use crate::spaces::Spaces;
 
-impl Tracer<'_> {
+impl Spaces {
     /// Gives an address space its guard, by calls of one of its threads, unless that was tried
     /// before. Without a guard, threads that are at a trap or in a call when the tracer dies are
     /// lost, and nothing else.
@@ -23,7 +23,7 @@ impl Tracer<'_> {
         stop: Stop,
         entrance: Entrance,
     ) -> Result<(Stopped, Stop), Error> {
-        let Some(space) = self.spaces.get_mut(&number) else { return Ok((thread, stop)) };
+        let Some(space) = self.get_mut(&number) else { return Ok((thread, stop)) };
         if std::mem::replace(&mut space.guard_tried, true) || thread.registers()?.is_32_bit() {
             return Ok((thread, stop));
         }
@@ -32,7 +32,7 @@ impl Tracer<'_> {
         let Ok(base) = base else { return caller.end() };
         let table = Table::new(base + TABLE, FIRST_TABLE);
         let mut guard = Guard::new(base, table);
-        let Some(space) = self.spaces.get_mut(&number) else { return caller.end() };
+        let Some(space) = self.get_mut(&number) else { return caller.end() };
         let Some(status) = caller.thread().status().ok().filter(|_| guard.write(&space.code.memory).is_ok())
         else {
             return caller.unmap(base, SIZE)?.0.end();
@@ -44,7 +44,7 @@ impl Tracer<'_> {
             let action = [libc::SIGTRAP as u64, 0, asked, SET, 0, 0];
             let (next, known) = caller.call("rt_sigaction", libc::SYS_rt_sigaction, action)?;
             caller = next;
-            let space = self.spaces.get(&number);
+            let space = self.get(&number);
             is_free = known.is_ok() && space.is_some_and(|space| is_abandoned(asked, &space.code.memory));
         }
         // Nothing traps yet, so the handler may be installed before its code is executable.
@@ -60,7 +60,7 @@ impl Tracer<'_> {
             return caller.calls(if handles { &back } else { &back[1..] })?.0.end();
         }
         guard.handles = handles;
-        if let Some(space) = self.spaces.get_mut(&number) {
+        if let Some(space) = self.get_mut(&number) {
             space.mappings += 2;
             space.guard = Some(guard);
         }
@@ -78,7 +78,7 @@ impl Tracer<'_> {
         stop: Stop,
         before: u64,
     ) -> Result<(Stopped, Stop), Error> {
-        let guard = self.spaces.get_mut(&number).and_then(|space| space.guard.as_mut());
+        let guard = self.get_mut(&number).and_then(|space| space.guard.as_mut());
         let Some(guard) = guard.filter(|guard| guard.handles) else { return Ok((thread, stop)) };
         let mask = thread.signal_mask()?;
         if guard.masks.is_harmless(mask) {
@@ -107,7 +107,7 @@ impl Tracer<'_> {
         sites: &[&Site],
     ) -> Result<(Stopped, Stop), Error> {
         let (mut thread, mut stop) = (thread, stop);
-        let table = self.spaces.get(&number).and_then(|space| space.guard.as_ref()).map(|guard| &guard.table);
+        let table = self.get(&number).and_then(|space| space.guard.as_ref()).map(|guard| &guard.table);
         if let Some((size, now)) = table.map(|table| (table.size_for(sites.len()), table.size()))
             && size > now
         {
@@ -119,7 +119,7 @@ impl Tracer<'_> {
                 Ok(caller)
             })?;
             (thread, stop) = (called.0, called.1);
-            if let Some((space, base)) = self.spaces.get_mut(&number).zip(base) {
+            if let Some((space, base)) = self.get_mut(&number).zip(base) {
                 space.mappings += 1;
                 if let Some(guard) = &mut space.guard {
                     // Fails only if the process is gone.
@@ -127,7 +127,7 @@ impl Tracer<'_> {
                 }
             }
         }
-        if let Some(space) = self.spaces.get_mut(&number)
+        if let Some(space) = self.get_mut(&number)
             && let Some(guard) = &mut space.guard
         {
             sites.iter().for_each(|site| guard.traps(site.address, None, &space.code.memory));
@@ -143,7 +143,7 @@ impl Tracer<'_> {
         thread: Stopped,
         stop: Stop,
     ) -> Result<(Stopped, Stop), Error> {
-        let Some(space) = self.spaces.get_mut(&number) else { return Ok((thread, stop)) };
+        let Some(space) = self.get_mut(&number) else { return Ok((thread, stop)) };
         let entrances = space.entrance().zip(space.syscall);
         let Some((guard, (entrance, bare))) = space.guard.take().zip(entrances) else {
             return Ok((thread, stop));

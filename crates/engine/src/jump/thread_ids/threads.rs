@@ -4,15 +4,16 @@ use layout::thread_id;
 use process::Stopped;
 
 use super::set;
-use crate::tracer::Tracer;
+use crate::spaces::Spaces;
+use crate::threads::Threads;
 
-impl Tracer<'_> {
+impl Threads {
     /// Gives a thread that is about to run its ids, if its handlers may need them.
-    pub(crate) fn tell_ids(&mut self, thread: &Stopped) {
-        let Some(tracked) = self.threads.get_mut(&thread.tid()).filter(|tracked| !tracked.has_ids) else {
+    pub(crate) fn tell_ids(&mut self, spaces: &Spaces, thread: &Stopped) {
+        let Some(tracked) = self.get_mut(&thread.tid()).filter(|tracked| !tracked.has_ids) else {
             return;
         };
-        let space = tracked.space.and_then(|number| self.spaces.get(&number));
+        let space = tracked.space.and_then(|number| spaces.get(&number));
         if space.is_none_or(|space| space.handler_memory.is_none()) {
             return;
         }

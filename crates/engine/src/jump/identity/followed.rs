@@ -5,10 +5,10 @@ use std::time::Instant;
 use process::{Event, Stopped};
 
 use super::{ThreadLayout, common_rseq, has_rseq, put_mark, will_have_rseq};
+use crate::followed::Followed;
 use crate::space::Space;
-use crate::tracer::Tracer;
 
-impl Tracer<'_> {
+impl Followed {
     /// Looks at a program that begins now: its libc may have set up more.
     pub(crate) fn identify_begun(&mut self, thread: &Stopped) {
         let Some(number) = self.threads.get(&thread.tid()).and_then(|tracked| tracked.space) else { return };
