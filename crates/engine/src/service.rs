@@ -113,6 +113,11 @@ impl Tracer<'_> {
         self.retire(&uses, None);
     }
 
+    /// Frees everything of a removed program as soon as possible. Its number is never used again.
+    pub fn forget(&mut self, number: usize) {
+        self.drainer().forget(number);
+    }
+
     /// Handles events until the programs are placed in all followed processes, or time is up.
     /// Returns whether they are.
     pub fn settle(&mut self, control: &Control, patience: Duration) -> bool {
@@ -133,16 +138,16 @@ impl Tracer<'_> {
     /// Handles events until everything logged so far was passed on or dropped, or nothing was read
     /// for the given time.
     pub fn complete(&mut self, control: &Control, patience: Duration) {
-        let mut mark = self.mark();
+        let mut mark = self.drainer().mark();
         let (mut end, mut read) = (Instant::now() + patience, self.reader.drain.read());
         loop {
-            self.look_at_slots();
-            self.drain(false);
+            self.slot_watcher().look_at_slots();
+            self.drainer().drain(false);
             let waiting = self.followed.threads.values().any(Tracked::has_records);
             if self.reader.drain.read() != read {
                 (end, read) = (Instant::now() + patience, self.reader.drain.read());
             }
-            if (!waiting && self.is_past(&mut mark)) || Instant::now() >= end {
+            if (!waiting && self.drainer().is_past(&mut mark)) || Instant::now() >= end {
                 self.messages.tell_losses(&self.programs);
                 return;
             }

@@ -11,7 +11,7 @@ use vm::State as Machine;
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::followed::Followed;
-use crate::jump::{Heartbeat, NextLook};
+use crate::jump::{Drainer, Heartbeat, NextLook, Stepper};
 use crate::ledger::Ledger;
 use crate::messages::Messages;
 use crate::observer::Observer;
@@ -20,19 +20,9 @@ use crate::programs::Programs;
 use crate::reader::Reader;
 use crate::session::Session;
 use crate::sharing::Sharing;
+use crate::signal::slot_watcher::SlotWatcher;
 use crate::space::Space;
 use crate::tracked::{Activity, Tracked};
-
-impl Tracer<'_> {
-    /// Handles a thread that enters or leaves a system call.
-    pub(crate) fn called(&mut self, mut thread: Stopped) {
-        let unblocked = self.followed.threads.unblock_trap(&self.followed.spaces, &mut thread);
-        if let Some(tracked) = self.followed.threads.get_mut(&thread.tid()) {
-            tracked.calls = if unblocked { 0 } else { tracked.calls.saturating_sub(1) };
-        }
-        self.followed.resume(thread, 0);
-    }
-}
 
 /// Flags shared with other threads and signal handlers. A caller that sets [`Control::stop`] also
 /// interrupts the tracer's wait with a signal to its thread.
@@ -96,6 +86,37 @@ impl<'a> Tracer<'a> {
         }
     }
 
+    /// Follows the instructions that threads execute in slots.
+    pub(crate) fn slot_watcher(&mut self) -> SlotWatcher<'_, 'a> {
+        SlotWatcher {
+            programs: &mut self.programs,
+            followed: &mut self.followed,
+            messages: &mut self.messages,
+        }
+    }
+
+    /// Reads the rings.
+    pub(crate) fn drainer(&mut self) -> Drainer<'_, 'a> {
+        Drainer {
+            programs: &mut self.programs,
+            followed: &mut self.followed,
+            sharing: &mut self.sharing,
+            reader: &mut self.reader,
+            messages: &mut self.messages,
+        }
+    }
+
+    /// Steps threads out of trampolines.
+    pub(crate) fn stepper(&mut self) -> Stepper<'_, 'a> {
+        Stepper {
+            programs: &mut self.programs,
+            followed: &mut self.followed,
+            sharing: &mut self.sharing,
+            reader: &mut self.reader,
+            messages: &mut self.messages,
+        }
+    }
+
     /// Sets the size of the ring for each processor, in bytes, for processes that are probed from
     /// now on. It is rounded up to a power of two within [`BUFFERS`](crate::BUFFERS).
     pub fn set_buffer(&mut self, bytes: u64) {
@@ -136,7 +157,7 @@ impl<'a> Tracer<'a> {
         if !Arc::ptr_eq(&self.session.stop, &control.stop) {
             self.session.stop = Arc::clone(&control.stop);
         }
-        self.drain_meanwhile();
+        self.drainer().drain_meanwhile();
         let next = self.next_event(block && !self.reader.drain.is_busy());
         let stepped = match next {
             Ok(Some(event)) => {
@@ -248,7 +269,7 @@ impl<'a> Tracer<'a> {
         if self.followed.is_leaving(tid) {
             return self.leave(thread, stop);
         }
-        self.check_slot(&thread)?;
+        self.slot_watcher().check_slot(&thread)?;
         let stale = self.followed.space_of(tid).is_some_and(|space| space.stale);
         if stale && self.needs_preplan(tid) {
             let (thread, stop) = self.watch(thread, stop)?;
@@ -258,7 +279,7 @@ impl<'a> Tracer<'a> {
         }
         let (thread, stop) = if stale { self.refresh(thread, stop)? } else { (thread, stop) };
         let (thread, stop) = self.change_domain(thread, stop)?;
-        self.park_or_go_on(thread, stop)
+        self.drainer().park_or_go_on(thread, stop)
     }
 
     /// Adds an address space.
@@ -266,6 +287,15 @@ impl<'a> Tracer<'a> {
         self.enter_domain(&mut space);
         self.session.waiting |= space.stale;
         self.followed.spaces.add(space)
+    }
+
+    /// Handles a thread that enters or leaves a system call.
+    pub(crate) fn called(&mut self, mut thread: Stopped) {
+        let unblocked = self.followed.threads.unblock_trap(&self.followed.spaces, &mut thread);
+        if let Some(tracked) = self.followed.threads.get_mut(&thread.tid()) {
+            tracked.calls = if unblocked { 0 } else { tracked.calls.saturating_sub(1) };
+        }
+        self.followed.resume(thread, 0);
     }
 
     /// A thread has ended.
@@ -277,7 +307,8 @@ impl<'a> Tracer<'a> {
         self.followed.unmapper_died(&mut self.messages, tid);
         if let Some(tracked) = self.followed.threads.get(&tid).filter(|tracked| !tracked.exiting) {
             // Killed without an exit stop.
-            self.release_context(tracked.space, tid);
+            let space = tracked.space;
+            self.drainer().release_context(space, tid);
         }
         if let Some(space) =
             self.followed.new_threads.announced.remove(&tid).and_then(|announced| announced.space)
@@ -297,15 +328,15 @@ impl<'a> Tracer<'a> {
 
     /// Does the periodic work.
     fn tick(&mut self) {
-        self.drain_meanwhile();
+        self.drainer().drain_meanwhile();
         self.messages.look_for_losses(&self.programs);
         if !self.reader.drain.is_busy() {
             self.messages.observer.idle();
         }
         self.look_for_over();
-        self.forget_programs();
+        self.drainer().forget_programs();
         self.look_after_newborn();
-        self.look_at_slots();
+        self.slot_watcher().look_at_slots();
         self.followed.identify_again();
         self.look_for_others();
         self.followed.spaces.hide_again();
@@ -318,37 +349,5 @@ impl<'a> Tracer<'a> {
         }
         let records = self.followed.threads.values().any(Tracked::has_records);
         self.session.waiting = !self.followed.new_threads.newborn.is_empty() || !stale.is_empty() || records;
-    }
-
-    /// Checks the threads that have pending records and have not been asked to stop.
-    pub(crate) fn look_at_slots(&mut self) {
-        let waiting = self.followed.threads.values().filter(|thread| thread.has_records() && !thread.asked);
-        for tid in waiting.map(|thread| thread.identity.tid).collect::<Vec<_>>() {
-            self.look_at_slot(tid);
-        }
-    }
-
-    /// A thread with pending records has not stopped for a while: finds out whether its instruction
-    /// has completed, if possible without stopping it.
-    fn look_at_slot(&mut self, tid: i32) {
-        let Some(tracked) = self.followed.threads.get_mut(&tid) else { return };
-        let space = tracked.space.and_then(|space| self.followed.spaces.get(&space));
-        match process::blocked_at(tid) {
-            Ok(Some(rip)) => {
-                let still = space.and_then(|space| space.in_slot(rip));
-                if !still.is_some_and(|(_, place)| place.is_before())
-                    && let Some(waiting) = tracked.in_slot.take()
-                {
-                    self.messages.commit(&mut self.programs, waiting.records);
-                }
-            }
-            _ => {
-                if let Activity::Running(running) = &tracked.activity
-                    && running.interrupt().is_ok()
-                {
-                    tracked.asked = true;
-                }
-            }
-        }
     }
 }

@@ -98,15 +98,15 @@ impl Tracer<'_> {
                         .values()
                         .filter(|tracked| self.followed.is_still_there(tracked));
                     let spaces: HashSet<u32> = threads.filter_map(|tracked| tracked.space).collect();
-                    spaces.into_iter().for_each(|number| self.give_up_waiting(number));
+                    spaces.into_iter().for_each(|number| self.drainer().give_up_waiting(number));
                 }
                 std::thread::sleep(Duration::from_micros(200));
             }
         }
         self.followed.departure.is_parting = false;
-        self.nobody_gives_up();
+        self.drainer().nobody_gives_up();
         self.followed.drop_anchors();
-        self.drain(true);
+        self.drainer().drain(true);
         let left = self.followed.threads.iter().filter(|(_, tracked)| self.followed.is_still_there(tracked));
         for tid in left.map(|(&tid, _)| tid).collect::<Vec<_>>() {
             self.messages.observer.note(&Note::Other(format!(
@@ -122,14 +122,17 @@ impl Tracer<'_> {
         if !matches!(stop, Stop::Interrupt | Stop::Group(_)) {
             thread = thread.settle()?.0;
         }
-        if matches!(stop, Stop::Interrupt) && !self.followed.departure.gives_up && self.may_wait(&thread)? {
+        if matches!(stop, Stop::Interrupt)
+            && !self.followed.departure.gives_up
+            && self.drainer().may_wait(&thread)?
+        {
             // The thread continues by itself when there is room, and others may have to go first.
             // It is asked to stop again later.
             let running = thread.resume(0);
             self.followed.threads.set_activity(tid, Activity::Running(running));
             return Ok(());
         }
-        let (mut thread, _) = self.bring_out(thread, Stop::Interrupt)?;
+        let (mut thread, _) = self.stepper().bring_out(thread, Stop::Interrupt)?;
         // A trap it has just hit is still to be reported: that signal would kill an untraced
         // process. (The kernel unblocks such a trap; a SIGTRAP that the program has sent itself and
         // blocks is not ours.)
@@ -140,7 +143,7 @@ impl Tracer<'_> {
             self.followed.threads.set_activity(tid, Activity::Running(running));
             return Ok(());
         }
-        self.bring_home(&mut thread)?;
+        self.slot_watcher().bring_home(&mut thread)?;
         take_ids(&thread);
         let Some(tracked) = self.followed.threads.remove(&tid) else { return Ok(()) };
         let Some(number) = tracked.space else {

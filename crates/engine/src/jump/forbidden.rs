@@ -13,14 +13,15 @@ use libc::siginfo_t;
 use process::Registers;
 
 use super::clock::counter;
+use super::step_out::stepper::Stepper;
 use crate::signal::SI_KERNEL;
 use crate::space::Space;
-use crate::tracer::Tracer;
+use crate::spaces::Spaces;
 
 const RDTSC: [u8; 2] = [0x0f, 0x31];
 const CPUID: [u8; 2] = [0x0f, 0xa2];
 
-impl Tracer<'_> {
+impl Stepper<'_, '_> {
     /// If a thread has faulted, in a handler or in the agent, at an instruction that its process
     /// has forbidden: emulates it in `registers`. Returns whether it was one.
     pub(super) fn execute_forbidden(
@@ -62,11 +63,11 @@ impl Tracer<'_> {
         registers.set_rip(registers.rip() + bytes.len() as u64);
         true
     }
+}
 
-    /// Writes the time into all processes that may not read it themselves.
-    pub(super) fn tell_times(&self) {
-        self.followed.spaces.values().filter(|space| space.tsc_forbidden).for_each(Space::tell_time);
-    }
+/// Writes the time into all processes that may not read it themselves.
+pub(super) fn tell_times(spaces: &Spaces) {
+    spaces.values().filter(|space| space.tsc_forbidden).for_each(Space::tell_time);
 }
 
 impl Space {

@@ -18,18 +18,18 @@ use rpn::Location;
 
 use super::Domain;
 use super::Part;
+use super::step_out::stepper::Stepper;
 use super::step_out::{STATUS_FLAGS, SavedFlags, SteppedOut, TRAP_FLAG, is_misaligned, lend_alignment_check};
 use crate::jump_counters::MISSED;
 use crate::module_key::ModuleKey;
 use crate::program::has_limits;
 use crate::signal::{fault_address, is_ignored, is_synchronous, set_fault_address};
 use crate::site_use::Use;
-use crate::tracer::Tracer;
 
 /// `si_code` of the SIGTRAP of a single step.
 const TRAP_TRACE: i32 = 2;
 
-impl Tracer<'_> {
+impl Stepper<'_, '_> {
     /// Answers a signal by which a thread is stopped, if it is in a trampoline. Returns the thread
     /// if the signal must be handled as it would be outside.
     pub(crate) fn signalled_in_jump(
@@ -114,7 +114,7 @@ impl Tracer<'_> {
                 self.followed.resume(thread, signal);
                 if stopped {
                     // As soon as it runs, it learns that its process is stopped.
-                    self.followed.ask(&mut self.messages, tid);
+                    self.followed.ask(self.messages, tid);
                 }
                 Ok(None)
             }
@@ -152,7 +152,7 @@ impl Tracer<'_> {
             SteppedOut::Outside { stopped, .. } => {
                 self.followed.resume(thread, 0);
                 if stopped {
-                    self.followed.ask(&mut self.messages, tid);
+                    self.followed.ask(self.messages, tid);
                 }
                 Ok(None)
             }

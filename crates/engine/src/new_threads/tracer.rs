@@ -11,7 +11,7 @@ use crate::tracked::{Activity, Tracked};
 impl Tracer<'_> {
     /// Handles a thread's report that it has created another.
     pub(crate) fn announced(&mut self, mut thread: Stopped, child: i32) -> Result<(), process::Error> {
-        let checked = self.check_slot(&thread);
+        let checked = self.slot_watcher().check_slot(&thread);
         self.followed.threads.unblock_trap(&self.followed.spaces, &mut thread);
         if self.followed.threads.contains_key(&child) {
             // It was found before.
@@ -88,7 +88,7 @@ impl Tracer<'_> {
         thread.note_inner_id(inner_id);
         self.followed.threads.insert(tid, Tracked::new(tid, pid, space, Activity::Handled));
         self.followed.identify(&thread);
-        self.note_thread(tid);
+        self.drainer().note_thread(tid);
         self.followed.threads.unblock_trap(&self.followed.spaces, &mut thread);
         if self.followed.is_leaving(tid) {
             // It is in its first stop and can be detached there.
@@ -177,7 +177,7 @@ impl Tracer<'_> {
             if let Some(tracked) = self.followed.threads.remove(&old)
                 && let Some(space) = tracked.space
             {
-                self.release_context(Some(space), old);
+                self.drainer().release_context(Some(space), old);
                 self.followed.leave_space(&mut self.messages, space, old);
             }
         }
@@ -209,8 +209,8 @@ impl Tracer<'_> {
 
     /// Handles a thread that is about to end: settles its last displaced instruction.
     pub(crate) fn exiting(&mut self, thread: Stopped) -> Result<(), process::Error> {
-        let checked = self.check_slot(&thread);
-        self.bury_if_inside(&thread);
+        let checked = self.slot_watcher().check_slot(&thread);
+        self.drainer().bury_if_inside(&thread);
         if !thread.registers().is_ok_and(|registers| is_its_own_end(&registers)) {
             self.announce_untold(&thread);
         }

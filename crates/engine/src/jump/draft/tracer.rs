@@ -246,7 +246,7 @@ impl Tracer<'_> {
             let mut group = Group { text, ready: BTreeMap::new(), others: Vec::new() };
             for (site, reason) in sites {
                 // Compiling may take seconds, in which other threads log.
-                self.drain_meanwhile();
+                self.drainer().drain_meanwhile();
                 let (address, handler_memory) = (site.0.address, &mut known.handler_memory);
                 let original = site.0.displaced.original();
                 let made = match (reason, handler_memory) {

@@ -3,12 +3,12 @@
 use std::rc::Rc;
 
 use super::{Forgotten, give_back};
-use crate::tracer::Tracer;
+use crate::jump::Drainer;
 use crate::tracked::Tracked;
 
-impl Tracer<'_> {
-    /// Frees everything of a removed program as soon as possible. Its number is never used again.
-    pub fn forget(&mut self, number: usize) {
+impl Drainer<'_, '_> {
+    /// Frees everything of a removed program as soon as possible.
+    pub(crate) fn forget(&mut self, number: usize) {
         if self.programs.get(number).is_some_and(|program| !program.inserted) {
             self.sharing.forgotten.push(Forgotten { number, mark: None });
             self.forget_programs();

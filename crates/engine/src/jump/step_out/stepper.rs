@@ -9,10 +9,35 @@ use super::{
     RAISED, STEPS, SavedFlags, SteppedOut, TRAP_FLAG, bit, is_misaligned, lend_alignment_check,
     set_trap_flag, unmark,
 };
+use crate::followed::Followed;
+use crate::jump::Drainer;
+use crate::messages::Messages;
+use crate::programs::Programs;
+use crate::reader::Reader;
+use crate::sharing::Sharing;
 use crate::signal::is_synchronous;
-use crate::tracer::Tracer;
 
-impl Tracer<'_> {
+/// What threads are stepped out of trampolines with. Rings are read meanwhile, since such a thread
+/// may wait for room in one.
+pub(crate) struct Stepper<'t, 'a> {
+    pub(crate) programs: &'t mut Programs,
+    pub(crate) followed: &'t mut Followed,
+    pub(crate) sharing: &'t mut Sharing,
+    pub(crate) reader: &'t mut Reader,
+    pub(crate) messages: &'t mut Messages<'a>,
+}
+
+impl<'a> Stepper<'_, 'a> {
+    fn drainer(&mut self) -> Drainer<'_, 'a> {
+        Drainer {
+            programs: self.programs,
+            followed: self.followed,
+            sharing: self.sharing,
+            reader: self.reader,
+            messages: self.messages,
+        }
+    }
+
     /// Runs a thread that is in a trampoline until it is outside. `pending` is the signal by which
     /// it is stopped; it is not delivered.
     ///
@@ -84,11 +109,11 @@ impl Tracer<'_> {
             let stop;
             (thread, stop) = if watched {
                 // It may wait for room in a ring, or for another thread that does.
-                thread.run_while(signal, || self.wait_for_waiting(number, &mut patience))?
+                thread.run_while(signal, || self.drainer().wait_for_waiting(number, &mut patience))?
             } else {
                 let stepped = thread.step(signal)?;
                 // So may this one.
-                self.wait_for_waiting(number, &mut patience);
+                self.drainer().wait_for_waiting(number, &mut patience);
                 stepped
             };
             if watched {
@@ -135,7 +160,7 @@ impl Tracer<'_> {
                 _ => {}
             }
         };
-        self.no_longer_waiting(number, &patience);
+        self.drainer().no_longer_waiting(number, &patience);
         thread.set_signal_mask(mask)?;
         set_trap_flag(&mut thread, stepping)?;
         if held_stop {

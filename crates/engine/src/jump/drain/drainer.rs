@@ -8,21 +8,35 @@ use rings::Next;
 use trace::Items;
 
 use super::super::deliver::{Last, Names};
+use super::super::forbidden::tell_times;
 use super::super::mark::Mark;
 use super::super::rings::Rings;
 use super::{BATCH, Drain, PORTION, Source};
+use crate::followed::Followed;
+use crate::messages::Messages;
 use crate::observer::Note;
+use crate::programs::Programs;
+use crate::reader::Reader;
+use crate::sharing::Sharing;
 use crate::space::Space;
-use crate::tracer::Tracer;
 
-impl Tracer<'_> {
+/// What records are read from rings with. It also keeps threads stopped that wait for room there,
+/// and frees programs of which nothing is left in a ring.
+pub(crate) struct Drainer<'t, 'a> {
+    pub(crate) programs: &'t mut Programs,
+    pub(crate) followed: &'t mut Followed,
+    pub(crate) sharing: &'t mut Sharing,
+    pub(crate) reader: &'t mut Reader,
+    pub(crate) messages: &'t mut Messages<'a>,
+}
+
+impl Drainer<'_, '_> {
     /// Reads all rings in the order of time. With `all`, to the end: records that wait for their
     /// instruction are dropped.
     pub(crate) fn drain(&mut self, all: bool) {
         self.sharing.sign.iter().for_each(|sign| sign.beat());
-        self.tell_times();
-        // The reader is taken out of `self` meanwhile, so that the rest of the tracer can be
-        // borrowed.
+        tell_times(&self.followed.spaces);
+        // The reader is taken out of `self` meanwhile, so that the rest can be borrowed.
         let mut drain = std::mem::replace(&mut self.reader.drain, Drain::new());
         drain.last = Instant::now();
         drain.busy = false;

@@ -8,9 +8,9 @@ use trace::{Items, Record};
 use super::super::clock::Clock;
 use super::super::rings::Rings;
 use super::{Last, Names, fill, fill_own};
-use crate::tracer::Tracer;
+use crate::jump::Drainer;
 
-impl Tracer<'_> {
+impl Drainer<'_, '_> {
     /// Passes on a record that differs from the one before only in time, processor, stack pointer
     /// and log, and notes that it is to be counted. Returns `false`, with nothing done, if it
     /// differs in more.
@@ -51,7 +51,7 @@ impl Tracer<'_> {
         self.messages.observer.record(program, record)
     }
 
-    /// Counts the records passed by [`Tracer::deliver_similar`].
+    /// Counts the records passed by [`Drainer::deliver_similar`].
     pub(in crate::jump) fn count_taken(&mut self, last: &mut Last) {
         let (taken, refused) = (std::mem::take(&mut last.taken), std::mem::take(&mut last.refused));
         if (taken, refused) == (0, 0) {

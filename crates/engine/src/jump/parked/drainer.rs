@@ -5,10 +5,10 @@ use std::time::Instant;
 use process::{Stop, Stopped};
 
 use super::{LONGEST, Parked, Wait, has_room};
-use crate::tracer::Tracer;
+use crate::jump::Drainer;
 use crate::tracked::{Activity, Tracked};
 
-impl Tracer<'_> {
+impl Drainer<'_, '_> {
     /// Called when the rings have been looked into: resumes threads that have room now, and stops
     /// those that have none.
     pub(in crate::jump) fn park_waiting(&mut self) {
@@ -38,7 +38,7 @@ impl Tracer<'_> {
         let parked = parked.filter(|(_, parked)| of(parked.wait));
         let waits = |tid, parked: &Parked| parked.since.elapsed() < LONGEST && self.waits(tid, parked.wait);
         let done = parked.filter(|&(tid, parked)| !waits(tid, parked)).map(|(tid, _)| tid);
-        done.collect::<Vec<i32>>().into_iter().for_each(|tid| self.followed.unpark(&mut self.messages, tid));
+        done.collect::<Vec<i32>>().into_iter().for_each(|tid| self.followed.unpark(self.messages, tid));
     }
 
     /// Resumes a thread that was asked to stop, or parks it if it waits.

@@ -7,9 +7,9 @@ use process::Stopped;
 
 use super::super::Part;
 use super::ProgressTimer;
-use crate::tracer::Tracer;
+use crate::jump::Drainer;
 
-impl Tracer<'_> {
+impl Drainer<'_, '_> {
     /// Called repeatedly while the tracer waits for a thread of an address space: makes room for
     /// it.
     pub(crate) fn wait_for_waiting(&mut self, number: u32, patience: &mut ProgressTimer) {
@@ -60,7 +60,7 @@ impl Tracer<'_> {
         // Fails only if the process is gone.
         let _ = space.code.memory.poke(place, &value.to_le_bytes());
         if value != 0 {
-            self.followed.unpark_all(&mut self.messages, Some(number));
+            self.followed.unpark_all(self.messages, Some(number));
         }
     }
 
