@@ -31,7 +31,7 @@ impl Tracer<'_> {
     /// There is no such process, it cannot be traced, or a probe cannot be placed.
     pub fn attach(&mut self, pid: i32) -> Result<(), Error> {
         let thread = suitable(pid)?;
-        let refused = self.refusals(thread)?;
+        let refused = self.placer().refusals(thread)?;
         if !refused.is_empty() {
             return Err(Error::Refused(refused));
         }

@@ -9,10 +9,11 @@
 
 use process::{Registers, Stopped};
 
+use crate::dump::dump_core;
+use crate::hit::handler_runner::HandlerRunner;
 use crate::observer::Note;
-use crate::tracer::Tracer;
 
-impl Tracer<'_> {
+impl HandlerRunner<'_, '_> {
     /// Calls the facility that a probe's handler has exited to; `probe` are the program's number
     /// and the probe's index. `codes`: the major and minor code, with which messages begin.
     /// `thread` hit the probe; `registers` are as the handler leaves them, at the probed
@@ -47,7 +48,7 @@ impl Tracer<'_> {
     fn exit_to_core(&mut self, head: &str, thread: &Stopped, registers: &Registers) {
         let tid = thread.tid();
         let pid = self.followed.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
-        let text = match self.dump_core(pid, thread, registers) {
+        let text = match dump_core(self.followed, self.messages, pid, thread, registers) {
             Ok(written) => {
                 let left_out: Vec<String> = written.left_out.iter().map(i32::to_string).collect();
                 let without = match left_out.is_empty() {

@@ -14,14 +14,14 @@ use crate::module_names::is_named;
 use crate::observer::Note;
 use crate::place::{self, Checks, Expected, Plan};
 use crate::placing::Work;
+use crate::placing::placer::Placer;
 use crate::preplan::Preplan;
 use crate::site::Armed;
 use crate::site_use::Use;
 use crate::space::Space;
-use crate::tracer::Tracer;
 use crate::window::Window;
 
-impl Tracer<'_> {
+impl Placer<'_, '_> {
     /// Looks for modules that were mapped or unmapped in the address space of a stopped thread, and
     /// places the programs' probes in new ones. Returns the thread and its current stop: a system
     /// call made in it settles it.
@@ -33,12 +33,7 @@ impl Tracer<'_> {
         if let Some(space) = self.followed.spaces.get_mut(&number) {
             space.stale = false;
             if !space.watched && !space.starting {
-                self.followed.threads.seize_strays(
-                    &mut self.followed.spaces,
-                    &mut self.messages,
-                    tid,
-                    number,
-                );
+                self.followed.threads.seize_strays(&mut self.followed.spaces, self.messages, tid, number);
             }
         }
         if let Some(space) = self.followed.spaces.get(&number)
@@ -75,7 +70,7 @@ impl Tracer<'_> {
         if self.followed.spaces.get(&number).is_none_or(|space| space.watched) {
             return Ok((thread, stop));
         }
-        self.followed.threads.seize_strays(&mut self.followed.spaces, &mut self.messages, tid, number);
+        self.followed.threads.seize_strays(&mut self.followed.spaces, self.messages, tid, number);
         let Some(modules) = self.modules_of(&thread) else { return Ok((thread, stop)) };
         let mut state = (thread, stop);
         for work in self.plan_own(number, tid, &modules) {
@@ -213,7 +208,7 @@ impl Tracer<'_> {
         let unplaced = self.unplaced(number, tid, modules);
         for (program_number, module, checks) in unplaced {
             let here = (program_number, module_key(&module));
-            let copies = self.armings_for(program_number, thread, &module);
+            let copies = self.armer().armings_for(program_number, thread, &module);
             let Some(space) = self.followed.spaces.get_mut(&number) else { break };
             space.placed.insert(here);
             let foreseen = space.foreseen.as_mut().and_then(|all| Preplan::take(all, here));

@@ -14,7 +14,7 @@ use crate::programs::Programs;
 use crate::site::Planned;
 use crate::site_use::Use;
 
-mod tracer;
+pub(crate) mod placer;
 
 /// What to arm in one module.
 pub(crate) struct Work {

@@ -15,7 +15,7 @@ use crate::module_key::ModuleKey;
 use crate::place::Plan;
 use crate::placed_report::About;
 
-mod tracer;
+mod placer;
 
 /// The plan for one program in one module.
 pub(crate) struct Preplan {

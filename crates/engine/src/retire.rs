@@ -2,14 +2,27 @@
 
 use std::collections::HashSet;
 
+use crate::cache::Cache;
 use crate::counts::State;
+use crate::followed::Followed;
 use crate::jump::Domain;
+use crate::messages::Messages;
 use crate::program::Probe;
+use crate::programs::Programs;
+use crate::sharing::Sharing;
 use crate::site_use::Use;
 use crate::space::Space;
-use crate::tracer::Tracer;
 
-impl Tracer<'_> {
+/// What probes are disarmed with.
+pub(crate) struct Disarmer<'t, 'a> {
+    pub(crate) programs: &'t mut Programs,
+    pub(crate) followed: &'t mut Followed,
+    pub(crate) sharing: &'t mut Sharing,
+    pub(crate) cache: &'t mut Cache,
+    pub(crate) messages: &'t mut Messages<'a>,
+}
+
+impl Disarmer<'_, '_> {
     /// Disarms probes that are over, in all processes or in those of one domain. Each process is
     /// held once, however many probes there are.
     pub(crate) fn retire(&mut self, over: &HashSet<Use>, only: Option<Domain>) {
@@ -28,9 +41,7 @@ impl Tracer<'_> {
             }
         }
         let programs: HashSet<usize> = over.iter().filter_map(Use::program).collect();
-        programs
-            .into_iter()
-            .for_each(|program| self.cache.armings.forget_armings(&mut self.programs, program));
+        programs.into_iter().for_each(|program| self.cache.armings.forget_armings(self.programs, program));
         let mut disarmed = Vec::new();
         let mut jumps = Vec::new();
         let concerned = |space: &Space| only.is_none_or(|only| space.domain == only);
@@ -69,6 +80,6 @@ impl Tracer<'_> {
             let gone = space.interrupted.of_sites(|site| disarmed.contains(&(number, site)));
             records.extend(gone.into_iter().flat_map(|waiting| waiting.records));
         }
-        self.messages.commit(&mut self.programs, records);
+        self.messages.commit(self.programs, records);
     }
 }

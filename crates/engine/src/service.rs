@@ -81,7 +81,7 @@ impl Tracer<'_> {
     /// The process is gone, or probes cannot be placed.
     pub fn check(&mut self, program: &Versions, options: Options, pid: i32) -> Result<(), Error> {
         let number = self.programs.push(Program::new(program.clone(), options, Some([pid].into()), None));
-        let refused = self.refusals_of(number, pid);
+        let refused = self.placer().refusals_of(number, pid);
         self.programs.pop();
         let refused = refused?;
         if refused.is_empty() { Ok(()) } else { Err(Error::Refused(refused)) }
@@ -94,7 +94,7 @@ impl Tracer<'_> {
         program.inserted = false;
         let probes = 0..program.probes.len();
         let uses: HashSet<Use> = probes.map(|probe| Use::Probe { program: number, probe }).collect();
-        self.retire(&uses, None);
+        self.disarmer().retire(&uses, None);
         for space in self.followed.spaces.values_mut() {
             space.placed.retain(|(placed, _)| *placed != number);
         }
@@ -110,7 +110,7 @@ impl Tracer<'_> {
                 uses.insert(Use::Probe { program: number, probe });
             }
         }
-        self.retire(&uses, None);
+        self.disarmer().retire(&uses, None);
     }
 
     /// Frees everything of a removed program as soon as possible. Its number is never used again.
@@ -185,7 +185,7 @@ impl Tracer<'_> {
             places: program.places(),
             is_for_all: program.only.is_none(),
             locals: program.values(None),
-            users: self.of_users(&[number]),
+            users: self.report_sources().of_users(&[number]),
         })
     }
 

@@ -11,13 +11,17 @@ use vm::State as Machine;
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::followed::Followed;
-use crate::jump::{Drainer, Heartbeat, NextLook, Stepper};
+use crate::hit::handler_runner::HandlerRunner;
+use crate::jump::{Domains, Drainer, Heartbeat, MemoryMapper, NextLook, Stepper};
 use crate::ledger::Ledger;
 use crate::messages::Messages;
 use crate::observer::Observer;
 use crate::pace::Pace;
+use crate::placing::placer::Placer;
 use crate::programs::Programs;
 use crate::reader::Reader;
+use crate::report::sources::ReportSources;
+use crate::retire::Disarmer;
 use crate::session::Session;
 use crate::sharing::Sharing;
 use crate::signal::slot_watcher::SlotWatcher;
@@ -114,6 +118,77 @@ impl<'a> Tracer<'a> {
             sharing: &mut self.sharing,
             reader: &mut self.reader,
             messages: &mut self.messages,
+        }
+    }
+
+    /// Assigns processes to trust domains.
+    pub(crate) fn domains(&mut self) -> Domains<'_, 'a> {
+        Domains {
+            programs: &mut self.programs,
+            followed: &mut self.followed,
+            sharing: &mut self.sharing,
+            cache: &mut self.cache,
+            messages: &mut self.messages,
+        }
+    }
+
+    /// Disarms probes that are over.
+    pub(crate) fn disarmer(&mut self) -> Disarmer<'_, 'a> {
+        Disarmer {
+            programs: &mut self.programs,
+            followed: &mut self.followed,
+            sharing: &mut self.sharing,
+            cache: &mut self.cache,
+            messages: &mut self.messages,
+        }
+    }
+
+    /// Maps handler memory and rings.
+    pub(crate) fn memory_mapper(&mut self) -> MemoryMapper<'_, 'a> {
+        MemoryMapper {
+            programs: &mut self.programs,
+            followed: &mut self.followed,
+            sharing: &mut self.sharing,
+            reader: &mut self.reader,
+            cache: &mut self.cache,
+            messages: &mut self.messages,
+        }
+    }
+
+    /// Places probes.
+    pub(crate) fn placer(&mut self) -> Placer<'_, 'a> {
+        Placer {
+            programs: &mut self.programs,
+            followed: &mut self.followed,
+            sharing: &mut self.sharing,
+            reader: &mut self.reader,
+            cache: &mut self.cache,
+            messages: &mut self.messages,
+            session: &mut self.session,
+        }
+    }
+
+    /// Runs handlers.
+    pub(crate) fn handler_runner(&mut self) -> HandlerRunner<'_, 'a> {
+        HandlerRunner {
+            programs: &mut self.programs,
+            followed: &mut self.followed,
+            sharing: &mut self.sharing,
+            cache: &mut self.cache,
+            messages: &mut self.messages,
+            machine: &mut self.machine,
+            stop: &self.session.stop,
+        }
+    }
+
+    /// What reports are made from.
+    pub(crate) fn report_sources(&self) -> ReportSources<'_> {
+        ReportSources {
+            programs: &self.programs,
+            followed: &self.followed,
+            sharing: &self.sharing,
+            reader: &self.reader,
+            cache: &self.cache,
         }
     }
 
@@ -271,20 +346,20 @@ impl<'a> Tracer<'a> {
         }
         self.slot_watcher().check_slot(&thread)?;
         let stale = self.followed.space_of(tid).is_some_and(|space| space.stale);
-        if stale && self.needs_preplan(tid) {
-            let (thread, stop) = self.watch(thread, stop)?;
+        if stale && self.placer().needs_preplan(tid) {
+            let (thread, stop) = self.placer().watch(thread, stop)?;
             self.followed.go_on(thread, stop)?;
-            self.preplan(tid);
+            self.placer().preplan(tid);
             return Ok(());
         }
-        let (thread, stop) = if stale { self.refresh(thread, stop)? } else { (thread, stop) };
-        let (thread, stop) = self.change_domain(thread, stop)?;
+        let (thread, stop) = if stale { self.placer().refresh(thread, stop)? } else { (thread, stop) };
+        let (thread, stop) = self.domains().change_domain(thread, stop)?;
         self.drainer().park_or_go_on(thread, stop)
     }
 
     /// Adds an address space.
     pub(crate) fn add_space(&mut self, mut space: Space) -> u32 {
-        self.enter_domain(&mut space);
+        self.domains().enter_domain(&mut space);
         self.session.waiting |= space.stale;
         self.followed.spaces.add(space)
     }
@@ -326,6 +401,14 @@ impl<'a> Tracer<'a> {
         }
     }
 
+    /// Reports the counts so far, if they are wanted.
+    pub(crate) fn tell_counts(&mut self) {
+        if self.messages.observer.wants_counts() {
+            let report = self.report_sources().report(&self.programs.states());
+            self.messages.observer.counted(&report);
+        }
+    }
+
     /// Does the periodic work.
     fn tick(&mut self) {
         self.drainer().drain_meanwhile();
@@ -333,12 +416,12 @@ impl<'a> Tracer<'a> {
         if !self.reader.drain.is_busy() {
             self.messages.observer.idle();
         }
-        self.look_for_over();
+        self.disarmer().look_for_over();
         self.drainer().forget_programs();
         self.look_after_newborn();
         self.slot_watcher().look_at_slots();
         self.followed.identify_again();
-        self.look_for_others();
+        self.domains().look_for_others();
         self.followed.spaces.hide_again();
         // Looking for modules needs a stopped thread. The thread that was asked may be blocked
         // where no tracer can stop it, so another one is asked.

@@ -17,13 +17,13 @@ use crate::tracked::Activity;
 impl Tracer<'_> {
     /// Removes the probes from all processes and detaches. Processes started by the tracer run on.
     pub fn finish(&mut self, control: &Control) -> Report {
-        self.look_for_over();
+        self.disarmer().look_for_over();
         let report_states = self.programs.states();
         self.leave_all(control);
         self.messages.tell_losses(&self.programs);
         self.followed.holds.released();
         control.wants_ticks.store(false, Ordering::Relaxed);
-        self.report(&report_states)
+        self.report_sources().report(&report_states)
     }
 
     /// Removes the probes from all processes and detaches.

@@ -11,12 +11,12 @@ use crate::jump::ToArm;
 use crate::module_key::module_key;
 use crate::place::{self, Checks, Expected};
 use crate::placing::Work;
+use crate::placing::placer::Placer;
 use crate::site::Planned;
 use crate::site_use::Use;
-use crate::tracer::Tracer;
 use patch::Argument;
 
-impl Tracer<'_> {
+impl Placer<'_, '_> {
     /// Arms the calls of a module that block all signals, if a probe is to trap in the module and
     /// the process has the guard's handler; once for each module. If that is refused, threads block
     /// all signals as before.
@@ -45,7 +45,7 @@ impl Tracer<'_> {
         if let Some(program) = work.program.filter(|_| is_planned) {
             let sites_of = ToArm::Planned(std::mem::take(&mut sites));
             let (stopped, now, left) =
-                self.arm_jumps(number, thread, stop, &work.module, sites_of, false, None)?;
+                self.armer().arm_jumps(number, thread, stop, &work.module, sites_of, false, None)?;
             (thread, stop) = (stopped, now);
             sites = self.settle_left(thread.tid(), work, program, left.unwrap_or_default());
         }

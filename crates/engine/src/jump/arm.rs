@@ -10,7 +10,7 @@ use crate::module_key::module_key;
 use crate::site::Planned;
 use crate::space::Space;
 
-mod tracer;
+pub(super) mod armer;
 
 /// How many drafts are tried: another thread may map something at a chosen place, or load a module.
 const TRIES: usize = 4;

@@ -21,7 +21,7 @@ use super::write;
 use crate::jump::not_jumped::NotJumped;
 use crate::space::Space;
 
-mod tracer;
+mod armer;
 
 /// Landing pads closer together than this are written in one piece, if their page is not in use
 /// yet.

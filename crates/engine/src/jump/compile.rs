@@ -13,7 +13,7 @@ use crate::program::Program;
 use crate::site::Site;
 use crate::versions::Versions;
 
-mod tracer;
+pub(super) mod compiler;
 
 /// A compiled handler. While it exists, its program keeps the cells that it counts in, and its
 /// number stays taken.

@@ -15,6 +15,7 @@ use super::draft::{Basis, Draft};
 use super::plan_input::free_for_pads;
 use super::put_back::put_back;
 use super::{ToArm, arm};
+use crate::jump::Armer;
 use crate::jump::not_jumped::NotJumped;
 use crate::mapping::{self, Called};
 use crate::module_key::{Generation, module_key};
@@ -23,9 +24,8 @@ use crate::place;
 use crate::placing::Work;
 use crate::program::Engine;
 use crate::space::Space;
-use crate::tracer::Tracer;
 
-impl Tracer<'_> {
+impl Armer<'_, '_> {
     /// The armings that may fit a program's probes in a module of a stopped thread's process.
     pub(crate) fn armings_for(&self, program: usize, thread: &Stopped, module: &Module) -> Vec<Copied> {
         if !self.cache.armings.any_of(program) {
@@ -46,7 +46,7 @@ impl Tracer<'_> {
         let number = self.followed.threads.get(&thread.tid())?.space?;
         let space = self.followed.spaces.get(&number)?;
         let these = self.running(program, number, thread.tid(), module)?;
-        let fresh = !self.session.serving && arm::is_fresh(space, thread, module);
+        let fresh = !self.serving && arm::is_fresh(space, thread, module);
         Some(Circumstances { fresh, ..these })
     }
 
@@ -60,7 +60,7 @@ impl Tracer<'_> {
     ) -> Option<Circumstances> {
         let space = self.followed.spaces.get(&number)?;
         let is_alone = !space.planners.has(&module_key(module)) && space.planners.is_clean();
-        let again = self.session.serving || space.starting;
+        let again = self.serving || space.starting;
         // An arming that may be copied leaves addresses near other mappings unused. With
         // `--engine jump` all addresses are needed: no site may trap.
         if !is_alone || !again || self.programs[program].options.engine != Engine::Auto {
@@ -225,10 +225,12 @@ impl Tracer<'_> {
         let mut known = Basis::of(space);
         let mut draft =
             Draft { module: key, generation: known.generation, left: copied.left(), ..Draft::default() };
-        self.handler_memory_for(number, tid, mappings, &mut known, &mut draft)
+        self.drafter()
+            .handler_memory_for(number, tid, mappings, &mut known, &mut draft)
             .map_err(|_| "the process has no room")?;
         if copied.hides() {
-            self.choose_hidden(tid, mappings, &mut known, &mut draft)
+            self.drafter()
+                .choose_hidden(tid, mappings, &mut known, &mut draft)
                 .map_err(|_| "the process has no room")?;
         }
         let handler_memory = known.handler_memory.as_mut().ok_or("the process has no room")?;

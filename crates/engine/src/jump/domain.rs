@@ -14,10 +14,14 @@ use process::{Caller, Error, Stop, Stopped};
 
 use super::cells::Domain;
 use super::trust::{Again, NextLook, Trust};
+use crate::cache::Cache;
+use crate::followed::Followed;
+use crate::messages::Messages;
 use crate::observer::Note;
+use crate::programs::Programs;
+use crate::sharing::Sharing;
 use crate::site_use::Use;
 use crate::space::Space;
-use crate::tracer::Tracer;
 
 impl Space {
     /// When the process is checked again; soon while it is to change its domain.
@@ -26,7 +30,16 @@ impl Space {
     }
 }
 
-impl Tracer<'_> {
+/// What processes are assigned to trust domains with.
+pub(crate) struct Domains<'t, 'a> {
+    pub(crate) programs: &'t mut Programs,
+    pub(crate) followed: &'t mut Followed,
+    pub(crate) sharing: &'t mut Sharing,
+    pub(crate) cache: &'t mut Cache,
+    pub(crate) messages: &'t mut Messages<'a>,
+}
+
+impl Domains<'_, '_> {
     /// The domain of processes with this trust. If there are too many, it is the tracer's own, and
     /// they are probed by traps.
     fn domain_of(&mut self, trust: &Trust) -> Domain {
@@ -47,7 +60,7 @@ impl Tracer<'_> {
             spaces.flat_map(|space| space.becomes.into_iter().chain([space.domain])).collect();
         let all: Vec<Domain> = cells.domains().iter().map(|(domain, _)| *domain).collect();
         let left: Vec<Domain> = all.into_iter().filter(|domain| !used.contains(domain)).collect();
-        left.iter().for_each(|&domain| self.cache.armings.leave_armings(&mut self.programs, domain));
+        left.iter().for_each(|&domain| self.cache.armings.leave_armings(self.programs, domain));
         let Some(cells) = &mut self.sharing.cells else { return };
         for domain in left {
             for program in self.programs.values_mut() {
@@ -95,7 +108,7 @@ impl Tracer<'_> {
             .map(|(&number, _)| number)
             .collect();
         // The thread asked before may be in the kernel, where it cannot be stopped.
-        changing.iter().for_each(|&number| self.followed.ask_one(&mut self.messages, number));
+        changing.iter().for_each(|&number| self.followed.ask_one(self.messages, number));
         self.sharing.next_look =
             self.followed.spaces.values().map(Space::next_look).max().unwrap_or_default();
     }

@@ -27,7 +27,7 @@ use crate::slots::Growth;
 
 mod space;
 
-mod tracer;
+pub(super) mod drafter;
 
 /// Bytes of code, from a site on, that are looked at to judge whether the flags are live there.
 const AHEAD: usize = 128;

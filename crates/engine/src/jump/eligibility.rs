@@ -2,7 +2,7 @@
 
 use patch::{Displaced, Mode};
 
-mod tracer;
+mod drafter;
 
 /// Why an instruction cannot run in a trampoline, if it cannot.
 pub(crate) fn unsuitable(displaced: &Displaced) -> Option<String> {

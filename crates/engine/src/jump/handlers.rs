@@ -10,7 +10,7 @@ use super::{Code, Layout};
 use crate::site::Planned;
 use crate::site_use::Use;
 
-mod tracer;
+mod compiler;
 
 /// A site that is about to become a jump.
 pub(crate) struct ReadySite {

@@ -13,18 +13,44 @@ use layout::PAGE;
 use process::{Call, Caller, Error, Memory, Step, Stop, Stopped};
 
 use super::cells::{Cells, Domain};
+use super::domain::Domains;
 use super::handler_memory::HandlerMemory;
 use super::rings::Rings;
 use super::shared::within_limits;
 use super::thread_names::ThreadNames;
+use crate::cache::Cache;
+use crate::followed::Followed;
 use crate::mapping::{Called, unmap};
+use crate::messages::Messages;
 use crate::observer::Note;
+use crate::programs::Programs;
+use crate::reader::Reader;
+use crate::sharing::Sharing;
 use crate::space::Space;
-use crate::tracer::Tracer;
 
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
-impl Tracer<'_> {
+/// What handler memory and rings are mapped with.
+pub(crate) struct MemoryMapper<'t, 'a> {
+    pub(crate) programs: &'t mut Programs,
+    pub(crate) followed: &'t mut Followed,
+    pub(crate) sharing: &'t mut Sharing,
+    pub(crate) reader: &'t mut Reader,
+    pub(crate) cache: &'t mut Cache,
+    pub(crate) messages: &'t mut Messages<'a>,
+}
+
+impl<'a> MemoryMapper<'_, 'a> {
+    fn domains(&mut self) -> Domains<'_, 'a> {
+        Domains {
+            programs: self.programs,
+            followed: self.followed,
+            sharing: self.sharing,
+            cache: self.cache,
+            messages: self.messages,
+        }
+    }
+
     /// Maps the parts of a chosen handler memory that are not mapped yet: all or nothing. The
     /// result says why not. The space remembers the reason, unless a place was taken meanwhile:
     /// then a new handler memory has to be chosen.
@@ -66,7 +92,7 @@ impl Tracer<'_> {
         stop: Stop,
         handler_memory: &HandlerMemory,
     ) -> Laid {
-        self.look_who(number);
+        self.domains().look_who(number);
         let domain = self.followed.spaces.get(&number).map_or(Domain::OWN, |space| space.domain);
         let failed = |reason: &str| Err(Failed::For(reason.to_owned()));
         let mappings = match thread.mappings() {

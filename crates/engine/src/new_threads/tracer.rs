@@ -110,12 +110,12 @@ impl Tracer<'_> {
     /// Prepares a new process before it runs: maps the cells of its domain and its own rings, and
     /// places its probes.
     fn prepare(&mut self, thread: Stopped, lacks_rings: bool, stale: bool) -> Result<(), process::Error> {
-        let (mut thread, mut stop) = self.change_domain(thread, Stop::Interrupt)?;
+        let (mut thread, mut stop) = self.domains().change_domain(thread, Stop::Interrupt)?;
         if lacks_rings {
-            (thread, stop) = self.give_rings(thread, stop)?;
+            (thread, stop) = self.memory_mapper().give_rings(thread, stop)?;
         }
         if stale {
-            (thread, stop) = self.refresh(thread, stop)?;
+            (thread, stop) = self.placer().refresh(thread, stop)?;
         }
         self.followed.go_on(thread, stop)
     }
@@ -197,7 +197,7 @@ impl Tracer<'_> {
             self.followed.resume(thread, 0);
             return Ok(());
         }
-        let (thread, stop) = self.refresh(thread, Stop::Other)?;
+        let (thread, stop) = self.placer().refresh(thread, Stop::Other)?;
         match stop {
             Stop::Interrupt | Stop::Group(_) => self.followed.go_on(thread, stop),
             _ => {

@@ -4,13 +4,13 @@ use process::Mapping;
 
 use super::super::HandlerMemory;
 use super::super::compile::At;
+use super::super::compile::compiler::Compiler;
 use super::super::trampoline::Commit;
 use super::{Handlers, ReadySite, is_accessible};
 use crate::site::Planned;
 use crate::site_use::Use;
-use crate::tracer::Tracer;
 
-impl Tracer<'_> {
+impl Compiler<'_> {
     /// Compiles the handlers of a site: those that it has already, then those of the probes that it
     /// is planned for. `ahead` is the program's code from the site on, `arming` the number of the
     /// arming. Returns the site and the reason if that fails.
@@ -40,7 +40,7 @@ impl Tracer<'_> {
         let displaced = &site.displaced;
         let may_fault =
             displaced.may_fault_in_trampoline(|range, written| is_accessible(mappings, &range, written));
-        let there = self.followed.spaces.get(&number).and_then(|space| space.sites.get(&site.address));
+        let there = self.spaces.get(&number).and_then(|space| space.sites.get(&site.address));
         let mut uses = there.map_or_else(Vec::new, |armed| armed.site().uses.clone());
         for wanted in &site.uses {
             if !uses.contains(wanted) {
@@ -54,7 +54,7 @@ impl Tracer<'_> {
                 let known = At { site, may_fault, ahead, waits: tentative > 0, arming };
                 let compiled = self.compile(handler_memory, (program, probe), known)?;
                 if compiled.claims {
-                    let ringless = self.followed.spaces.get(&number).and_then(|space| space.ringless.clone());
+                    let ringless = self.spaces.get(&number).and_then(|space| space.ringless.clone());
                     ringless.map_or(Ok(()), Err)?;
                     handler_memory.claims = true;
                 }

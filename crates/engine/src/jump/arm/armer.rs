@@ -1,5 +1,7 @@
 //! Drafts and carries out in turn, until the sites of a module are armed or trapped.
 
+use std::any::Any;
+
 use process::{Module, Stop, Stopped};
 
 use super::super::arming::Keep;
@@ -7,13 +9,61 @@ use super::super::carry_out::CarryOutcome;
 use super::super::not_jumped::NotJumped;
 use super::super::{Basis, Domain};
 use super::{TRIES, ToArm, is_fresh};
+use crate::cache::Cache;
+use crate::followed::Followed;
+use crate::jump::{Drafter, MemoryMapper};
 use crate::mapping::Called;
+use crate::messages::Messages;
 use crate::module_key::module_key;
+use crate::programs::Programs;
+use crate::reader::Reader;
+use crate::sharing::Sharing;
 use crate::site::Planned;
 use crate::site_use::Use;
-use crate::tracer::Tracer;
 
-impl Tracer<'_> {
+/// What sites are made jumps with: a draft is made, then carried out.
+pub(crate) struct Armer<'t, 'a> {
+    pub(crate) programs: &'t mut Programs,
+    pub(crate) followed: &'t mut Followed,
+    pub(crate) sharing: &'t mut Sharing,
+    pub(crate) reader: &'t mut Reader,
+    pub(crate) cache: &'t mut Cache,
+    pub(crate) messages: &'t mut Messages<'a>,
+    /// What is no longer needed, and is freed when no thread waits for the tracer.
+    pub(crate) spent: &'t mut Vec<Box<dyn Any>>,
+    /// Whether the tracer serves requests.
+    pub(crate) serving: bool,
+    /// Whether no process has begun with its probes armed: then a refusal ends the session.
+    pub(crate) is_first: bool,
+}
+
+impl<'a> Armer<'_, 'a> {
+    /// Makes drafts.
+    pub(crate) fn drafter(&mut self) -> Drafter<'_, 'a> {
+        Drafter {
+            programs: self.programs,
+            followed: self.followed,
+            sharing: self.sharing,
+            reader: self.reader,
+            cache: self.cache,
+            messages: self.messages,
+            serving: self.serving,
+            is_first: self.is_first,
+        }
+    }
+
+    /// Maps handler memory and rings.
+    pub(in crate::jump) fn memory_mapper(&mut self) -> MemoryMapper<'_, 'a> {
+        MemoryMapper {
+            programs: self.programs,
+            followed: self.followed,
+            sharing: self.sharing,
+            reader: self.reader,
+            cache: self.cache,
+            messages: self.messages,
+        }
+    }
+
     /// Makes jumps of planned sites where possible, and returns the others. `thread` belongs to the
     /// address space. If `strict`, no site may trap. With `keep`, the result is kept for other
     /// processes.
@@ -38,8 +88,17 @@ impl Tracer<'_> {
                         return Ok((thread, stop, Err("the process is gone".to_owned())));
                     };
                     let basis = Basis::of(space);
-                    let fresh = !self.session.serving && is_fresh(space, &thread, module);
-                    self.draft(number, thread.tid(), module, planned, basis, strict, fresh, keep.take())
+                    let fresh = !self.serving && is_fresh(space, &thread, module);
+                    self.drafter().draft(
+                        number,
+                        thread.tid(),
+                        module,
+                        planned,
+                        basis,
+                        strict,
+                        fresh,
+                        keep.take(),
+                    )
                 }
             };
             let (stopped, now, carried) = self.carry_out(number, thread, stop, draft)?;

@@ -3,12 +3,12 @@
 use rpn::{FunctionPoint, Location};
 
 use super::unsuitable;
+use crate::jump::Drafter;
 use crate::program::Engine;
 use crate::site::Planned;
 use crate::site_use::Use;
-use crate::tracer::Tracer;
 
-impl Tracer<'_> {
+impl Drafter<'_, '_> {
     /// Checks, as far as possible without a plan, whether a site may become a jump. The error says
     /// why not.
     pub(crate) fn suits_a_jump(&self, number: u32, planned: &Planned) -> Result<(), String> {

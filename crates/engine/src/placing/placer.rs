@@ -5,19 +5,53 @@ use std::collections::HashMap;
 use process::{Error as ProcessError, Stop, Stopped};
 
 use super::{Work, add_uses, count_asked, join, note_offsets, note_trapped, set_armed};
+use crate::cache::Cache;
 use crate::change::{Batch, Fixed};
 use crate::counts::State;
 use crate::error::{self, Error, Refused};
+use crate::followed::Followed;
+use crate::jump::Armer;
 use crate::jump::{NotJumped, ToArm};
+use crate::messages::Messages;
 use crate::module_key::module_key;
 use crate::observer::Note;
 use crate::program::Engine;
+use crate::programs::Programs;
+use crate::reader::Reader;
+use crate::session::Session;
+use crate::sharing::Sharing;
 use crate::site::Planned;
 use crate::site_use::Use;
 use crate::slots::{self, Area};
-use crate::tracer::Tracer;
 
-impl Tracer<'_> {
+/// What probes are placed with in the modules of a process.
+pub(crate) struct Placer<'t, 'a> {
+    pub(crate) programs: &'t mut Programs,
+    pub(crate) followed: &'t mut Followed,
+    pub(crate) sharing: &'t mut Sharing,
+    pub(crate) reader: &'t mut Reader,
+    pub(crate) cache: &'t mut Cache,
+    pub(crate) messages: &'t mut Messages<'a>,
+    pub(crate) session: &'t mut Session,
+}
+
+impl<'a> Placer<'_, 'a> {
+    /// Makes sites jumps.
+    pub(crate) fn armer(&mut self) -> Armer<'_, 'a> {
+        let is_first = self.session.is_first();
+        Armer {
+            programs: self.programs,
+            followed: self.followed,
+            sharing: self.sharing,
+            reader: self.reader,
+            cache: self.cache,
+            messages: self.messages,
+            spent: &mut self.session.spent,
+            serving: self.session.serving,
+            is_first,
+        }
+    }
+
     /// Arms the planned sites of one module.
     pub(crate) fn place(
         &mut self,
@@ -27,7 +61,7 @@ impl Tracer<'_> {
         mut work: Work,
     ) -> Result<(Stopped, Stop), ProcessError> {
         let tid = thread.tid();
-        let (thread, stop, copied) = self.place_copy(number, thread, stop, &mut work)?;
+        let (thread, stop, copied) = self.armer().place_copy(number, thread, stop, &mut work)?;
         if !work.plan.refused.is_empty() && self.refuse(tid, &mut work) {
             return Ok((thread, stop));
         }
@@ -41,7 +75,7 @@ impl Tracer<'_> {
         let mut count = work.count;
         let (mut thread, mut stop) = (thread, stop);
         let mut traps = std::mem::take(&mut work.plan.planned);
-        note_offsets(&mut self.programs, &work.module, &traps);
+        note_offsets(self.programs, &work.module, &traps);
         // Once a module has jumps, all changes to it go through its planner.
         let key = module_key(&work.module);
         let planned = self.followed.spaces.get(&number).is_some_and(|space| space.planners.has(&key));
@@ -56,9 +90,9 @@ impl Tracer<'_> {
             let left = match copied {
                 Some(left) => Ok(left),
                 None => {
-                    let keep = self.plan_to_keep(program, &thread, &work, &sites, remarks);
+                    let keep = self.armer().plan_to_keep(program, &thread, &work, &sites, remarks);
                     let (stopped, now, left) =
-                        self.arm_jumps(number, thread, stop, &work.module, sites, strict, keep)?;
+                        self.armer().arm_jumps(number, thread, stop, &work.module, sites, strict, keep)?;
                     (thread, stop) = (stopped, now);
                     left
                 }
@@ -130,7 +164,7 @@ impl Tracer<'_> {
         let mut demoted = Vec::new();
         for NotJumped { site, reason, can_trap, was } in left {
             if was.is_some() {
-                note_trapped(&mut self.programs, &site.0.uses, &reason, was);
+                note_trapped(self.programs, &site.0.uses, &reason, was);
                 demoted.push((site.0.address, reason));
                 traps.push(site);
                 continue;
@@ -231,7 +265,7 @@ impl Tracer<'_> {
                 continue;
             }
             if let Some(armed) = space.sites.get_mut(&address) {
-                set_armed(&mut self.programs, space.domain, &site.0.uses, address, None);
+                set_armed(self.programs, space.domain, &site.0.uses, address, None);
                 add_uses(armed.uses_mut(), site.0.uses);
                 continue;
             }
@@ -270,8 +304,8 @@ impl Tracer<'_> {
             let armed = site.arm(&space.code, &mut batch).map_err(failed)?;
             space.disarmed.remove(&address);
             space.sites.insert(address, armed);
-            set_armed(&mut self.programs, space.domain, &uses, address, None);
-            count_asked(&mut self.programs, &uses);
+            set_armed(self.programs, space.domain, &uses, address, None);
+            count_asked(self.programs, &uses);
         }
         // Writes them together: threads that hit the first ones would wait until all are written. A
         // single byte needs no mappings.

@@ -9,14 +9,14 @@ use super::super::put_back::put_back;
 use super::super::writing::Writing;
 use super::{CarryOutcome, Written, write_code};
 use crate::hold::Held;
+use crate::jump::Armer;
 use crate::mapping::Called;
 use crate::observer::Note;
 use crate::site::{self, Armed, Site};
 use crate::site_use::Use;
 use crate::space::Space;
-use crate::tracer::Tracer;
 
-impl Tracer<'_> {
+impl Armer<'_, '_> {
     /// Carries out a draft for the address space that `thread` belongs to.
     pub(crate) fn carry_out(
         &mut self,
@@ -163,13 +163,13 @@ impl Tracer<'_> {
             && (draft.maps_handler_memory || handler_memory.claims && lacks)
         {
             let (stopped, now, laid) =
-                self.map_missing_handler_memory(number, thread, stop, handler_memory)?;
+                self.memory_mapper().map_missing_handler_memory(number, thread, stop, handler_memory)?;
             (thread, stop) = (stopped, now);
             if let Err(reason) = laid {
                 return Ok((thread, stop, Err(reason)));
             }
         }
-        let (stopped, now, grown) = self.grow_cells(number, thread, stop)?;
+        let (stopped, now, grown) = self.memory_mapper().grow_cells(number, thread, stop)?;
         (thread, stop) = (stopped, now);
         if grown.is_err() {
             return Ok((thread, stop, grown));
@@ -266,7 +266,7 @@ impl Tracer<'_> {
         retired.into_iter().for_each(|trampoline| space.jumps.retire(trampoline));
         for note in &notes {
             crate::placing::set_armed(
-                &mut self.programs,
+                self.programs,
                 space.domain,
                 &note.new,
                 note.address,
@@ -293,15 +293,15 @@ impl Tracer<'_> {
         }
         if let Some(after) = after {
             let before = std::mem::replace(&mut space.planners, after.planners);
-            self.session.spent.push(Box::new(before));
+            self.spent.push(Box::new(before));
             (space.generation, space.jumps.room, space.handler_memory) =
                 (after.generation, after.room, after.handler_memory);
         }
-        self.session.spent.push(Box::new((probed, notes, code, fresh, texts)));
+        self.spent.push(Box::new((probed, notes, code, fresh, texts)));
         let failed = written.err().or(failed);
         if let Some(arming) = kept.filter(|_| failed.is_none()) {
             space.add_moved((arming.number(), 0));
-            self.cache.armings.keep_arming(&mut self.programs, arming);
+            self.cache.armings.keep_arming(self.programs, arming);
         }
         let Some(space) = self.followed.spaces.get(&number) else { return left };
         if let Some(error) = failed {

@@ -9,10 +9,10 @@ use process::Mapping;
 use super::super::contexts::Contexts;
 use super::super::rings::Rings;
 use super::{HandlerMemory, TEXTS, Texts, is_low, low_place, places, without};
+use crate::jump::Drafter;
 use crate::observer::Note;
-use crate::tracer::Tracer;
 
-impl Tracer<'_> {
+impl Drafter<'_, '_> {
     /// Chooses places for all parts in a process with these mappings. Only chooses: nothing is
     /// mapped or written.
     pub(crate) fn choose_handler_memory(

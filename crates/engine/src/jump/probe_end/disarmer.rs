@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::super::cells::Domain;
 use crate::counts::State;
+use crate::retire::Disarmer;
 use crate::site_use::Use;
-use crate::tracer::Tracer;
 
-impl Tracer<'_> {
+impl Disarmer<'_, '_> {
     /// Removes probes that handlers have ended, each in the domain where that happened: a process
     /// cannot end anything in another domain.
     pub(crate) fn look_for_over(&mut self) {

@@ -15,9 +15,20 @@ use super::super::{Counter, HandlerMemory};
 use super::{At, CompiledHandler, Handled, counted};
 use crate::jump_counters::{DROPPED, LIMITED_HITS, MISSED, OVER};
 use crate::program::has_limits;
-use crate::tracer::Tracer;
+use crate::programs::Programs;
+use crate::sharing::Sharing;
+use crate::spaces::Spaces;
 
-impl Tracer<'_> {
+/// What handlers are compiled with. The address spaces are only read.
+pub(crate) struct Compiler<'t> {
+    pub(crate) programs: &'t mut Programs,
+    pub(crate) spaces: &'t Spaces,
+    pub(crate) sharing: &'t mut Sharing,
+    /// Whether the tracer serves requests: probes may be removed at any time.
+    pub(crate) serving: bool,
+}
+
+impl Compiler<'_> {
     /// Compiles the handler of a probe (its program's number and its own) for a site, in an address
     /// space with this handler memory.
     pub(crate) fn compile(
@@ -105,7 +116,7 @@ impl Tracer<'_> {
             missed: word(MISSED),
             dropped: word(DROPPED),
             over: word(OVER),
-            removable: self.session.serving,
+            removable: self.serving,
             limits: limits.then(|| Limits {
                 hits: word(LIMITED_HITS),
                 ignore: definition.ignore,

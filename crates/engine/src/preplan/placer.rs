@@ -7,11 +7,11 @@ use crate::jump::{Basis, Keep};
 use crate::module_key::module_key;
 use crate::place;
 use crate::placed_report::probes_of;
+use crate::placing::placer::Placer;
 use crate::placing::{join, note_offsets};
 use crate::program::Engine;
-use crate::tracer::Tracer;
 
-impl Tracer<'_> {
+impl Placer<'_, '_> {
     /// Whether a plan should be made before placing programs in the process of a thread.
     pub(crate) fn needs_preplan(&self, tid: i32) -> bool {
         let Some(space) = self
@@ -43,7 +43,7 @@ impl Tracer<'_> {
             if engine == Engine::Trap || foreseen.iter().any(|other| other.here.1 == key) {
                 continue;
             }
-            let circumstances = self.running(program, number, tid, &module);
+            let circumstances = self.armer().running(program, number, tid, &module);
             // An arming can be copied as soon as a thread is stopped.
             if circumstances.is_some_and(|these| !self.cache.armings.find(&these, &module).is_empty()) {
                 continue;
@@ -57,7 +57,7 @@ impl Tracer<'_> {
                 None => place::plan(program, &self.programs[program], &module, &space.text(), checks),
             };
             let planned = std::mem::take(&mut plan.planned);
-            note_offsets(&mut self.programs, &module, &planned);
+            note_offsets(self.programs, &module, &planned);
             let (count, probes) = (planned.len(), probes_of(&planned));
             let strict = engine == Engine::Jump;
             let keep = circumstances.filter(|_| plan.refused.is_empty()).map(|circumstances| Keep {
@@ -68,7 +68,8 @@ impl Tracer<'_> {
                 probes: probes.clone(),
                 remarks: plan.remarks.clone(),
             });
-            let draft = self.draft(number, tid, &module, join(planned), known, strict, false, keep);
+            let draft =
+                self.armer().drafter().draft(number, tid, &module, join(planned), known, strict, false, keep);
             if let Some(after) = draft.after.as_ref().filter(|_| place + 1 < count_of_modules) {
                 basis = Some(after.clone());
             }
@@ -78,6 +79,6 @@ impl Tracer<'_> {
         if let Some(space) = self.followed.spaces.get_mut(&number) {
             space.foreseen = Some(foreseen);
         }
-        self.followed.ask_one(&mut self.messages, number);
+        self.followed.ask_one(self.messages, number);
     }
 }

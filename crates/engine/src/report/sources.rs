@@ -3,11 +3,24 @@
 use std::rc::Rc;
 
 use super::{OfUser, ProbeReport, Report};
+use crate::cache::Cache;
 use crate::counts::State;
+use crate::followed::Followed;
 use crate::jump::{Domain, Trust};
-use crate::tracer::Tracer;
+use crate::programs::Programs;
+use crate::reader::Reader;
+use crate::sharing::Sharing;
 
-impl Tracer<'_> {
+/// What a report is made from.
+pub(crate) struct ReportSources<'t> {
+    pub(crate) programs: &'t Programs,
+    pub(crate) followed: &'t Followed,
+    pub(crate) sharing: &'t Sharing,
+    pub(crate) reader: &'t Reader,
+    pub(crate) cache: &'t Cache,
+}
+
+impl ReportSources<'_> {
     /// The counts of each domain's processes at the probes of these programs; empty if there is
     /// only one domain.
     pub(crate) fn of_users(&self, programs: &[usize]) -> Vec<OfUser> {
@@ -21,14 +34,6 @@ impl Tracer<'_> {
             globals: self.sharing.globals.values(Some(*domain)),
         };
         domains.into_iter().flatten().map(of).collect()
-    }
-
-    /// Reports the counts so far, if they are wanted.
-    pub(crate) fn tell_counts(&mut self) {
-        if self.messages.observer.wants_counts() {
-            let report = self.report(&self.programs.states());
-            self.messages.observer.counted(&report);
-        }
     }
 
     /// The counts so far, with the given states of the probes, by program and probe.

@@ -8,11 +8,11 @@ use process::Mapping;
 use vm::{Effects, Word};
 
 use super::super::draft::{Basis, Draft};
+use crate::jump::Drafter;
 use crate::site::Planned;
 use crate::site_use::Use;
-use crate::tracer::Tracer;
 
-impl Tracer<'_> {
+impl Drafter<'_, '_> {
     /// Chooses a place for the table, unless it has one.
     pub(in crate::jump) fn choose_hidden(
         &self,

@@ -6,18 +6,58 @@ use process::{Mapping, Module};
 
 use super::super::HandlerMemory;
 use super::super::arming::Keep;
+use super::super::compile::compiler::Compiler;
 use super::super::plan_input::{PlanInput, free};
 use super::super::text::Text;
 use super::super::writing::Writing;
 use super::{AHEAD, Basis, Draft, FEW, Group, MANY, Wanted, heaps};
+use crate::cache::Cache;
+use crate::followed::Followed;
+use crate::jump::Drainer;
 use crate::mapping;
+use crate::messages::Messages;
 use crate::module_key::{Generation, module_key};
 use crate::place::kept;
 use crate::program::{Engine, Program};
+use crate::programs::Programs;
+use crate::reader::Reader;
+use crate::sharing::Sharing;
 use crate::site::Planned;
-use crate::tracer::Tracer;
 
-impl Tracer<'_> {
+/// What drafts are made with. Nothing in a process is changed. Rings are read meanwhile.
+pub(crate) struct Drafter<'t, 'a> {
+    pub(crate) programs: &'t mut Programs,
+    pub(crate) followed: &'t mut Followed,
+    pub(crate) sharing: &'t mut Sharing,
+    pub(crate) reader: &'t mut Reader,
+    pub(crate) cache: &'t mut Cache,
+    pub(crate) messages: &'t mut Messages<'a>,
+    /// Whether the tracer serves requests.
+    pub(crate) serving: bool,
+    /// Whether no process has begun with its probes armed: then a refusal ends the session.
+    pub(crate) is_first: bool,
+}
+
+impl<'a> Drafter<'_, 'a> {
+    fn drainer(&mut self) -> Drainer<'_, 'a> {
+        Drainer {
+            programs: self.programs,
+            followed: self.followed,
+            sharing: self.sharing,
+            reader: self.reader,
+            messages: self.messages,
+        }
+    }
+
+    fn compiler(&mut self) -> Compiler<'_> {
+        Compiler {
+            programs: self.programs,
+            spaces: &self.followed.spaces,
+            sharing: self.sharing,
+            serving: self.serving,
+        }
+    }
+
     /// Plans the arming of these sites of a module; `tid` is a thread of the process. If `strict`,
     /// no site may trap: sites without a jump stay as they are, and if that ends the session,
     /// nothing is done. If `new_page_pads`, no thread has executed the module's code, nor will
@@ -74,7 +114,7 @@ impl Tracer<'_> {
         }
         let described = known.handler_memory.as_ref().map_or(0, HandlerMemory::described);
         let arming = keep.as_ref().map_or(0, |keep| keep.number);
-        let (is_planned, is_first) = (known.planners.has(&draft.module), self.session.is_first());
+        let (is_planned, is_first) = (known.planners.has(&draft.module), self.is_first);
         let is_strict =
             |(number, program): (usize, &Program)| (program.options.engine == Engine::Jump).then_some(number);
         let by_jump_alone: Vec<usize> = self.programs.iter().filter_map(is_strict).collect();
@@ -110,7 +150,7 @@ impl Tracer<'_> {
                 &mappings,
                 &groups,
                 &mut known,
-                self.session.serving && !space.map_refused,
+                self.serving && !space.map_refused,
             )
         {
             for group in &mut groups {
@@ -232,7 +272,7 @@ impl Tracer<'_> {
         let mut groups = Vec::with_capacity(by_mapping.len());
         for (mapping, sites) in by_mapping.into_values() {
             let space = self.followed.spaces.get(&number);
-            let again = self.session.serving || space.is_some_and(|space| space.starting);
+            let again = self.serving || space.is_some_and(|space| space.starting);
             let text =
                 space.and_then(|space| Text::read(space, module, &mapping, &mut self.cache.texts, again));
             let Some(text) = text else {
@@ -257,7 +297,7 @@ impl Tracer<'_> {
                     (None, None) => Err(Box::new((site, "there is no memory for handlers".to_owned()))),
                     (None, Some(handler_memory)) => {
                         let ahead = group.text.ahead(address, AHEAD);
-                        self.make_ready(number, site, handler_memory, mappings, (ahead, arming))
+                        self.compiler().make_ready(number, site, handler_memory, mappings, (ahead, arming))
                     }
                 };
                 match made {
