@@ -141,6 +141,19 @@ pub(crate) fn growth(mapping: &Mapping) -> Growth {
     }
 }
 
+/// Makes system calls possible in a thread with seccomp filters by suspending them.
+/// `Ok(suspended)` if a call may be made.
+pub(crate) fn allow_call(thread: &mut Stopped) -> Result<bool, String> {
+    match thread.status().map(|status| status.seccomp) {
+        Ok(0) => Ok(false),
+        _ => thread.suspend_seccomp().map(|()| true).map_err(|_| {
+            "the process is in a seccomp sandbox, in which no memory can be mapped for the probes without \
+             CAP_SYS_ADMIN"
+                .to_owned()
+        }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,18 +175,5 @@ mod tests {
         mappings[1] = mapping(0x3000, 0x5000);
         assert_eq!(spans(pieces.clone(), &mappings)[1], (0x3000, 0x1000));
         assert_eq!(spans(pieces, &[]).len(), 5);
-    }
-}
-
-/// Makes system calls possible in a thread with seccomp filters by suspending them.
-/// `Ok(suspended)` if a call may be made.
-pub(crate) fn allow_call(thread: &mut Stopped) -> Result<bool, String> {
-    match thread.status().map(|status| status.seccomp) {
-        Ok(0) => Ok(false),
-        _ => thread.suspend_seccomp().map(|()| true).map_err(|_| {
-            "the process is in a seccomp sandbox, in which no memory can be mapped for the probes without \
-             CAP_SYS_ADMIN"
-                .to_owned()
-        }),
     }
 }

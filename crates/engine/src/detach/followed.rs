@@ -8,6 +8,7 @@ use process::{Caller, Status, Stop, Stopped};
 use super::Leaving;
 use crate::change::Fixed;
 use crate::followed::Followed;
+use crate::jump::forget_stranger;
 use crate::mapping::{self, allow_call};
 use crate::messages::Messages;
 use crate::observer::Note;
@@ -214,7 +215,7 @@ impl Followed {
     /// Removes a thread from its address space, and the address space with its last thread.
     pub(crate) fn leave_space(&mut self, messages: &mut Messages<'_>, number: u32, tid: i32) {
         if let Some(space) = self.spaces.get_mut(&number) {
-            space.forget_stranger(tid);
+            forget_stranger(space, tid);
             space.members -= 1;
             if space.members == 0 {
                 self.spaces.remove(&number);

@@ -12,6 +12,7 @@ use process::{Mapping, Module, Stop, Stopped};
 use super::arming::{Circumstances, Keep};
 use super::copied::Copied;
 use super::draft::{Basis, Draft};
+use super::hidden::drafter::choose_hidden;
 use super::plan_input::free_for_pads;
 use super::put_back::put_back;
 use super::{ToArm, arm};
@@ -23,7 +24,6 @@ use crate::observer::Note;
 use crate::place;
 use crate::placing::Work;
 use crate::program::Engine;
-use crate::space::Space;
 
 impl Armer<'_, '_> {
     /// The armings that may fit a program's probes in a module of a stopped thread's process.
@@ -229,9 +229,7 @@ impl Armer<'_, '_> {
             .handler_memory_for(number, tid, mappings, &mut known, &mut draft)
             .map_err(|_| "the process has no room")?;
         if copied.hides() {
-            self.drafter()
-                .choose_hidden(tid, mappings, &mut known, &mut draft)
-                .map_err(|_| "the process has no room")?;
+            choose_hidden(tid, mappings, &mut known, &mut draft).map_err(|_| "the process has no room")?;
         }
         let handler_memory = known.handler_memory.as_mut().ok_or("the process has no room")?;
         handler_memory.claims |= copied.arming.claims;
@@ -340,13 +338,5 @@ impl Armer<'_, '_> {
             self.messages.tell_once(Note::Other(note));
         }
         Ok(Ok(draft.left))
-    }
-}
-
-impl Space {
-    /// Adds an arming's number, and how much higher its sites are here: records refer to it.
-    pub(crate) fn add_moved(&mut self, moved: (u32, u64)) {
-        self.moved.push(moved);
-        self.rings.iter().for_each(|rings| rings.add_moved(moved));
     }
 }

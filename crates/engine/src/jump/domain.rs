@@ -23,11 +23,9 @@ use crate::sharing::Sharing;
 use crate::site_use::Use;
 use crate::space::Space;
 
-impl Space {
-    /// When the process is checked again; soon while it is to change its domain.
-    fn next_look(&self) -> NextLook {
-        if self.becomes.is_some() { NextLook::Soon } else { self.again.next() }
-    }
+/// When the process is checked again; soon while it is to change its domain.
+fn next_look(space: &Space) -> NextLook {
+    if space.becomes.is_some() { NextLook::Soon } else { space.again.next() }
 }
 
 /// What processes are assigned to trust domains with.
@@ -82,7 +80,7 @@ impl Domains<'_, '_> {
         if space.handler_memory.is_none() {
             space.domain = domain;
         }
-        self.sharing.next_look = self.sharing.next_look.max(space.next_look());
+        self.sharing.next_look = self.sharing.next_look.max(next_look(space));
     }
 
     /// Checks the processes whose rights may have changed.
@@ -109,8 +107,7 @@ impl Domains<'_, '_> {
             .collect();
         // The thread asked before may be in the kernel, where it cannot be stopped.
         changing.iter().for_each(|&number| self.followed.ask_one(self.messages, number));
-        self.sharing.next_look =
-            self.followed.spaces.values().map(Space::next_look).max().unwrap_or_default();
+        self.sharing.next_look = self.followed.spaces.values().map(next_look).max().unwrap_or_default();
     }
 
     /// Checks the rights of a process now.

@@ -48,7 +48,7 @@ impl Stepper<'_, '_> {
                 let now = counter();
                 (general[RAX], general[RDX]) = (now & u64::from(u32::MAX), now >> 32);
                 space.tsc_forbidden = true;
-                space.tell_time();
+                tell_time(space);
             }
             CPUID => {
                 let leaf = __cpuid_count(general[RAX] as u32, general[RCX] as u32);
@@ -67,18 +67,16 @@ impl Stepper<'_, '_> {
 
 /// Writes the time into all processes that may not read it themselves.
 pub(super) fn tell_times(spaces: &Spaces) {
-    spaces.values().filter(|space| space.tsc_forbidden).for_each(Space::tell_time);
+    spaces.values().filter(|space| space.tsc_forbidden).for_each(tell_time);
 }
 
-impl Space {
-    /// Writes the time into the process.
-    fn tell_time(&self) {
-        let Some(handler_memory) = &self.handler_memory else { return };
-        let write = |field: usize, bytes: &[u8]| {
-            // Fails only if the process is gone.
-            let _ = self.code.memory.poke(handler_memory.identity + field as u64, bytes);
-        };
-        write(offset_of!(Identity, time), &counter().to_le_bytes());
-        write(offset_of!(Identity, no_rdtsc), &1_u32.to_le_bytes());
-    }
+/// Writes the time into the process.
+fn tell_time(space: &Space) {
+    let Some(handler_memory) = &space.handler_memory else { return };
+    let write = |field: usize, bytes: &[u8]| {
+        // Fails only if the process is gone.
+        let _ = space.code.memory.poke(handler_memory.identity + field as u64, bytes);
+    };
+    write(offset_of!(Identity, time), &counter().to_le_bytes());
+    write(offset_of!(Identity, no_rdtsc), &1_u32.to_le_bytes());
 }

@@ -25,7 +25,7 @@ mod space;
 
 mod spaces;
 
-mod drafter;
+pub(super) mod drafter;
 
 /// How much of a stack, from its end down, the table covers at most.
 const STACK: u64 = 256 << 20;

@@ -27,7 +27,7 @@ use layout::{RSEQ_CPU, RSEQ_SIGNATURE, RSEQ_UNUSED, RseqMark};
 use process::Stopped;
 
 mod followed;
-mod space;
+pub(super) mod space;
 
 /// What is known of all threads of an address space: offsets from the thread pointer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

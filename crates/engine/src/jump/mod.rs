@@ -109,6 +109,7 @@ pub(crate) use handler_memory::{HandlerMemory, low_memory};
 pub(crate) use heartbeat::Heartbeat;
 pub use heartbeat::HeartbeatHandle;
 pub(crate) use hidden::Hidden;
+pub(crate) use identity::space::forget_stranger;
 pub(crate) use identity::{Looks, ThreadLayout};
 pub(crate) use jumps::{Jumps, New};
 pub(crate) use map_handler_memory::MemoryMapper;

@@ -7,6 +7,8 @@ use process::{Mapping, Module};
 use super::super::HandlerMemory;
 use super::super::arming::Keep;
 use super::super::compile::compiler::Compiler;
+use super::super::handler_memory::drafter::move_contexts;
+use super::super::hidden::drafter::choose_hidden;
 use super::super::plan_input::{PlanInput, free};
 use super::super::text::Text;
 use super::super::writing::Writing;
@@ -108,7 +110,7 @@ impl<'a> Drafter<'_, 'a> {
             others.extend(wanted.drain(..).map(|site| (site, reason.clone())));
         }
         if self.accesses_memory(&wanted)
-            && let Err(reason) = self.choose_hidden(tid, &mappings, &mut known, &mut draft)
+            && let Err(reason) = choose_hidden(tid, &mappings, &mut known, &mut draft)
         {
             others.extend(wanted.drain(..).map(|site| (site, reason.clone())));
         }
@@ -223,7 +225,7 @@ impl<'a> Drafter<'_, 'a> {
             known.handler_memory.as_mut().filter(|handler_memory| !handler_memory.claims)
         {
             let reserved = known.reserved.iter().map(|&(start, end, _)| (start, end));
-            self.move_contexts(handler_memory, tid, mappings, reserved);
+            move_contexts(handler_memory, tid, mappings, reserved);
         }
         if known.handler_memory.is_none() {
             let no_handler_memory =

@@ -63,27 +63,26 @@ impl Drafter<'_, '_> {
         }
         size
     }
+}
 
-    /// Moves contexts, which are not mapped yet, if the process has mapped something at their place
-    /// meanwhile. `reserved` is what else is to be mapped: start and end of each.
-    pub(crate) fn move_contexts(
-        &self,
-        handler_memory: &mut HandlerMemory,
-        tid: i32,
-        mappings: &[Mapping],
-        reserved: impl Iterator<Item = (u64, u64)> + Clone,
-    ) {
-        let (base, size) = handler_memory.contexts.place();
-        let size = size + TEXTS;
-        let taken = mappings.iter().map(|mapping| (mapping.start, mapping.end)).chain(reserved.clone());
-        if !taken.clone().any(|(start, end)| start < base + size && base < end) {
-            return;
-        }
-        let gaps = process::low_gaps(mappings, process::heap_start(tid));
-        let gaps = reserved.fold(gaps, |gaps, taken| without(gaps, taken.0..taken.1));
-        if let Some(place) = low_place(&gaps, size, CONTEXT_SIZE, is_low(mappings)) {
-            handler_memory.contexts = handler_memory.contexts.moved(place);
-            handler_memory.texts = Rc::new(Texts::behind(&handler_memory.contexts));
-        }
+/// Moves contexts, which are not mapped yet, if the process has mapped something at their place
+/// meanwhile. `reserved` is what else is to be mapped: start and end of each.
+pub(in crate::jump) fn move_contexts(
+    handler_memory: &mut HandlerMemory,
+    tid: i32,
+    mappings: &[Mapping],
+    reserved: impl Iterator<Item = (u64, u64)> + Clone,
+) {
+    let (base, size) = handler_memory.contexts.place();
+    let size = size + TEXTS;
+    let taken = mappings.iter().map(|mapping| (mapping.start, mapping.end)).chain(reserved.clone());
+    if !taken.clone().any(|(start, end)| start < base + size && base < end) {
+        return;
+    }
+    let gaps = process::low_gaps(mappings, process::heap_start(tid));
+    let gaps = reserved.fold(gaps, |gaps, taken| without(gaps, taken.0..taken.1));
+    if let Some(place) = low_place(&gaps, size, CONTEXT_SIZE, is_low(mappings)) {
+        handler_memory.contexts = handler_memory.contexts.moved(place);
+        handler_memory.texts = Rc::new(Texts::behind(&handler_memory.contexts));
     }
 }

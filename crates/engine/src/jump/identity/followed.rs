@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use process::{Event, Stopped};
 
+use super::space::write_identity;
 use super::{ThreadLayout, common_rseq, has_rseq, put_mark, will_have_rseq};
 use crate::followed::Followed;
 use crate::space::Space;
@@ -87,7 +88,7 @@ impl Followed {
             .filter(|tracked| tracked.space == Some(number) && Some(tracked.identity.pid) != pid)
             .map(|tracked| tracked.identity.tid)
             .collect();
-        space.write_identity();
+        write_identity(space);
     }
 
     /// Checks a new thread, or a forked child's first, before it has run.
@@ -111,7 +112,7 @@ impl Followed {
             changed |= space.unidentified_threads.insert(tid);
         }
         if changed {
-            space.write_identity();
+            write_identity(space);
         }
     }
 }

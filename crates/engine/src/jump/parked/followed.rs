@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use process::{Event, Stop};
 
+use super::space::is_crowded;
 use super::{Parked, Wait};
 use crate::followed::Followed;
 use crate::messages::Messages;
-use crate::space::Space;
 use crate::tracked::Activity;
 
 impl Followed {
@@ -15,7 +15,7 @@ impl Followed {
     pub(crate) fn crowded(&self) -> Vec<u32> {
         let parked = self.threads.values().filter(|tracked| tracked.parked().is_some());
         let numbers: BTreeSet<u32> = parked.filter_map(|tracked| tracked.space).collect();
-        numbers.into_iter().filter(|number| self.spaces.get(number).is_some_and(Space::is_crowded)).collect()
+        numbers.into_iter().filter(|number| self.spaces.get(number).is_some_and(is_crowded)).collect()
     }
 
     /// Asks a thread that may wait to stop.
