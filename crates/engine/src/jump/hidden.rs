@@ -25,8 +25,6 @@ mod space;
 
 mod spaces;
 
-pub(super) mod drafter;
-
 /// How much of a stack, from its end down, the table covers at most.
 const STACK: u64 = 256 << 20;
 

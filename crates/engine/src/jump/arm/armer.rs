@@ -1,17 +1,20 @@
-//! Drafts and carries out in turn, until the sites of a module are armed or trapped.
+//! Drafts and carries out in turn, until the sites of a module are armed. A new draft is made if the
+//! process has changed meanwhile.
 
 use std::any::Any;
 
+use layout::PAGE;
 use process::{Module, Stop, Stopped};
 
-use super::super::arming::Keep;
-use super::super::carry_out::CarryOutcome;
-use super::super::not_jumped::NotJumped;
-use super::super::{Basis, Domain};
-use super::{TRIES, ToArm, is_fresh};
+use super::carry_out::CarryOutcome;
+use super::draft::drafter::Drafter;
+use super::draft::{Basis, Draft};
 use crate::cache::Cache;
 use crate::followed::Followed;
-use crate::jump::{Drafter, MemoryMapper};
+use crate::jump::arming::Keep;
+use crate::jump::not_jumped::NotJumped;
+use crate::jump::{Domain, MemoryMapper, proof};
+use crate::loader::Arrived;
 use crate::mapping::Called;
 use crate::messages::Messages;
 use crate::module_key::module_key;
@@ -20,6 +23,46 @@ use crate::reader::Reader;
 use crate::sharing::Sharing;
 use crate::site::Planned;
 use crate::site_use::Use;
+use crate::space::Space;
+
+/// How many drafts are tried: another thread may map something at a chosen place, or load a module.
+const TRIES: usize = 4;
+
+/// What is to be armed in a module.
+pub(crate) enum ToArm {
+    /// Sites still to be planned.
+    Planned(Vec<Planned>),
+    /// A draft that was made before.
+    Drafted(Box<Draft>),
+}
+
+/// Whether no thread has executed the code of a module yet, nor will before this thread goes on:
+/// the program has not begun, and the thread is at its process's very first instruction, or at the
+/// system call by which the dynamic linker has just mapped that code or closes its file. Of other
+/// code that is not known. The linker itself is never fresh: the engine has its own sites there.
+pub(super) fn is_fresh(space: &Space, thread: &Stopped, module: &Module) -> bool {
+    if !space.starting || proof::may_be_linker(thread.tid(), module) {
+        return false;
+    }
+    let mapped = match space.mapped_now {
+        Some(Arrived::At(mapped)) => mapped,
+        Some(Arrived::File(device, inode)) => {
+            let is_its = (device, inode) == (module.device, module.inode);
+            return is_its && !space.seen.contains(&module_key(module));
+        }
+        None => {
+            let registers = thread.registers();
+            return registers.is_ok_and(|registers| proof::is_first(thread.tid(), registers.rip()));
+        }
+    };
+    let mut segments = module.image.segments().iter().filter(|segment| segment.executable);
+    let (segment, other) = (segments.next(), segments.next());
+    segment.is_some_and(|segment| {
+        let start = segment.vaddr.wrapping_add(module.bias);
+        let offset = mapped.wrapping_sub(start / PAGE * PAGE);
+        other.is_none() && offset < segment.mem_size
+    })
+}
 
 /// What sites are made jumps with: a draft is made, then carried out.
 pub(crate) struct Armer<'t, 'a> {

@@ -2,8 +2,8 @@
 
 use rpn::{FunctionPoint, Location};
 
+use super::super::draft::drafter::Drafter;
 use super::unsuitable;
-use crate::jump::Drafter;
 use crate::program::Engine;
 use crate::site::Planned;
 use crate::site_use::Use;

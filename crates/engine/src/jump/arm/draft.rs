@@ -12,14 +12,14 @@ use std::rc::Rc;
 use patch::tactic::Write;
 use process::{Mapping, Module};
 
-use super::arming::Keep;
 use super::handlers::ReadySite;
-use super::low_room::Room;
-use super::text::Text;
 use super::writing::Writing;
-use super::{HandlerMemory, New, Planners};
 use crate::change::Change;
+use crate::jump::arming::Keep;
+use crate::jump::low_room::Room;
 use crate::jump::not_jumped::NotJumped;
+use crate::jump::text::Text;
+use crate::jump::{HandlerMemory, New, Planners};
 use crate::mapping;
 use crate::module_key::{Generation, ModuleKey};
 use crate::site::{Jump, Planned};
@@ -84,7 +84,7 @@ pub(crate) struct Draft {
     pub(crate) module: ModuleKey,
     /// Whether handler memory must be mapped first.
     pub(crate) maps_handler_memory: bool,
-    /// Where to map the table of memory that handlers must not see ([`Hidden`](super::Hidden)), if
+    /// Where to map the table of memory that handlers must not see ([`Hidden`](crate::jump::Hidden)), if
     /// it is to be mapped.
     pub(crate) hidden: Option<u64>,
     /// Memory to be mapped for trampolines, and for landing pads: addresses and sizes.

@@ -9,15 +9,14 @@ use std::sync::Arc;
 
 use process::{Mapping, Module, Stop, Stopped};
 
-use super::arming::{Circumstances, Keep};
-use super::copied::Copied;
+use super::armer::{Armer, ToArm, is_fresh};
+use super::choose_memory::choose_hidden;
 use super::draft::{Basis, Draft};
-use super::hidden::drafter::choose_hidden;
 use super::plan_input::free_for_pads;
-use super::put_back::put_back;
-use super::{ToArm, arm};
-use crate::jump::Armer;
+use crate::jump::arming::{Circumstances, Keep};
+use crate::jump::copied::Copied;
 use crate::jump::not_jumped::NotJumped;
+use crate::jump::put_back::put_back;
 use crate::mapping::{self, Called};
 use crate::module_key::{Generation, module_key};
 use crate::observer::Note;
@@ -46,7 +45,7 @@ impl Armer<'_, '_> {
         let number = self.followed.threads.get(&thread.tid())?.space?;
         let space = self.followed.spaces.get(&number)?;
         let these = self.running(program, number, thread.tid(), module)?;
-        let fresh = !self.serving && arm::is_fresh(space, thread, module);
+        let fresh = !self.serving && is_fresh(space, thread, module);
         Some(Circumstances { fresh, ..these })
     }
 

@@ -17,8 +17,8 @@
 use std::io;
 
 use super::draft::Draft;
-use super::write;
 use crate::jump::not_jumped::NotJumped;
+use crate::jump::write;
 use crate::space::Space;
 
 mod armer;

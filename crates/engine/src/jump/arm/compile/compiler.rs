@@ -8,11 +8,11 @@ use patch::Mode;
 use rpn::Location;
 use vm::Word;
 
-use super::super::identity::mark;
-use super::super::numbers::Common;
-use super::super::probe_end::can_end_itself;
-use super::super::{Counter, HandlerMemory};
 use super::{At, CompiledHandler, Handled, counted};
+use crate::jump::identity::mark;
+use crate::jump::numbers::Common;
+use crate::jump::probe_end::can_end_itself;
+use crate::jump::{Counter, HandlerMemory};
 use crate::jump_counters::{DROPPED, LIMITED_HITS, MISSED, OVER};
 use crate::program::has_limits;
 use crate::programs::Programs;

@@ -9,8 +9,8 @@ use super::draft::{Basis, Draft, Group, PlannedJump};
 use super::emit::{Emitted, Obstacle, emit, in_the_way};
 use super::handlers::ReadySite;
 use super::plan_input::PlanInput;
-use super::text::Text;
 use crate::jump::not_jumped::NotJumped;
+use crate::jump::text::Text;
 use crate::site::Planned;
 use crate::site_use::{FAR, Use};
 

@@ -7,8 +7,8 @@ use jit::{Compiled, SiteField};
 use rpn::Object;
 use vm::Effects;
 
-use super::numbers::Number;
-use super::{Code, Counter};
+use crate::jump::numbers::Number;
+use crate::jump::{Code, Counter};
 use crate::program::Program;
 use crate::site::Site;
 use crate::versions::Versions;

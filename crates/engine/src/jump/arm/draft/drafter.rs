@@ -4,18 +4,17 @@ use std::collections::BTreeMap;
 
 use process::{Mapping, Module};
 
-use super::super::HandlerMemory;
-use super::super::arming::Keep;
+use super::super::choose_memory::choose_hidden;
 use super::super::compile::compiler::Compiler;
-use super::super::handler_memory::drafter::move_contexts;
-use super::super::hidden::drafter::choose_hidden;
 use super::super::plan_input::{PlanInput, free};
-use super::super::text::Text;
 use super::super::writing::Writing;
 use super::{AHEAD, Basis, Draft, FEW, Group, MANY, Wanted, heaps};
 use crate::cache::Cache;
 use crate::followed::Followed;
 use crate::jump::Drainer;
+use crate::jump::HandlerMemory;
+use crate::jump::arming::Keep;
+use crate::jump::text::Text;
 use crate::mapping;
 use crate::messages::Messages;
 use crate::module_key::{Generation, module_key};
@@ -225,7 +224,7 @@ impl<'a> Drafter<'_, 'a> {
             known.handler_memory.as_mut().filter(|handler_memory| !handler_memory.claims)
         {
             let reserved = known.reserved.iter().map(|&(start, end, _)| (start, end));
-            move_contexts(handler_memory, tid, mappings, reserved);
+            handler_memory.move_contexts(tid, mappings, reserved);
         }
         if known.handler_memory.is_none() {
             let no_handler_memory =

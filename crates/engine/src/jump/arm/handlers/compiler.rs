@@ -2,11 +2,11 @@
 
 use process::Mapping;
 
-use super::super::HandlerMemory;
 use super::super::compile::At;
 use super::super::compile::compiler::Compiler;
-use super::super::trampoline::Commit;
 use super::{Handlers, ReadySite, is_accessible};
+use crate::jump::HandlerMemory;
+use crate::jump::trampoline::Commit;
 use crate::site::Planned;
 use crate::site_use::Use;
 

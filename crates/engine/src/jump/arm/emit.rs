@@ -8,12 +8,12 @@ use patch::Displaced;
 use patch::tactic::{Jump as Shape, Plan, Write};
 
 use super::handlers::ReadySite;
-use super::low_room::Room;
 use super::plan_input::PlanInput;
-use super::shape;
-use super::tail::{self, Behind};
-use super::text::Text;
-use super::{Layout, Trampoline};
+use crate::jump::low_room::Room;
+use crate::jump::shape;
+use crate::jump::tail::{self, Behind};
+use crate::jump::text::Text;
+use crate::jump::{Layout, Trampoline};
 use crate::site::{Armed, Jump, Planned};
 use crate::site_use::Use;
 use crate::sites::Sites;

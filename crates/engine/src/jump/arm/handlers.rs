@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use process::Mapping;
 
-use super::trampoline::Commit;
-use super::{Code, Layout};
+use crate::jump::trampoline::Commit;
+use crate::jump::{Code, Layout};
 use crate::site::Planned;
 use crate::site_use::Use;
 

@@ -4,10 +4,10 @@ use std::ops::RangeInclusive;
 
 use process::{Mapping, Module};
 
-use super::super::low_room::ALIGNMENT;
-use super::super::reach::NEAR;
-use super::super::{area, tail};
 use super::{AWAY, Basis, Draft, Group};
+use crate::jump::low_room::ALIGNMENT;
+use crate::jump::reach::NEAR;
+use crate::jump::{area, tail};
 use crate::mapping;
 use crate::space::Space;
 

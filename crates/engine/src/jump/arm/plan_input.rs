@@ -9,9 +9,9 @@ use process::{Mapping, Module};
 
 use super::draft::Basis;
 use super::handlers::ReadySite;
-use super::proof;
-use super::reach::{NEAR, REACH};
-use super::text::Text;
+use crate::jump::proof;
+use crate::jump::reach::{NEAR, REACH};
+use crate::jump::text::Text;
 use crate::site::{Armed, Jump, Planned};
 use crate::site_use::Use;
 use crate::slots;

@@ -2,14 +2,14 @@
 
 use process::{Stop, Stopped};
 
-use super::super::arming::{Arming, Parts};
 use super::super::draft::Draft;
-use super::super::not_jumped::NotJumped;
-use super::super::put_back::put_back;
 use super::super::writing::Writing;
 use super::{CarryOutcome, Written, write_code};
 use crate::hold::Held;
 use crate::jump::Armer;
+use crate::jump::arming::{Arming, Parts};
+use crate::jump::not_jumped::NotJumped;
+use crate::jump::put_back::put_back;
 use crate::mapping::Called;
 use crate::observer::Note;
 use crate::site::{self, Armed, Site};
