@@ -5,6 +5,9 @@
 //! its SIGTRAP, which the tracer drops. The handlers run on the thread's registers. Then the tracer
 //! emulates the instruction, or the thread continues in the site's slot. The site stays as it is,
 //! and no other thread is stopped.
+//!
+//! The signal is answered in `signal`. `handler_runner` runs the handlers, `records` settles what
+//! they have logged.
 
 use patch::Mode;
 use process::{Registers, Stopped};

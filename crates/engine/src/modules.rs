@@ -61,7 +61,7 @@ impl Placer<'_, '_> {
     }
 
     /// Arms the sites that report modules loaded later, and nothing else: the first part of
-    /// [`Tracer::refresh`].
+    /// [`Placer::refresh`].
     pub(crate) fn watch(&mut self, thread: Stopped, stop: Stop) -> Result<(Stopped, Stop), ProcessError> {
         let tid = thread.tid();
         let Some(number) = self.followed.threads.get(&tid).and_then(|tracked| tracked.space) else {
@@ -109,7 +109,7 @@ impl Placer<'_, '_> {
         Ok(refused)
     }
 
-    /// As [`Tracer::refusals`], for one program.
+    /// As [`Placer::refusals`], for one program.
     pub(crate) fn refusals_of(&mut self, number: usize, pid: i32) -> Result<Vec<Refused>, Error> {
         Ok(self.plans_of(number, pid)?.into_iter().flat_map(|(_, plan)| plan.refused).collect())
     }

@@ -13,7 +13,7 @@ use crate::sharing::Sharing;
 use crate::site_use::Use;
 use crate::space::Space;
 
-/// What probes are disarmed with.
+/// Disarms probes that are over.
 pub(crate) struct Disarmer<'t, 'a> {
     pub(crate) programs: &'t mut Programs,
     pub(crate) followed: &'t mut Followed,

@@ -90,7 +90,7 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Follows the instructions that threads execute in slots.
+    /// Lends what follows the threads in slots.
     pub(crate) fn slot_watcher(&mut self) -> SlotWatcher<'_, 'a> {
         SlotWatcher {
             programs: &mut self.programs,
@@ -99,7 +99,7 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Reads the rings.
+    /// Lends what reads the rings.
     pub(crate) fn drainer(&mut self) -> Drainer<'_, 'a> {
         Drainer {
             programs: &mut self.programs,
@@ -110,7 +110,7 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Steps threads out of trampolines.
+    /// Lends what steps threads out of trampolines.
     pub(crate) fn stepper(&mut self) -> Stepper<'_, 'a> {
         Stepper {
             programs: &mut self.programs,
@@ -121,7 +121,7 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Assigns processes to trust domains.
+    /// Lends what assigns processes to trust domains.
     pub(crate) fn domains(&mut self) -> Domains<'_, 'a> {
         Domains {
             programs: &mut self.programs,
@@ -132,7 +132,7 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Disarms probes that are over.
+    /// Lends what disarms probes.
     pub(crate) fn disarmer(&mut self) -> Disarmer<'_, 'a> {
         Disarmer {
             programs: &mut self.programs,
@@ -143,7 +143,7 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Maps handler memory and rings.
+    /// Lends what maps handler memory and rings.
     pub(crate) fn memory_mapper(&mut self) -> MemoryMapper<'_, 'a> {
         MemoryMapper {
             programs: &mut self.programs,
@@ -155,7 +155,7 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Places probes.
+    /// Lends what places probes.
     pub(crate) fn placer(&mut self) -> Placer<'_, 'a> {
         Placer {
             programs: &mut self.programs,
@@ -168,7 +168,7 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Runs handlers.
+    /// Lends what runs handlers.
     pub(crate) fn handler_runner(&mut self) -> HandlerRunner<'_, 'a> {
         HandlerRunner {
             programs: &mut self.programs,
@@ -181,7 +181,7 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// What reports are made from.
+    /// Lends what reports are made from.
     pub(crate) fn report_sources(&self) -> ReportSources<'_> {
         ReportSources {
             programs: &self.programs,

@@ -24,7 +24,7 @@ use crate::sharing::Sharing;
 use crate::site_use::Use;
 use crate::tracked::Pending;
 
-/// What handlers are run with.
+/// Runs the handlers of traps.
 pub(crate) struct HandlerRunner<'t, 'a> {
     pub(crate) programs: &'t mut Programs,
     pub(crate) followed: &'t mut Followed,
@@ -32,7 +32,7 @@ pub(crate) struct HandlerRunner<'t, 'a> {
     pub(crate) cache: &'t mut Cache,
     pub(crate) messages: &'t mut Messages<'a>,
     pub(crate) machine: &'t mut Machine,
-    /// Ends the run of a handler when the session is to end.
+    /// Set when the session is to end: handlers stop then.
     pub(crate) stop: &'t AtomicBool,
 }
 

@@ -28,7 +28,7 @@ fn next_look(space: &Space) -> NextLook {
     if space.becomes.is_some() { NextLook::Soon } else { space.again.next() }
 }
 
-/// What processes are assigned to trust domains with.
+/// Assigns processes to trust domains.
 pub(crate) struct Domains<'t, 'a> {
     pub(crate) programs: &'t mut Programs,
     pub(crate) followed: &'t mut Followed,

@@ -30,7 +30,7 @@ use crate::space::Space;
 
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
-/// What handler memory and rings are mapped with.
+/// Maps handler memory and rings in processes.
 pub(crate) struct MemoryMapper<'t, 'a> {
     pub(crate) programs: &'t mut Programs,
     pub(crate) followed: &'t mut Followed,

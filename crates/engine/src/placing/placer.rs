@@ -24,7 +24,7 @@ use crate::site::Planned;
 use crate::site_use::Use;
 use crate::slots::{self, Area};
 
-/// What probes are placed with in the modules of a process.
+/// Places programs in the modules of processes.
 pub(crate) struct Placer<'t, 'a> {
     pub(crate) programs: &'t mut Programs,
     pub(crate) followed: &'t mut Followed,
@@ -36,7 +36,7 @@ pub(crate) struct Placer<'t, 'a> {
 }
 
 impl<'a> Placer<'_, 'a> {
-    /// Makes sites jumps.
+    /// Lends what makes sites jumps.
     pub(crate) fn armer(&mut self) -> Armer<'_, 'a> {
         let is_first = self.session.is_first();
         Armer {

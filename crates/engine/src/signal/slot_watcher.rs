@@ -11,7 +11,7 @@ use crate::programs::Programs;
 use crate::restart;
 use crate::tracked::{Activity, InSlot};
 
-/// What the threads in slots are followed with.
+/// Follows the threads that execute displaced instructions in slots.
 pub(crate) struct SlotWatcher<'t, 'a> {
     pub(crate) programs: &'t mut Programs,
     pub(crate) followed: &'t mut Followed,

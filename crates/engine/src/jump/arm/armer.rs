@@ -64,7 +64,7 @@ pub(super) fn is_fresh(space: &Space, thread: &Stopped, module: &Module) -> bool
     })
 }
 
-/// What sites are made jumps with: a draft is made, then carried out.
+/// Makes sites jumps: has a draft made, and carries it out.
 pub(crate) struct Armer<'t, 'a> {
     pub(crate) programs: &'t mut Programs,
     pub(crate) followed: &'t mut Followed,
@@ -72,7 +72,7 @@ pub(crate) struct Armer<'t, 'a> {
     pub(crate) reader: &'t mut Reader,
     pub(crate) cache: &'t mut Cache,
     pub(crate) messages: &'t mut Messages<'a>,
-    /// What is no longer needed, and is freed when no thread waits for the tracer.
+    /// Takes what is no longer needed, to be freed when no thread waits for the tracer.
     pub(crate) spent: &'t mut Vec<Box<dyn Any>>,
     /// Whether the tracer serves requests.
     pub(crate) serving: bool,
@@ -81,7 +81,7 @@ pub(crate) struct Armer<'t, 'a> {
 }
 
 impl<'a> Armer<'_, 'a> {
-    /// Makes drafts.
+    /// Lends what makes drafts.
     pub(crate) fn drafter(&mut self) -> Drafter<'_, 'a> {
         Drafter {
             programs: self.programs,
@@ -95,7 +95,7 @@ impl<'a> Armer<'_, 'a> {
         }
     }
 
-    /// Maps handler memory and rings.
+    /// Lends what maps handler memory and rings.
     pub(in crate::jump) fn memory_mapper(&mut self) -> MemoryMapper<'_, 'a> {
         MemoryMapper {
             programs: self.programs,

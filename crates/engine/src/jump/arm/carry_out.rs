@@ -27,7 +27,7 @@ mod armer;
 /// yet.
 const NEAR: u64 = 2048;
 
-/// The outcome of `Tracer::carry_out`.
+/// The outcome of `Armer::carry_out`.
 pub(crate) enum CarryOutcome {
     /// It was carried out; these sites did not become jumps.
     Out(Vec<NotJumped>),
@@ -35,7 +35,7 @@ pub(crate) enum CarryOutcome {
     Outdated(Box<Draft>, String),
 }
 
-/// The outcome of `Tracer::write_all`.
+/// The outcome of `Armer::write_all`.
 enum Written {
     /// It is written, except for these sites.
     All(Vec<NotJumped>),

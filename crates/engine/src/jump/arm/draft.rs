@@ -3,7 +3,7 @@
 //! Most instructions are shorter than a jump; [`patch::tactic`] plans how a jump fits nevertheless,
 //! for all sites of a mapping at once. This file gives the planner what it has to know of the
 //! process, compiles the handlers, chooses places for everything to be mapped, and collects
-//! everything to be written. The process is only read; `carry` executes the draft.
+//! everything to be written. The process is only read; `carry_out` executes the draft.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -20,8 +20,8 @@ use crate::reader::Reader;
 use crate::sharing::Sharing;
 use crate::space::Space;
 
-/// What records are read from rings with. It also keeps threads stopped that wait for room there,
-/// and frees programs of which nothing is left in a ring.
+/// Reads the rings and passes their records on. It also parks threads that wait for room, and frees
+/// programs of which nothing is left in a ring.
 pub(crate) struct Drainer<'t, 'a> {
     pub(crate) programs: &'t mut Programs,
     pub(crate) followed: &'t mut Followed,

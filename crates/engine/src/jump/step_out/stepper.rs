@@ -17,8 +17,8 @@ use crate::reader::Reader;
 use crate::sharing::Sharing;
 use crate::signal::is_synchronous;
 
-/// What threads are stepped out of trampolines with. Rings are read meanwhile, since such a thread
-/// may wait for room in one.
+/// Steps threads out of trampolines, and answers their signals there. It reads rings meanwhile,
+/// since such a thread may wait for room in one.
 pub(crate) struct Stepper<'t, 'a> {
     pub(crate) programs: &'t mut Programs,
     pub(crate) followed: &'t mut Followed,

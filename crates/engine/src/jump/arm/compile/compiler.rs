@@ -19,8 +19,8 @@ use crate::programs::Programs;
 use crate::sharing::Sharing;
 use crate::spaces::Spaces;
 
-/// What handlers are compiled with. The address spaces are only read.
-pub(crate) struct Compiler<'t> {
+/// Compiles handlers. It only reads the address spaces.
+pub(crate) struct HandlerCompiler<'t> {
     pub(crate) programs: &'t mut Programs,
     pub(crate) spaces: &'t Spaces,
     pub(crate) sharing: &'t mut Sharing,
@@ -28,7 +28,7 @@ pub(crate) struct Compiler<'t> {
     pub(crate) serving: bool,
 }
 
-impl Compiler<'_> {
+impl HandlerCompiler<'_> {
     /// Compiles the handler of a probe (its program's number and its own) for a site, in an address
     /// space with this handler memory.
     pub(crate) fn compile(

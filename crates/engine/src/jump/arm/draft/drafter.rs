@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use process::{Mapping, Module};
 
 use super::super::choose_memory::choose_hidden;
-use super::super::compile::compiler::Compiler;
+use super::super::compile::compiler::HandlerCompiler;
 use super::super::plan_input::{PlanInput, free};
 use super::super::writing::Writing;
 use super::{AHEAD, Basis, Draft, FEW, Group, MANY, Wanted, heaps};
@@ -25,7 +25,8 @@ use crate::reader::Reader;
 use crate::sharing::Sharing;
 use crate::site::Planned;
 
-/// What drafts are made with. Nothing in a process is changed. Rings are read meanwhile.
+/// Makes drafts, and changes nothing in a process. It reads rings meanwhile, since compiling may take
+/// long.
 pub(crate) struct Drafter<'t, 'a> {
     pub(crate) programs: &'t mut Programs,
     pub(crate) followed: &'t mut Followed,
@@ -50,8 +51,8 @@ impl<'a> Drafter<'_, 'a> {
         }
     }
 
-    fn compiler(&mut self) -> Compiler<'_> {
-        Compiler {
+    fn compiler(&mut self) -> HandlerCompiler<'_> {
+        HandlerCompiler {
             programs: self.programs,
             spaces: &self.followed.spaces,
             sharing: self.sharing,

@@ -3,14 +3,14 @@
 use process::Mapping;
 
 use super::super::compile::At;
-use super::super::compile::compiler::Compiler;
+use super::super::compile::compiler::HandlerCompiler;
 use super::{Handlers, ReadySite, is_accessible};
 use crate::jump::HandlerMemory;
 use crate::jump::trampoline::Commit;
 use crate::site::Planned;
 use crate::site_use::Use;
 
-impl Compiler<'_> {
+impl HandlerCompiler<'_> {
     /// Compiles the handlers of a site: those that it has already, then those of the probes that it
     /// is planned for. `ahead` is the program's code from the site on, `arming` the number of the
     /// arming. Returns the site and the reason if that fails.
