@@ -402,7 +402,7 @@ impl<'a> Tracer<'a> {
     }
 
     /// Reports the counts so far, if they are wanted.
-    pub(crate) fn tell_counts(&mut self) {
+    fn tell_counts(&mut self) {
         if self.messages.observer.wants_counts() {
             let report = self.report_sources().report(&self.programs.states());
             self.messages.observer.counted(&report);

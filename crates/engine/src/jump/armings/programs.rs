@@ -37,7 +37,7 @@ impl Armings {
     }
 
     /// Counts the copies of a program's armings for its probes.
-    pub(crate) fn count_copies(&mut self, programs: &mut Programs, program: usize) {
+    fn count_copies(&mut self, programs: &mut Programs, program: usize) {
         if let Some(of) = programs.get_mut(program) {
             self.count(program, &mut of.probes);
         }

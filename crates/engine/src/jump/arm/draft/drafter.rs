@@ -11,10 +11,9 @@ use super::super::writing::Writing;
 use super::{AHEAD, Basis, Draft, FEW, Group, MANY, Wanted, heaps};
 use crate::cache::Cache;
 use crate::followed::Followed;
-use crate::jump::Drainer;
-use crate::jump::HandlerMemory;
 use crate::jump::arming::Keep;
 use crate::jump::text::Text;
+use crate::jump::{Drainer, HandlerMemory};
 use crate::mapping;
 use crate::messages::Messages;
 use crate::module_key::{Generation, module_key};
@@ -62,7 +61,7 @@ impl<'a> Drafter<'_, 'a> {
 
     /// Plans the arming of these sites of a module; `tid` is a thread of the process. If `strict`,
     /// no site may trap: sites without a jump stay as they are, and if that ends the session,
-    /// nothing is done. If `new_page_pads`, no thread has executed the module's code, nor will
+    /// nothing is done. If `fresh`, no thread has executed the module's code, nor will
     /// before the draft is carried out.
     #[expect(clippy::too_many_arguments, reason = "what a draft is made of")]
     pub(crate) fn draft(
