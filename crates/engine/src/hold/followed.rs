@@ -1,4 +1,4 @@
-//! Stops the threads of an address space, keeps their events, and lets them run again.
+//! Stops the threads of an address space, and keeps their events.
 
 use std::collections::HashSet;
 use std::time::Instant;
