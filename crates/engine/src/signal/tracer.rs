@@ -1,5 +1,5 @@
-//! Answers signal-delivery stops: handles hits of traps and faults of ours, passes on signals of the
-//! program.
+//! Answers signal-delivery stops: handles hits of traps and faults of ours, passes on signals of
+//! the program.
 
 use libc::siginfo_t;
 use process::{Registers, Stop, Stopped};

@@ -1,4 +1,5 @@
-//! Notes the traps before calls that block all signals, and keeps SIGTRAP out of the threads' masks.
+//! Notes the traps before calls that block all signals, and keeps SIGTRAP out of the masks of
+//! threads.
 
 use process::Stopped;
 

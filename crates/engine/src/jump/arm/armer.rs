@@ -1,5 +1,5 @@
-//! Drafts and carries out in turn, until the sites of a module are armed. A new draft is made if the
-//! process has changed meanwhile.
+//! Drafts and carries out in turn, until the sites of a module are armed. A new draft is made if
+//! the process has changed meanwhile.
 
 use std::any::Any;
 

@@ -1,8 +1,8 @@
 //! Carries out an arming, which was planned in one process, in another that maps the same file.
 //!
-//! The steps are those of a draft (`carry_out`), without the planning: memory is mapped, trampolines
-//! are written, all threads are held, and the code is written. If the process does not fit the
-//! arming, none of its code is changed, and the module is planned as usual.
+//! The steps are those of a draft (`carry_out`), without the planning: memory is mapped,
+//! trampolines are written, all threads are held, and the code is written. If the process does not
+//! fit the arming, none of its code is changed, and the module is planned as usual.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -84,8 +84,8 @@ pub(crate) struct Draft {
     pub(crate) module: ModuleKey,
     /// Whether handler memory must be mapped first.
     pub(crate) maps_handler_memory: bool,
-    /// Where to map the table of memory that handlers must not see ([`Hidden`](crate::jump::Hidden)), if
-    /// it is to be mapped.
+    /// Where to map the table of memory that handlers must not see
+    /// ([`Hidden`](crate::jump::Hidden)), if it is to be mapped.
     pub(crate) hidden: Option<u64>,
     /// Memory to be mapped for trampolines, and for landing pads: addresses and sizes.
     pub(crate) areas: Vec<(u64, u64)>,

@@ -24,8 +24,8 @@ use crate::reader::Reader;
 use crate::sharing::Sharing;
 use crate::site::Planned;
 
-/// Makes drafts, and changes nothing in a process. It reads rings meanwhile, since compiling may take
-/// long.
+/// Makes drafts, and changes nothing in a process. It reads rings meanwhile, since compiling may
+/// take long.
 pub(crate) struct Drafter<'t, 'a> {
     pub(crate) programs: &'t mut Programs,
     pub(crate) followed: &'t mut Followed,
