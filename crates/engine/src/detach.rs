@@ -8,6 +8,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+mod followed;
+
 mod tracer;
 
 /// How long threads may take to stop. A thread in an uninterruptible wait may never stop.

@@ -9,10 +9,11 @@
 
 use process::{Registers, Stopped};
 
+use crate::dump::dump_core;
+use crate::hit::handler_runner::HandlerRunner;
 use crate::observer::Note;
-use crate::tracer::Tracer;
 
-impl Tracer<'_> {
+impl HandlerRunner<'_, '_> {
     /// Calls the facility that a probe's handler has exited to; `probe` are the program's number
     /// and the probe's index. `codes`: the major and minor code, with which messages begin.
     /// `thread` hit the probe; `registers` are as the handler leaves them, at the probed
@@ -37,17 +38,17 @@ impl Tracer<'_> {
 
     /// Reports, once for each probe, that a facility does not exist for user probes.
     fn kernel_only(&mut self, probe: (usize, usize), head: &str, facility: &str) {
-        if self.told.is_new(format!("{probe:?} {facility}")) {
+        if self.messages.told.is_new(format!("{probe:?} {facility}")) {
             let text = format!("{head} {facility} is for kernel probes only; the probepoint is removed");
-            self.observer.note(&Note::Exit(text));
+            self.messages.observer.note(&Note::Exit(text));
         }
     }
 
     /// Writes a core dump of the process, and reports its path or the error.
     fn exit_to_core(&mut self, head: &str, thread: &Stopped, registers: &Registers) {
         let tid = thread.tid();
-        let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
-        let text = match self.dump_core(pid, thread, registers) {
+        let pid = self.followed.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
+        let text = match dump_core(self.followed, self.messages, pid, thread, registers) {
             Ok(written) => {
                 let left_out: Vec<String> = written.left_out.iter().map(i32::to_string).collect();
                 let without = match left_out.is_empty() {
@@ -66,6 +67,6 @@ impl Tracer<'_> {
             }
             Err(reason) => format!("{head} core dump of process {pid} failed: {reason}"),
         };
-        self.observer.note(&Note::Exit(text));
+        self.messages.observer.note(&Note::Exit(text));
     }
 }

@@ -10,7 +10,7 @@ use crate::jump::{Cells, Mark};
 use crate::program::Program;
 use crate::variables::Variables;
 
-mod tracer;
+mod drainer;
 
 /// A program to be forgotten.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use process::{Event, Status};
 
-mod tracer;
+mod followed;
 
 /// How long a thread may take to stop: it has to get a processor.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
@@ -97,6 +97,13 @@ impl Holds {
         let mut last: Vec<Duration> = self.last.iter().copied().collect();
         last.sort_unstable();
         HoldTimes { median: last.get(last.len() / 2).copied().unwrap_or_default(), ..self.times }
+    }
+
+    /// Ends the hold if no other thread was held and the handled one is resumed.
+    pub(crate) fn released_if_alone(&mut self) {
+        if self.events.is_empty() {
+            self.released();
+        }
     }
 }
 

@@ -39,17 +39,49 @@
 //! system calls - which instruction makes one, its number, whether it may be restarted - are
 //! decided by the code segment of the stopped thread.
 //!
+//! # Owners and roles
+//!
+//! The tracer dispatches events, and begins and ends the following of processes. Its state belongs
+//! to owners, each with methods of its own:
+//!
+//! | owner | what it has |
+//! |---|---|
+//! | `Programs` | the programs and their counts |
+//! | `Followed` | what is followed: the threads (`Threads`), their address spaces (`Spaces`), threads that are not followed yet, held threads' events, what is let go; it stops and resumes threads |
+//! | `Sharing`, `Reader` | what processes share with the tracer; the reader of the rings |
+//! | `Cache` | data about modules for later processes |
+//! | `Messages` | the observer, and what it was told |
+//! | `Session` | the state of the session |
+//!
+//! What needs several owners is done in a *role*: a struct that borrows them, and no others. The
+//! tracer lends them to a role, and a role to another.
+//!
+//! | role | what it does |
+//! |---|---|
+//! | `SlotWatcher` | follows threads in slots |
+//! | `HandlerRunner` | runs the handlers of traps |
+//! | `Drainer` | reads rings, parks threads that wait for room |
+//! | `Stepper` | steps threads out of trampolines |
+//! | `Domains` | assigns processes to trust domains |
+//! | `MemoryMapper` | maps handler memory and rings |
+//! | `Placer` | places programs in modules; plans that beforehand |
+//! | `Armer`, `Drafter`, `HandlerCompiler` | makes sites jumps (`jump/arm`); drafts that, without changing a process; compiles handlers |
+//! | `Disarmer` | disarms probes that are over |
+//! | `ReportSources` | makes reports |
+//!
 //! # Files
 //!
-//! A file `x.rs` holds data that knows nothing of the tracer. The tracer's methods on it are in
-//! `x/tracer.rs`, and an address space's in `x/space.rs`. So files use each other in one direction:
-//! the tracer's methods use the tracer, which uses the data.
+//! A file `x.rs` holds data that knows nothing of those who use it. The methods of an owner or a
+//! role for it are in `x/OWNER.rs`: those of `Followed` that hold threads are in
+//! `hold/followed.rs`. So files use each other in one direction: methods use their owner, which
+//! uses the data. No type has methods in more than six files.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | `tracer`, `pace` | the loop: it waits for events, and hands each to one of the next row; how it waits |
-//! | `hit`, `signal`, `new_threads`, `detach` | traps; other signals; threads, processes and exec; the end |
-//! | `attach`, `service`, `forget` | the beginning; programs that are inserted and removed while others run; what they leave |
+//! | `followed`, `threads`, `spaces`, `messages` | what is followed, and what is told |
+//! | `signal`, `hit`, `new_threads`, `detach` | signals, those of traps among them; handlers and records of traps; threads, processes and exec; the end |
+//! | `attach`, `seize`, `service`, `retire`, `forget` | the beginning; the threads of a process; programs that are inserted and removed while others run; probes that are over; what programs leave |
 //! | `modules`, `placing`, `loader` | modules that appear are looked for; the probes of one are placed; the dynamic linker tells of new ones |
 //! | `place`, `resolve`, `points`, `place_names` | where probes are: in a process; in a file, for PPDFs; points of functions; how messages name places |
 //! | `preplan`, `jump`, `hold`, `change` | sites that are jumps: worked out, made, with all threads held, as changes of many bytes |
@@ -57,7 +89,7 @@
 //! | `space`, `mapping`, `slots`, `window` | an address space; memory mapped in it; where displaced instructions run; reading it |
 //! | `site`, `sites`, `tracked`, `program`, `programs`, `versions` | one probed instruction, all of an address space, a thread, a program, all of them, one as it is compiled for each machine |
 //! | `machine`, `seen`, `exits`, `dump` | a thread as a handler sees it, and its memory; the facilities that a handler asks for; core dumps |
-//! | `spaces`, `sharing`, `reader`, `session`, `cache` | the owners beside the threads: address spaces; what processes share; the reader of the rings; the session; plans and armings that are kept |
+//! | `sharing`, `reader`, `session`, `cache` | the other owners: what processes share; the reader of the rings; the session; plans and armings that are kept |
 //! | `variables`, `module_names`, `interrupted`, `reported` | a program's variables; waiting modules by name; instructions that signals have interrupted; what was reported |
 //! | `restart` | system calls that a stop has made fail |
 //! | `module_key`, `site_use`, `counts`, `jump_counters`, `doubt`, `code_bytes`, `patch_registers` | what many files need, in files that need few: keys, what a site is for, counts, checks of bytes, registers |
@@ -77,6 +109,7 @@ mod doubt;
 mod dump;
 mod error;
 mod exits;
+mod followed;
 mod forget;
 mod guard;
 mod hit;
@@ -90,6 +123,7 @@ mod losses;
 mod machine;
 mod mapping;
 mod memory_entries;
+mod messages;
 mod module_key;
 mod module_names;
 mod modules;
@@ -110,7 +144,9 @@ mod report;
 mod reported;
 mod resolve;
 mod restart;
+mod retire;
 mod seen;
+mod seize;
 mod service;
 mod session;
 mod sharing;
@@ -122,6 +158,7 @@ mod sites;
 mod slots;
 mod space;
 mod spaces;
+mod threads;
 mod tracer;
 mod tracked;
 mod variables;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-mod tracer;
+mod messages;
 
 /// The minimum time between two reports.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -8,7 +8,7 @@ use process::{Call, Caller, Error as ProcessError, Mapping, Stop, Stopped};
 
 use crate::slots::Growth;
 
-mod tracer;
+mod spaces;
 
 /// Places tried before giving up: another thread may map something at one first.
 const TRIES: usize = 8;
@@ -138,6 +138,19 @@ pub(crate) fn growth(mapping: &Mapping) -> Growth {
         Some("[heap]") => Growth::Up,
         Some("[stack]") => Growth::Down,
         _ => Growth::None,
+    }
+}
+
+/// Makes system calls possible in a thread with seccomp filters by suspending them.
+/// `Ok(suspended)` if a call may be made.
+pub(crate) fn allow_call(thread: &mut Stopped) -> Result<bool, String> {
+    match thread.status().map(|status| status.seccomp) {
+        Ok(0) => Ok(false),
+        _ => thread.suspend_seccomp().map(|()| true).map_err(|_| {
+            "the process is in a seccomp sandbox, in which no memory can be mapped for the probes without \
+             CAP_SYS_ADMIN"
+                .to_owned()
+        }),
     }
 }
 

@@ -14,46 +14,46 @@ use crate::module_names::is_named;
 use crate::observer::Note;
 use crate::place::{self, Checks, Expected, Plan};
 use crate::placing::Work;
+use crate::placing::placer::Placer;
 use crate::preplan::Preplan;
 use crate::site::Armed;
 use crate::site_use::Use;
 use crate::space::Space;
-use crate::tracer::Tracer;
 use crate::window::Window;
 
-impl Tracer<'_> {
+impl Placer<'_, '_> {
     /// Looks for modules that were mapped or unmapped in the address space of a stopped thread, and
     /// places the programs' probes in new ones. Returns the thread and its current stop: a system
     /// call made in it settles it.
     pub(crate) fn refresh(&mut self, thread: Stopped, stop: Stop) -> Result<(Stopped, Stop), ProcessError> {
         let tid = thread.tid();
-        let Some(number) = self.threads.get(&tid).and_then(|tracked| tracked.space) else {
+        let Some(number) = self.followed.threads.get(&tid).and_then(|tracked| tracked.space) else {
             return Ok((thread, stop));
         };
-        if let Some(space) = self.spaces.get_mut(&number) {
+        if let Some(space) = self.followed.spaces.get_mut(&number) {
             space.stale = false;
             if !space.watched && !space.starting {
-                self.seize_strays(tid, number);
+                self.followed.threads.seize_strays(&mut self.followed.spaces, self.messages, tid, number);
             }
         }
-        if let Some(space) = self.spaces.get(&number)
+        if let Some(space) = self.followed.spaces.get(&number)
             && space.members == 1
             && !space.starting
         {
             // The only thread of the space is stopped, so the space counts as held.
-            self.holds.begin();
+            self.followed.holds.begin();
         }
         let Some(modules) = self.modules_of(&thread) else { return Ok((thread, stop)) };
         self.forget_unmapped(number, &modules);
         let works = self.plan_new(number, &thread, &modules);
-        if let Some(space) = self.spaces.get_mut(&number) {
+        if let Some(space) = self.followed.spaces.get_mut(&number) {
             space.foreseen = None;
         }
         let mut state = (thread, stop);
         for work in works {
             state = self.place(number, state.0, state.1, work)?;
         }
-        if let Some(space) = self.spaces.get_mut(&number) {
+        if let Some(space) = self.followed.spaces.get_mut(&number) {
             space.seen = modules.iter().map(module_key).collect();
         }
         self.tell_waiting(number, tid, &modules);
@@ -61,16 +61,16 @@ impl Tracer<'_> {
     }
 
     /// Arms the sites that report modules loaded later, and nothing else: the first part of
-    /// [`Tracer::refresh`].
+    /// [`Placer::refresh`].
     pub(crate) fn watch(&mut self, thread: Stopped, stop: Stop) -> Result<(Stopped, Stop), ProcessError> {
         let tid = thread.tid();
-        let Some(number) = self.threads.get(&tid).and_then(|tracked| tracked.space) else {
+        let Some(number) = self.followed.threads.get(&tid).and_then(|tracked| tracked.space) else {
             return Ok((thread, stop));
         };
-        if self.spaces.get(&number).is_none_or(|space| space.watched) {
+        if self.followed.spaces.get(&number).is_none_or(|space| space.watched) {
             return Ok((thread, stop));
         }
-        self.seize_strays(tid, number);
+        self.followed.threads.seize_strays(&mut self.followed.spaces, self.messages, tid, number);
         let Some(modules) = self.modules_of(&thread) else { return Ok((thread, stop)) };
         let mut state = (thread, stop);
         for work in self.plan_own(number, tid, &modules) {
@@ -109,7 +109,7 @@ impl Tracer<'_> {
         Ok(refused)
     }
 
-    /// As [`Tracer::refusals`], for one program.
+    /// As [`Placer::refusals`], for one program.
     pub(crate) fn refusals_of(&mut self, number: usize, pid: i32) -> Result<Vec<Refused>, Error> {
         Ok(self.plans_of(number, pid)?.into_iter().flat_map(|(_, plan)| plan.refused).collect())
     }
@@ -117,8 +117,8 @@ impl Tracer<'_> {
     /// The plans for one program in the modules of a process.
     fn plans_of(&mut self, number: usize, pid: i32) -> Result<Vec<(ModuleKey, Plan)>, Error> {
         let memory = process::Memory::open(pid)?;
-        let followed = self.threads.values().find(|thread| thread.identity.pid == pid);
-        let space = followed.and_then(|thread| self.spaces.get(&thread.space?));
+        let followed = self.followed.threads.values().find(|thread| thread.identity.pid == pid);
+        let space = followed.and_then(|thread| self.followed.spaces.get(&thread.space?));
         let text = Text::new(&memory, space.map(|space| &space.sites));
         let modules = process::modules(pid, &mut self.cache.images)?;
         let checks = self.checks(pid);
@@ -135,7 +135,8 @@ impl Tracer<'_> {
 
     /// How the probes in a process are checked. Each program decides whether opcodes are verified.
     pub(crate) fn checks(&self, tid: i32) -> Checks {
-        let space = self.threads.get(&tid).and_then(|tracked| self.spaces.get(&tracked.space?));
+        let space =
+            self.followed.threads.get(&tid).and_then(|tracked| self.followed.spaces.get(&tracked.space?));
         Checks {
             opcodes: true,
             shadow_stack: process::has_shadow_stack(tid),
@@ -146,24 +147,19 @@ impl Tracer<'_> {
     /// Reports that a process cannot be probed. It is still followed, but for the first process it
     /// is an error.
     pub(crate) fn cannot_probe(&mut self, tid: i32, reason: String) {
-        if self.is_first() {
+        if self.session.is_first() {
             let error = ProcessError::Unsuitable { pid: tid, reason };
             self.session.failure.get_or_insert(error.into());
         } else {
-            let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
-            self.tell_once(Note::NotProbed { pid, reason });
+            let pid = self.followed.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
+            self.messages.tell_once(Note::NotProbed { pid, reason });
         }
-    }
-
-    /// Whether no process has begun with its probes armed. Errors end the session then.
-    pub(crate) fn is_first(&self) -> bool {
-        self.session.begun.is_empty() && !self.session.serving
     }
 
     /// Forgets the sites of unmapped modules, and checks the sites whose module may have been
     /// mapped anew at the same place.
     fn forget_unmapped(&mut self, number: u32, modules: &[Module]) {
-        let Some(space) = self.spaces.get_mut(&number) else { return };
+        let Some(space) = self.followed.spaces.get_mut(&number) else { return };
         let by_key: HashMap<ModuleKey, &Module> =
             modules.iter().map(|module| (module_key(module), module)).collect();
         space.placed.retain(|(_, placed)| by_key.contains_key(placed));
@@ -212,8 +208,8 @@ impl Tracer<'_> {
         let unplaced = self.unplaced(number, tid, modules);
         for (program_number, module, checks) in unplaced {
             let here = (program_number, module_key(&module));
-            let copies = self.armings_for(program_number, thread, &module);
-            let Some(space) = self.spaces.get_mut(&number) else { break };
+            let copies = self.armer().armings_for(program_number, thread, &module);
+            let Some(space) = self.followed.spaces.get_mut(&number) else { break };
             space.placed.insert(here);
             let foreseen = space.foreseen.as_mut().and_then(|all| Preplan::take(all, here));
             works.push(match foreseen {
@@ -239,11 +235,11 @@ impl Tracer<'_> {
     /// Plans the engine's own sites, unless they are armed. They are traps, and come first, so that
     /// probes at the same places are traps too.
     fn plan_own(&mut self, number: u32, tid: i32, modules: &[Module]) -> Vec<Work> {
-        if self.spaces.get(&number).is_none_or(|space| space.watched) {
+        if self.followed.spaces.get(&number).is_none_or(|space| space.watched) {
             return Vec::new();
         }
         let checks = self.checks(tid);
-        let Some(space) = self.spaces.get_mut(&number) else { return Vec::new() };
+        let Some(space) = self.followed.spaces.get_mut(&number) else { return Vec::new() };
         space.watched = true;
         own_sites(tid, modules, &space.text(), space.starting, checks, &mut self.cache.loaders)
     }
@@ -255,8 +251,10 @@ impl Tracer<'_> {
         tid: i32,
         modules: &[Module],
     ) -> Vec<(usize, Module, Checks)> {
-        let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
-        let Some(Space { placed, named, .. }) = self.spaces.get_mut(&number) else { return Vec::new() };
+        let pid = self.followed.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
+        let Some(Space { placed, named, .. }) = self.followed.spaces.get_mut(&number) else {
+            return Vec::new();
+        };
         let mut unplaced = Vec::new();
         for (program_number, program) in self.programs.iter().filter(|(_, program)| program.is_for(pid)) {
             let wanted = modules.iter().filter(|module| {
@@ -279,8 +277,8 @@ impl Tracer<'_> {
 
     /// Handles a program's first instruction: the modules it was linked with are mapped.
     pub(crate) fn begun(&mut self, tid: i32) {
-        let Some(number) = self.threads.get(&tid).and_then(|tracked| tracked.space) else { return };
-        let Some(space) = self.spaces.get_mut(&number) else { return };
+        let Some(number) = self.followed.threads.get(&tid).and_then(|tracked| tracked.space) else { return };
+        let Some(space) = self.followed.spaces.get_mut(&number) else { return };
         space.starting = false;
         let entries: Vec<u64> = space
             .sites
@@ -301,7 +299,7 @@ impl Tracer<'_> {
             }
         }
         if !space.planners.is_empty() {
-            self.take_out_jumps(number, &unused);
+            self.followed.take_out_jumps(number, &unused);
         } else {
             unused.into_iter().for_each(|address| space.disarm(address));
         }
@@ -309,8 +307,10 @@ impl Tracer<'_> {
 
     /// Reports, for a process that has begun, the modules that are not mapped.
     fn tell_waiting(&mut self, number: u32, tid: i32, modules: &[Module]) {
-        let pid = self.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
-        let Some(space) = self.spaces.get_mut(&number).filter(|space| !space.starting) else { return };
+        let pid = self.followed.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
+        let Some(space) = self.followed.spaces.get_mut(&number).filter(|space| !space.starting) else {
+            return;
+        };
         self.session.begun.insert(number);
         for (program_number, program) in self.programs.iter() {
             if !program.is_for(pid) {
@@ -319,8 +319,8 @@ impl Tracer<'_> {
             let module = program.module();
             let waits = program.probes.iter().all(|probe| probe.state == State::Waiting);
             let mut is_mapped = || modules.iter().any(|other| space.named.is(other, module, tid));
-            if waits && !is_mapped() && self.told.waiting.insert(program_number) {
-                self.observer.note(&Note::Waiting { pid, module: module.to_owned() });
+            if waits && !is_mapped() && self.messages.told.waiting.insert(program_number) {
+                self.messages.observer.note(&Note::Waiting { pid, module: module.to_owned() });
             }
         }
     }

@@ -3,7 +3,7 @@
 use crate::site::Planned;
 use crate::site_use::Use;
 
-mod tracer;
+mod messages;
 
 /// A probe at a planned site: address, program, probe.
 pub(crate) type About = (u64, usize, usize);

@@ -2,23 +2,19 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::ops::RangeInclusive;
 
-use image::Machine;
 use process::Module;
 
 use crate::counts::State;
 use crate::jump::{Copied, Domain, Draft};
-use crate::mapping::Wanted;
 use crate::place::{Checks, Plan};
 use crate::placed_report::{About, probes_of};
 use crate::program::Engine;
 use crate::programs::Programs;
-use crate::site::{Planned, Site};
+use crate::site::Planned;
 use crate::site_use::Use;
-use crate::slots::{self, Area};
 
-mod tracer;
+pub(crate) mod placer;
 
 /// What to arm in one module.
 pub(crate) struct Work {
@@ -133,17 +129,4 @@ fn count_asked(programs: &mut Programs, uses: &[Use]) {
             programs[program].probes[probe].sites.trap("as asked", None);
         }
     }
-}
-
-/// The memory that the slots of sites need.
-fn wanted_slots<'a>(sites: impl Iterator<Item = &'a Site> + Clone, is_32_bit: bool) -> Wanted {
-    let machine = if is_32_bit { Machine::I386 } else { Machine::X86_64 };
-    let reach = sites.clone().map(|site| site.displaced.reach()).fold(slots::range(machine), intersect);
-    let near = sites.clone().next().map_or(0, |site| site.address);
-    Wanted { size: Area::size_for(sites.count()), near, reach }
-}
-
-/// The intersection of two ranges.
-fn intersect(one: RangeInclusive<u64>, other: RangeInclusive<u64>) -> RangeInclusive<u64> {
-    *one.start().max(other.start())..=*one.end().min(other.end())
 }

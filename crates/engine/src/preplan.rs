@@ -1,9 +1,9 @@
 //! Plans the arming of a running process without stopping it.
 //!
 //! ```text
-//!     a thread is asked to stop       it lets the engine see what is loaded from now on ([`Tracer::watch`]), and goes on
+//!     a thread is asked to stop       it lets the engine see what is loaded from now on (`Placer::watch`), and goes on
 //!     the programs are placed         as plans and drafts, for which the process is only read
-//!     a thread is asked to stop       the drafts are carried out ([`Tracer::refresh`])
+//!     a thread is asked to stop       the drafts are carried out (`Placer::refresh`)
 //! ```
 //!
 //! If a library is loaded meanwhile, the loading thread is stopped until everything is armed, and
@@ -15,7 +15,7 @@ use crate::module_key::ModuleKey;
 use crate::place::Plan;
 use crate::placed_report::About;
 
-mod tracer;
+mod placer;
 
 /// The plan for one program in one module.
 pub(crate) struct Preplan {

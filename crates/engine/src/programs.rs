@@ -5,7 +5,8 @@
 
 use std::ops::{Index, IndexMut};
 
-use crate::program::Program;
+use crate::counts::State;
+use crate::program::{Probe, Program};
 
 /// The programs that are not forgotten.
 #[derive(Debug, Default)]
@@ -80,6 +81,17 @@ impl Programs {
     /// The numbers and the programs.
     pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (usize, &Program)> {
         self.numbers.iter().copied().zip(&self.programs)
+    }
+
+    /// The states of the probes, by program and probe.
+    pub(crate) fn states(&self) -> Vec<Vec<State>> {
+        let of = |program: &Program| program.probes.iter().map(Probe::state).collect();
+        self.values().map(of).collect()
+    }
+
+    /// Whether an inserted program makes threads wait when a ring has no room for a record.
+    pub(crate) fn is_lossless(&self) -> bool {
+        self.values().any(|program| program.options.lossless)
     }
 }
 

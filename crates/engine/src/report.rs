@@ -4,7 +4,7 @@ use crate::counts::{Counts, SiteCounts, State};
 use crate::hold::HoldTimes;
 use crate::site_hits::PlaceReport;
 
-mod tracer;
+pub(crate) mod sources;
 
 /// The counts and variables at the end of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,8 +4,6 @@ use std::collections::HashSet;
 
 use crate::losses::Losses;
 
-mod tracer;
-
 /// What was reported.
 #[derive(Default)]
 pub(crate) struct Reported {

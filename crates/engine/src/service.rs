@@ -64,13 +64,13 @@ impl Tracer<'_> {
         self.sharing.globals.grow(program.gvars());
         let only = only.map(|only| only.into_iter().collect());
         let inserted = self.programs.push(Program::new(program, options, only, self.sharing.cells.as_mut()));
-        let spaces: Vec<u32> = self.spaces.keys().copied().collect();
+        let spaces: Vec<u32> = self.followed.spaces.keys().copied().collect();
         for number in spaces {
-            if let Some(space) = self.spaces.get_mut(&number) {
+            if let Some(space) = self.followed.spaces.get_mut(&number) {
                 space.stale = true;
             }
             self.session.waiting = true;
-            self.ask_one(number);
+            self.followed.ask_one(&mut self.messages, number);
         }
         inserted
     }
@@ -81,7 +81,7 @@ impl Tracer<'_> {
     /// The process is gone, or probes cannot be placed.
     pub fn check(&mut self, program: &Versions, options: Options, pid: i32) -> Result<(), Error> {
         let number = self.programs.push(Program::new(program.clone(), options, Some([pid].into()), None));
-        let refused = self.refusals_of(number, pid);
+        let refused = self.placer().refusals_of(number, pid);
         self.programs.pop();
         let refused = refused?;
         if refused.is_empty() { Ok(()) } else { Err(Error::Refused(refused)) }
@@ -94,8 +94,8 @@ impl Tracer<'_> {
         program.inserted = false;
         let probes = 0..program.probes.len();
         let uses: HashSet<Use> = probes.map(|probe| Use::Probe { program: number, probe }).collect();
-        self.retire(&uses, None);
-        for space in self.spaces.values_mut() {
+        self.disarmer().retire(&uses, None);
+        for space in self.followed.spaces.values_mut() {
             space.placed.retain(|(placed, _)| *placed != number);
         }
     }
@@ -110,7 +110,12 @@ impl Tracer<'_> {
                 uses.insert(Use::Probe { program: number, probe });
             }
         }
-        self.retire(&uses, None);
+        self.disarmer().retire(&uses, None);
+    }
+
+    /// Frees everything of a removed program as soon as possible. Its number is never used again.
+    pub fn forget(&mut self, number: usize) {
+        self.drainer().forget(number);
     }
 
     /// Handles events until the programs are placed in all followed processes, or time is up.
@@ -118,7 +123,7 @@ impl Tracer<'_> {
     pub fn settle(&mut self, control: &Control, patience: Duration) -> bool {
         let end = Instant::now() + patience;
         loop {
-            if self.spaces.values().all(|space| !space.stale) {
+            if self.followed.spaces.values().all(|space| !space.stale) {
                 return true;
             }
             if Instant::now() >= end {
@@ -133,17 +138,17 @@ impl Tracer<'_> {
     /// Handles events until everything logged so far was passed on or dropped, or nothing was read
     /// for the given time.
     pub fn complete(&mut self, control: &Control, patience: Duration) {
-        let mut mark = self.mark();
+        let mut mark = self.drainer().mark();
         let (mut end, mut read) = (Instant::now() + patience, self.reader.drain.read());
         loop {
-            self.look_at_slots();
-            self.drain(false);
-            let waiting = self.threads.values().any(Tracked::has_records);
+            self.slot_watcher().look_at_slots();
+            self.drainer().drain(false);
+            let waiting = self.followed.threads.values().any(Tracked::has_records);
             if self.reader.drain.read() != read {
                 (end, read) = (Instant::now() + patience, self.reader.drain.read());
             }
-            if (!waiting && self.is_past(&mut mark)) || Instant::now() >= end {
-                self.tell_losses();
+            if (!waiting && self.drainer().is_past(&mut mark)) || Instant::now() >= end {
+                self.messages.tell_losses(&self.programs);
                 return;
             }
             if !self.step(control, false) && !self.reader.drain.is_busy() {
@@ -180,7 +185,7 @@ impl Tracer<'_> {
             places: program.places(),
             is_for_all: program.only.is_none(),
             locals: program.values(None),
-            users: self.of_users(&[number]),
+            users: self.report_sources().of_users(&[number]),
         })
     }
 
@@ -219,7 +224,8 @@ impl Tracer<'_> {
 
     /// The processes that are followed.
     pub fn followed(&self) -> Vec<i32> {
-        let mut processes: Vec<i32> = self.threads.values().map(|thread| thread.identity.pid).collect();
+        let mut processes: Vec<i32> =
+            self.followed.threads.values().map(|thread| thread.identity.pid).collect();
         processes.sort_unstable();
         processes.dedup();
         processes
@@ -227,7 +233,7 @@ impl Tracer<'_> {
 
     /// Whether any process is followed.
     pub fn follows_any(&self) -> bool {
-        !self.threads.is_empty()
+        !self.followed.threads.is_empty()
     }
 
     /// For a tracer that serves requests: it never ends by itself, wants regular interrupts, and
@@ -238,8 +244,8 @@ impl Tracer<'_> {
 
     /// Handles one event, or returns after an interrupt. Returns at once if nothing is followed.
     pub fn turn(&mut self, control: &Control) {
-        if self.threads.is_empty() {
-            self.observer.idle();
+        if self.followed.threads.is_empty() {
+            self.messages.observer.idle();
             control.wants_ticks.store(false, Ordering::Relaxed);
             control.wants_rare_ticks.store(false, Ordering::Relaxed);
             control.wants_quick_ticks.store(false, Ordering::Relaxed);
@@ -252,8 +258,8 @@ impl Tracer<'_> {
     /// tracer can be used further.
     pub fn let_go(&mut self, control: &Control) {
         self.leave_all(control);
-        self.tell_losses();
-        self.departure.who = Leaving::Nobody;
+        self.messages.tell_losses(&self.programs);
+        self.followed.departure.who = Leaving::Nobody;
     }
 
     /// Detaches from the processes that have no probe, except those that a program names by process

@@ -26,3 +26,10 @@ pub(crate) struct Session {
     /// Data that is no longer needed. It is freed when no thread waits for the tracer.
     pub(crate) spent: Vec<Box<dyn Any>>,
 }
+
+impl Session {
+    /// Whether no process has begun with its probes armed. Errors end the session then.
+    pub(crate) fn is_first(&self) -> bool {
+        self.begun.is_empty() && !self.serving
+    }
+}

@@ -11,6 +11,8 @@ use libc::siginfo_t;
 use patch::SlotPosition;
 use process::{Registers, Status};
 
+pub(crate) mod slot_watcher;
+
 mod tracer;
 
 /// `si_code` of signals raised by the kernel, `int3` among them.

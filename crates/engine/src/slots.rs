@@ -11,6 +11,8 @@ use process::Mapping;
 
 use crate::mapping::Wanted;
 
+mod spaces;
+
 /// Bytes of a slot.
 pub(crate) const SLOT: usize = patch::SLOT_CAPACITY;
 

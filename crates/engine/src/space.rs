@@ -432,4 +432,10 @@ impl Space {
     pub(crate) fn has_jumps(&self) -> bool {
         self.jumps.any() && self.sites.any_is_jump()
     }
+
+    /// Adds an arming's number, and how much higher its sites are here: records refer to it.
+    pub(crate) fn add_moved(&mut self, moved: (u32, u64)) {
+        self.moved.push(moved);
+        self.rings.iter().for_each(|rings| rings.add_moved(moved));
+    }
 }

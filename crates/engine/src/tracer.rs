@@ -1,6 +1,5 @@
 //! The tracer's event loop: one thread waits for events of all followed threads and handles each.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,21 +9,23 @@ use process::{Event, Stop, Stopped};
 use vm::State as Machine;
 
 use crate::cache::Cache;
-use crate::detach::Departure;
 use crate::error::Error;
-use crate::hold::Holds;
-use crate::jump::{Heartbeat, NextLook};
+use crate::followed::Followed;
+use crate::hit::handler_runner::HandlerRunner;
+use crate::jump::{Domains, Drainer, Heartbeat, MemoryMapper, NextLook, Stepper};
 use crate::ledger::Ledger;
-use crate::new_threads::NewThreads;
+use crate::messages::Messages;
 use crate::observer::Observer;
 use crate::pace::Pace;
+use crate::placing::placer::Placer;
 use crate::programs::Programs;
 use crate::reader::Reader;
-use crate::reported::Reported;
+use crate::report::sources::ReportSources;
+use crate::retire::Disarmer;
 use crate::session::Session;
 use crate::sharing::Sharing;
+use crate::signal::slot_watcher::SlotWatcher;
 use crate::space::Space;
-use crate::spaces::Spaces;
 use crate::tracked::{Activity, Tracked};
 
 /// Flags shared with other threads and signal handlers. A caller that sets [`Control::stop`] also
@@ -48,19 +49,12 @@ pub struct Control {
 /// Traces processes: all their threads and all their children.
 pub struct Tracer<'a> {
     pub(crate) programs: Programs,
-    pub(crate) threads: HashMap<i32, Tracked>,
-    pub(crate) spaces: Spaces,
-    /// Threads that are not followed yet.
-    pub(crate) new_threads: NewThreads,
-    pub(crate) holds: Holds,
-    /// Which processes are being let go.
-    pub(crate) departure: Departure,
+    pub(crate) followed: Followed,
     /// Memory shared between the processes and the tracer.
     pub(crate) sharing: Sharing,
     pub(crate) reader: Reader,
     pub(crate) cache: Cache,
-    pub(crate) observer: &'a mut dyn Observer,
-    pub(crate) told: Reported,
+    pub(crate) messages: Messages<'a>,
     pub(crate) machine: Box<Machine>,
     pub(crate) session: Session,
     pace: Pace,
@@ -68,7 +62,12 @@ pub struct Tracer<'a> {
 
 impl std::fmt::Debug for Tracer<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Tracer {{ threads: {}, spaces: {} }}", self.threads.len(), self.spaces.len())
+        write!(
+            f,
+            "Tracer {{ threads: {}, spaces: {} }}",
+            self.followed.threads.len(),
+            self.followed.spaces.len()
+        )
     }
 }
 
@@ -80,19 +79,116 @@ impl<'a> Tracer<'a> {
         let sign = ledger.as_ref().map_or_else(|| Heartbeat::new().ok(), |ledger| ledger.sign());
         Tracer {
             programs: Programs::default(),
-            threads: HashMap::new(),
-            spaces: Spaces::new(ledger),
-            new_threads: NewThreads::default(),
-            holds: Holds::default(),
-            departure: Departure::default(),
+            followed: Followed::new(ledger),
             sharing: Sharing::new(sign),
             reader: Reader::new(),
             cache: Cache::default(),
-            observer,
-            told: Reported::default(),
+            messages: Messages::new(observer),
             machine: Box::new(Machine::new()),
             session: Session::default(),
             pace: Pace::new(),
+        }
+    }
+
+    /// Lends what follows the threads in slots.
+    pub(crate) fn slot_watcher(&mut self) -> SlotWatcher<'_, 'a> {
+        SlotWatcher {
+            programs: &mut self.programs,
+            followed: &mut self.followed,
+            messages: &mut self.messages,
+        }
+    }
+
+    /// Lends what reads the rings.
+    pub(crate) fn drainer(&mut self) -> Drainer<'_, 'a> {
+        Drainer {
+            programs: &mut self.programs,
+            followed: &mut self.followed,
+            sharing: &mut self.sharing,
+            reader: &mut self.reader,
+            messages: &mut self.messages,
+        }
+    }
+
+    /// Lends what steps threads out of trampolines.
+    pub(crate) fn stepper(&mut self) -> Stepper<'_, 'a> {
+        Stepper {
+            programs: &mut self.programs,
+            followed: &mut self.followed,
+            sharing: &mut self.sharing,
+            reader: &mut self.reader,
+            messages: &mut self.messages,
+        }
+    }
+
+    /// Lends what assigns processes to trust domains.
+    pub(crate) fn domains(&mut self) -> Domains<'_, 'a> {
+        Domains {
+            programs: &mut self.programs,
+            followed: &mut self.followed,
+            sharing: &mut self.sharing,
+            cache: &mut self.cache,
+            messages: &mut self.messages,
+        }
+    }
+
+    /// Lends what disarms probes.
+    pub(crate) fn disarmer(&mut self) -> Disarmer<'_, 'a> {
+        Disarmer {
+            programs: &mut self.programs,
+            followed: &mut self.followed,
+            sharing: &mut self.sharing,
+            cache: &mut self.cache,
+            messages: &mut self.messages,
+        }
+    }
+
+    /// Lends what maps handler memory and rings.
+    pub(crate) fn memory_mapper(&mut self) -> MemoryMapper<'_, 'a> {
+        MemoryMapper {
+            programs: &mut self.programs,
+            followed: &mut self.followed,
+            sharing: &mut self.sharing,
+            reader: &mut self.reader,
+            cache: &mut self.cache,
+            messages: &mut self.messages,
+        }
+    }
+
+    /// Lends what places probes.
+    pub(crate) fn placer(&mut self) -> Placer<'_, 'a> {
+        Placer {
+            programs: &mut self.programs,
+            followed: &mut self.followed,
+            sharing: &mut self.sharing,
+            reader: &mut self.reader,
+            cache: &mut self.cache,
+            messages: &mut self.messages,
+            session: &mut self.session,
+        }
+    }
+
+    /// Lends what runs handlers.
+    pub(crate) fn handler_runner(&mut self) -> HandlerRunner<'_, 'a> {
+        HandlerRunner {
+            programs: &mut self.programs,
+            followed: &mut self.followed,
+            sharing: &mut self.sharing,
+            cache: &mut self.cache,
+            messages: &mut self.messages,
+            machine: &mut self.machine,
+            stop: &self.session.stop,
+        }
+    }
+
+    /// Lends what reports are made from.
+    pub(crate) fn report_sources(&self) -> ReportSources<'_> {
+        ReportSources {
+            programs: &self.programs,
+            followed: &self.followed,
+            sharing: &self.sharing,
+            reader: &self.reader,
+            cache: &self.cache,
         }
     }
 
@@ -108,30 +204,21 @@ impl<'a> Tracer<'a> {
         self.sharing.everybody = true;
     }
 
-    /// Whether an inserted program makes threads wait when a ring has no room for a record.
-    pub(crate) fn is_lossless(&self) -> bool {
-        self.programs.values().any(|program| program.options.lossless)
-    }
-
     /// Handles events until every followed thread has ended or `control` says to stop.
     ///
     /// # Errors
     /// Probes could not be placed in the first process.
     pub fn run(&mut self, control: &Control) -> Result<(), Error> {
-        while !self.is_alone() && !control.stop.load(Ordering::Relaxed) && self.session.failure.is_none() {
+        while !self.followed.is_alone()
+            && !control.stop.load(Ordering::Relaxed)
+            && self.session.failure.is_none()
+        {
             self.step(control, true);
         }
         match self.session.failure.take() {
             Some(failure) => Err(failure),
             None => Ok(()),
         }
-    }
-
-    /// Whether no thread is followed or about to be.
-    fn is_alone(&self) -> bool {
-        self.threads.is_empty()
-            && self.new_threads.newborn.is_empty()
-            && self.new_threads.announced.is_empty()
     }
 
     /// The wait status of a process that was started by this tracer and has ended.
@@ -145,7 +232,7 @@ impl<'a> Tracer<'a> {
         if !Arc::ptr_eq(&self.session.stop, &control.stop) {
             self.session.stop = Arc::clone(&control.stop);
         }
-        self.drain_meanwhile();
+        self.drainer().drain_meanwhile();
         let next = self.next_event(block && !self.reader.drain.is_busy());
         let stepped = match next {
             Ok(Some(event)) => {
@@ -160,9 +247,9 @@ impl<'a> Tracer<'a> {
             Err(process::Error::Gone { .. }) => {
                 // No child is left that could report anything: the threads still listed ended
                 // without a report.
-                self.threads.clear();
-                self.new_threads.newborn.clear();
-                self.new_threads.announced.clear();
+                self.followed.threads.clear();
+                self.followed.new_threads.newborn.clear();
+                self.followed.new_threads.announced.clear();
                 false
             }
             Err(error) => {
@@ -171,19 +258,19 @@ impl<'a> Tracer<'a> {
             }
         };
         if !control.placed.load(Ordering::Relaxed)
-            && !self.spaces.is_empty()
-            && self.spaces.values().all(|space| !space.stale)
+            && !self.followed.spaces.is_empty()
+            && self.followed.spaces.values().all(|space| !space.stale)
         {
             control.placed.store(true, Ordering::Relaxed);
             if self.session.failure.is_none() {
-                self.observer.begun();
+                self.messages.observer.begun();
             }
         }
         self.tell_counts();
         let ticks = self.session.waiting
             || self.session.serving
             || self.reader.drain.any()
-            || self.observer.waits()
+            || self.messages.observer.waits()
             || self.sharing.next_look == NextLook::Soon;
         control.wants_ticks.store(ticks, Ordering::Relaxed);
         control.wants_rare_ticks.store(self.sharing.next_look == NextLook::Later, Ordering::Relaxed);
@@ -194,10 +281,10 @@ impl<'a> Tracer<'a> {
 
     /// The next event. The tracer sleeps or polls for it, whichever `pace` has found faster.
     fn next_event(&mut self, block: bool) -> Result<Option<Event>, process::Error> {
-        if let Some(event) = self.holds.events.pop_front() {
+        if let Some(event) = self.followed.holds.events.pop_front() {
             return Ok(Some(event));
         }
-        self.holds.released();
+        self.followed.holds.released();
         self.session.spent.clear();
         if let Some(end) = self.pace.look_until().filter(|_| block) {
             while Instant::now() < end {
@@ -216,7 +303,7 @@ impl<'a> Tracer<'a> {
             Event::Stopped(thread, stop) => (thread, stop),
         };
         let tid = thread.tid();
-        match self.threads.get_mut(&tid) {
+        match self.followed.threads.get_mut(&tid) {
             Some(tracked) => {
                 tracked.activity = Activity::Handled;
                 // Whatever the stop, the kernel counts it as the one that was asked for.
@@ -226,7 +313,7 @@ impl<'a> Tracer<'a> {
                 if let Stop::Exec { .. } = stop {
                     // An unknown thread executed a program and took over its process's id: it is
                     // treated as that process.
-                    self.threads.insert(tid, Tracked::new(tid, tid, None, Activity::Handled));
+                    self.followed.threads.insert(tid, Tracked::new(tid, tid, None, Activity::Handled));
                 } else {
                     return self.born(thread);
                 }
@@ -243,98 +330,47 @@ impl<'a> Tracer<'a> {
                 Ok(())
             }
             Stop::Other => {
-                self.resume(thread, 0);
+                self.followed.resume(thread, 0);
                 Ok(())
             }
         };
-        self.tell_failure(answered);
+        self.messages.tell_failure(answered);
     }
 
     /// A thread has stopped because the tracer asked it to, because it is new, or because of job
     /// control.
     fn interrupted(&mut self, thread: Stopped, stop: Stop) -> Result<(), process::Error> {
         let tid = thread.tid();
-        if self.is_leaving(tid) {
+        if self.followed.is_leaving(tid) {
             return self.leave(thread, stop);
         }
-        self.check_slot(&thread)?;
-        let stale = self.space_of(tid).is_some_and(|space| space.stale);
-        if stale && self.needs_preplan(tid) {
-            let (thread, stop) = self.watch(thread, stop)?;
-            self.go_on(thread, stop)?;
-            self.preplan(tid);
+        self.slot_watcher().check_slot(&thread)?;
+        let stale = self.followed.space_of(tid).is_some_and(|space| space.stale);
+        if stale && self.placer().needs_preplan(tid) {
+            let (thread, stop) = self.placer().watch(thread, stop)?;
+            self.followed.go_on(thread, stop)?;
+            self.placer().preplan(tid);
             return Ok(());
         }
-        let (thread, stop) = if stale { self.refresh(thread, stop)? } else { (thread, stop) };
-        let (thread, stop) = self.change_domain(thread, stop)?;
-        self.park_or_go_on(thread, stop)
-    }
-
-    /// Resumes a thread from [`Stop::Interrupt`] or [`Stop::Group`] as if it had not been stopped.
-    pub(crate) fn go_on(&mut self, mut thread: Stopped, stop: Stop) -> Result<(), process::Error> {
-        if let Stop::Group(_) = stop {
-            let tid = thread.tid();
-            let running = thread.listen();
-            self.set_activity(tid, Activity::Running(running));
-            return Ok(());
-        }
-        let mut registers = thread.registers()?;
-        if crate::restart::restart(thread.tid(), &mut registers) {
-            thread.set_registers(&registers)?;
-        }
-        self.resume(thread, 0);
-        Ok(())
-    }
-
-    /// Resumes a thread. One that is to be let go is asked to stop again.
-    pub(crate) fn resume(&mut self, thread: Stopped, signal: i32) {
-        let tid = thread.tid();
-        self.tell_ids(&thread);
-        if let Some(space) = self.space_of(tid) {
-            space.note_memory();
-        }
-        let looks_at_calls = signal == 0 && self.threads.get(&tid).is_some_and(|tracked| tracked.calls > 0);
-        let running = if looks_at_calls { thread.resume_to_call() } else { thread.resume(signal) };
-        let asked = self.is_leaving(tid) && running.interrupt().is_ok();
-        if let Some(tracked) = self.threads.get_mut(&tid) {
-            tracked.asked = asked;
-            tracked.activity = Activity::Running(running);
-        }
-    }
-
-    pub(crate) fn set_activity(&mut self, tid: i32, activity: Activity) {
-        if let Some(tracked) = self.threads.get_mut(&tid) {
-            tracked.activity = activity;
-        }
-    }
-
-    /// The address space of a thread.
-    pub(crate) fn space_of(&mut self, tid: i32) -> Option<&mut Space> {
-        let space = self.threads.get(&tid)?.space?;
-        self.spaces.get_mut(&space)
+        let (thread, stop) = if stale { self.placer().refresh(thread, stop)? } else { (thread, stop) };
+        let (thread, stop) = self.domains().change_domain(thread, stop)?;
+        self.drainer().park_or_go_on(thread, stop)
     }
 
     /// Adds an address space.
     pub(crate) fn add_space(&mut self, mut space: Space) -> u32 {
-        self.enter_domain(&mut space);
+        self.domains().enter_domain(&mut space);
         self.session.waiting |= space.stale;
-        self.spaces.add(space)
+        self.followed.spaces.add(space)
     }
 
-    /// Removes a thread from its address space, and the address space with its last thread.
-    pub(crate) fn leave_space(&mut self, number: u32, tid: i32) {
-        if let Some(space) = self.spaces.get_mut(&number) {
-            space.forget_stranger(tid);
-            space.members -= 1;
-            if space.members == 0 {
-                self.spaces.remove(&number);
-            } else if space.members == 1
-                && let Some(anchor) = space.unmapper.take()
-            {
-                let gone = self.detach_last(number, anchor);
-                self.tell_failure(gone);
-            }
+    /// Handles a thread that enters or leaves a system call.
+    pub(crate) fn called(&mut self, mut thread: Stopped) {
+        let unblocked = self.followed.threads.unblock_trap(&self.followed.spaces, &mut thread);
+        if let Some(tracked) = self.followed.threads.get_mut(&thread.tid()) {
+            tracked.calls = if unblocked { 0 } else { tracked.calls.saturating_sub(1) };
         }
+        self.followed.resume(thread, 0);
     }
 
     /// A thread has ended.
@@ -342,102 +378,59 @@ impl<'a> Tracer<'a> {
         if let Some(started) = self.session.started.get_mut(&tid) {
             *started = Some(status);
         }
-        self.new_threads.newborn.remove(&tid);
-        self.unmapper_died(tid);
-        if let Some(tracked) = self.threads.get(&tid).filter(|tracked| !tracked.exiting) {
+        self.followed.new_threads.newborn.remove(&tid);
+        self.followed.unmapper_died(&mut self.messages, tid);
+        if let Some(tracked) = self.followed.threads.get(&tid).filter(|tracked| !tracked.exiting) {
             // Killed without an exit stop.
-            self.release_context(tracked.space, tid);
+            let space = tracked.space;
+            self.drainer().release_context(space, tid);
         }
-        if let Some(space) = self.new_threads.announced.remove(&tid).and_then(|announced| announced.space) {
-            self.leave_space(space, tid);
+        if let Some(space) =
+            self.followed.new_threads.announced.remove(&tid).and_then(|announced| announced.space)
+        {
+            self.followed.leave_space(&mut self.messages, space, tid);
         }
         // Killed before the tracer saw its instruction complete.
-        for waiting in self.unexecuted(tid) {
-            self.drop_records(waiting.records);
+        for waiting in self.followed.unexecuted(tid) {
+            self.messages.drop_records(&mut self.programs, waiting.records);
         }
-        if let Some(tracked) = self.threads.remove(&tid)
+        if let Some(tracked) = self.followed.threads.remove(&tid)
             && let Some(space) = tracked.space
         {
-            self.leave_space(space, tid);
+            self.followed.leave_space(&mut self.messages, space, tid);
+        }
+    }
+
+    /// Reports the counts so far, if they are wanted.
+    fn tell_counts(&mut self) {
+        if self.messages.observer.wants_counts() {
+            let report = self.report_sources().report(&self.programs.states());
+            self.messages.observer.counted(&report);
         }
     }
 
     /// Does the periodic work.
     fn tick(&mut self) {
-        self.drain_meanwhile();
-        self.look_for_losses();
+        self.drainer().drain_meanwhile();
+        self.messages.look_for_losses(&self.programs);
         if !self.reader.drain.is_busy() {
-            self.observer.idle();
+            self.messages.observer.idle();
         }
-        self.look_for_over();
-        self.forget_programs();
+        self.disarmer().look_for_over();
+        self.drainer().forget_programs();
         self.look_after_newborn();
-        self.look_at_slots();
-        self.identify_again();
-        self.look_for_others();
-        self.hide_again();
+        self.slot_watcher().look_at_slots();
+        self.followed.identify_again();
+        self.domains().look_for_others();
+        self.followed.spaces.hide_again();
         // Looking for modules needs a stopped thread. The thread that was asked may be blocked
         // where no tracer can stop it, so another one is asked.
         let stale: Vec<u32> =
-            self.spaces.iter().filter(|(_, space)| space.stale).map(|(&number, _)| number).collect();
+            self.followed.spaces.iter().filter(|(_, space)| space.stale).map(|(&number, _)| number).collect();
         for &number in &stale {
-            self.ask_one(number);
+            self.followed.ask_one(&mut self.messages, number);
         }
-        let records = self.threads.values().any(Tracked::has_records);
-        self.session.waiting = !self.new_threads.newborn.is_empty() || !stale.is_empty() || records;
-    }
-
-    /// Checks the threads that have pending records and have not been asked to stop.
-    pub(crate) fn look_at_slots(&mut self) {
-        let waiting = self.threads.values().filter(|thread| thread.has_records() && !thread.asked);
-        for tid in waiting.map(|thread| thread.identity.tid).collect::<Vec<_>>() {
-            self.look_at_slot(tid);
-        }
-    }
-
-    /// Asks one more thread of an address space to stop.
-    pub(crate) fn ask_one(&mut self, number: u32) {
-        let mut candidates = self.threads.iter();
-        let candidate = candidates.find(|(_, thread)| thread.space == Some(number) && !thread.asked);
-        if let Some((&tid, _)) = candidate {
-            self.ask(tid);
-        }
-    }
-
-    /// A thread with pending records has not stopped for a while: finds out whether its instruction
-    /// has completed, if possible without stopping it.
-    fn look_at_slot(&mut self, tid: i32) {
-        let Some(tracked) = self.threads.get_mut(&tid) else { return };
-        let space = tracked.space.and_then(|space| self.spaces.get(&space));
-        match process::blocked_at(tid) {
-            Ok(Some(rip)) => {
-                let still = space.and_then(|space| space.in_slot(rip));
-                if !still.is_some_and(|(_, place)| place.is_before())
-                    && let Some(waiting) = tracked.in_slot.take()
-                {
-                    self.commit(waiting.records);
-                }
-            }
-            _ => {
-                if let Activity::Running(running) = &tracked.activity
-                    && running.interrupt().is_ok()
-                {
-                    tracked.asked = true;
-                }
-            }
-        }
-    }
-
-    /// Makes system calls possible in a thread with seccomp filters by suspending them.
-    /// `Ok(suspended)` if a call may be made.
-    pub(crate) fn allow_call(thread: &mut Stopped) -> Result<bool, String> {
-        match thread.status().map(|status| status.seccomp) {
-            Ok(0) => Ok(false),
-            _ => thread.suspend_seccomp().map(|()| true).map_err(|_| {
-                "the process is in a seccomp sandbox, in which no memory can be mapped for the probes without \
-                 CAP_SYS_ADMIN"
-                    .to_owned()
-            }),
-        }
+        let records = self.followed.threads.values().any(Tracked::has_records);
+        self.session.waiting = !self.followed.new_threads.newborn.is_empty() || !stale.is_empty() || records;
     }
 }

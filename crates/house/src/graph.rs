@@ -88,6 +88,26 @@ impl Graph {
         edges.collect()
     }
 
+    /// The files that contain inherent `impl` blocks of each type. A type is known by the file that
+    /// defines it, and its name.
+    pub fn impls(&self) -> BTreeMap<(Module, String), BTreeSet<Module>> {
+        let mut impls: BTreeMap<_, BTreeSet<Module>> = BTreeMap::new();
+        for (module, source) in &self.sources {
+            for (scope, path) in &source.impls {
+                let scope = [&module[..], scope].concat();
+                // The path behind an imported name.
+                let brought = self.names.get(&scope).and_then(|names| names.get(&path[0])?.first());
+                let whole = brought.map(|first| [&first[..], &path[1..]].concat());
+                let path = whole.as_ref().unwrap_or(path);
+                let name = path.last().cloned().unwrap_or_default();
+                let found = self.resolve(&scope, path, usize::from(whole.is_some())).into_iter().next();
+                let defined = found.unwrap_or_else(|| self.home(&scope));
+                impls.entry((defined, name)).or_default().insert(module.clone());
+            }
+        }
+        impls
+    }
+
     /// The files that may define what a path names; none if it is not in this crate.
     fn resolve(&self, scope: &[String], path: &[String], depth: usize) -> BTreeSet<Module> {
         /// The most nested re-exports to follow.
@@ -143,21 +163,31 @@ impl Graph {
 mod tests {
     use super::*;
 
-    /// The edges of a crate with these files, as `FROM > TO TO`; the root is `crate`.
-    fn edges(test: &str, files: &[(&str, &str)]) -> Vec<String> {
+    /// The graph of a crate with these files.
+    fn graph(test: &str, files: &[(&str, &str)]) -> Graph {
         let directory = std::env::temp_dir().join(format!("dprobes-house-{}-{test}", std::process::id()));
         for (name, text) in files {
             let path = directory.join(name);
             std::fs::create_dir_all(path.parent().expect("in a directory")).expect("room");
             std::fs::write(path, text).expect("room");
         }
-        let edges = Graph::read(&directory.join(files[0].0)).edges();
+        let graph = Graph::read(&directory.join(files[0].0));
         let _ = std::fs::remove_dir_all(&directory);
-        let name = |module: &Module| if module.is_empty() { "crate".into() } else { module.join("::") };
-        let line = |(from, to): (&Module, &BTreeSet<Module>)| {
-            format!("{} > {}", name(from), to.iter().map(name).collect::<Vec<_>>().join(" "))
-        };
-        edges.iter().map(line).collect()
+        graph
+    }
+
+    fn name(module: &Module) -> String {
+        if module.is_empty() { "crate".into() } else { module.join("::") }
+    }
+
+    fn names(modules: &BTreeSet<Module>) -> String {
+        modules.iter().map(name).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The edges of a crate with these files, as `FROM > TO TO`; the root is `crate`.
+    fn edges(test: &str, files: &[(&str, &str)]) -> Vec<String> {
+        let edges = graph(test, files).edges();
+        edges.iter().map(|(from, to)| format!("{} > {}", name(from), names(to))).collect()
     }
 
     #[test]
@@ -202,5 +232,21 @@ mod tests {
             ("a.rs", "use crate::Op; use crate::open; fn f() { Op::Nop; libc::read(); Self::x() }"),
         ];
         assert_eq!(edges("others", &files), ["crate > ", "a > "]);
+    }
+
+    #[test]
+    fn the_impls_of_a_type_are_found_in_all_files() {
+        let files = [
+            ("lib.rs", "mod a; mod b; pub use a::Item; struct Own; impl Own {}"),
+            ("a.rs", "mod c; pub struct Item; impl Item {} impl Clone for Item {}"),
+            ("a/c.rs", "use super::Item; impl Item {} impl crate::Own {}"),
+            ("b.rs", "use crate::Item as Other; struct Item; impl Item {} impl Other {}"),
+        ];
+        let impls = graph("impls", &files).impls();
+        let line = |((defined, type_name), files): (&(Module, String), &BTreeSet<Module>)| {
+            format!("{} {type_name}: {}", name(defined), names(files))
+        };
+        let lines: Vec<String> = impls.iter().map(line).collect();
+        assert_eq!(lines, ["crate Own: crate a::c", "a Item: a a::c b", "b Item: b"]);
     }
 }

@@ -1,4 +1,5 @@
-//! Checks the sources: which files of a crate use each other, and how long they are.
+//! Checks the sources: which files of a crate use each other, how long they are, and in how many of
+//! them the methods of a type are.
 //!
 //! Files that use each other in a circle cannot be understood one by one: the circle is one long
 //! file in pieces. `tests/house.rs` sets limits for every crate; what exceeds them may only shrink.
@@ -13,7 +14,7 @@
 //!
 //! Sources are read as tokens (`source`); nothing is compiled. Test code (`#[cfg(test)]`) does not
 //! count. Method calls name no file: files with parts of one type's `impl` are not connected by
-//! calls among them.
+//! calls among them. So the methods of one type may be in few files only.
 
 #![forbid(unsafe_code)]
 

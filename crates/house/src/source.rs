@@ -24,6 +24,8 @@ pub struct Source {
     pub uses: Vec<Use>,
     /// All other paths of two or more names, with their scopes.
     pub paths: Vec<(Vec<String>, Vec<String>)>,
+    /// The types of inherent `impl` blocks, as their paths, with the scopes of the blocks.
+    pub impls: Vec<(Vec<String>, Vec<String>)>,
 }
 
 impl Source {
@@ -45,6 +47,14 @@ impl Source {
                 TokenTree::Punct(punct) if punct.as_char() == '#' => at = self.attribute(&tokens, at, scope),
                 TokenTree::Ident(ident) if ident == "use" => at = self.bring(&tokens, at + 1, scope),
                 TokenTree::Ident(ident) if ident == "mod" => at = self.module(&tokens, at + 1, scope),
+                TokenTree::Ident(ident) if ident == "impl" => {
+                    if begins_item(&tokens[..at])
+                        && let Some(path) = inherent_type(&tokens[at + 1..])
+                    {
+                        self.impls.push((scope.to_vec(), path));
+                    }
+                    at += 1;
+                }
                 // The path in `pub(in path)` limits visibility; it is not used by the item.
                 TokenTree::Ident(ident) if ident == "pub" => {
                     at += 1 + usize::from(is_group(tokens.get(at + 1), Delimiter::Parenthesis));
@@ -145,6 +155,46 @@ impl Source {
             }
         }
     }
+}
+
+/// Whether an item may begin behind these tokens: `impl` is an `impl` block there, and not a type.
+fn begins_item(before: &[TokenTree]) -> bool {
+    match before.last() {
+        None => true,
+        // An item, or an attribute, ends there.
+        Some(TokenTree::Group(group)) => group.delimiter() != Delimiter::Parenthesis,
+        Some(TokenTree::Ident(ident)) => ident == "unsafe",
+        last => is_punct(last, ';'),
+    }
+}
+
+/// The path of the type of an `impl` block, from the tokens behind `impl`. None if it implements a
+/// trait, or if there is no block.
+fn inherent_type(tokens: &[TokenTree]) -> Option<Vec<String>> {
+    let (mut path, mut depth, mut is_bound) = (Vec::new(), 0, false);
+    for (at, token) in tokens.iter().enumerate() {
+        match token {
+            TokenTree::Punct(punct) if punct.as_char() == '<' => depth += 1,
+            // The arrow of a function type closes nothing.
+            TokenTree::Punct(punct) if punct.as_char() == '>' && !is_arrow(tokens, at) => depth -= 1,
+            // In a macro, the type may be a parameter.
+            TokenTree::Punct(punct) if matches!(punct.as_char(), ';' | '$') => return None,
+            TokenTree::Ident(ident) if depth == 0 && ident == "where" => is_bound = true,
+            TokenTree::Ident(_) if depth > 0 || is_bound => {}
+            TokenTree::Ident(ident) if ident == "for" => return None,
+            TokenTree::Ident(ident) => path.push(ident.to_string()),
+            TokenTree::Group(group) if depth == 0 && group.delimiter() == Delimiter::Brace => {
+                return Some(path).filter(|path| !path.is_empty());
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Whether the `>` at `at` belongs to `->`.
+fn is_arrow(tokens: &[TokenTree], at: usize) -> bool {
+    at > 0 && is_punct(tokens.get(at - 1), '-')
 }
 
 fn is_punct(token: Option<&TokenTree>, character: char) -> bool {
@@ -280,6 +330,20 @@ mod tests {
         assert_eq!(paths("struct S { #[cfg(test)] a: crate::a::A, b: c::D }"), ["c::D"]);
         assert_eq!(paths("#[cfg(not(test))] fn f() { a::b() }"), ["a::b"]);
         assert_eq!(paths("#[cfg(test)] #[path = \"x\"] mod x; fn f() { a::b() }"), ["a::b"]);
+    }
+
+    #[test]
+    fn an_impl_names_its_type_unless_it_implements_a_trait() {
+        let types = |text: &str| {
+            let impls = read(text).impls.into_iter();
+            impls.map(|(scope, path)| [scope, path].concat().join("::")).collect::<Vec<_>>()
+        };
+        assert_eq!(types("struct A; impl A {} mod b { impl<'a> super::C<'a> {} }"), ["A", "b::super::C"]);
+        assert_eq!(types("#[rustfmt::skip] impl<F: Fn() -> u8, T> A<F> where T: for<'a> B<'a> {}"), ["A"]);
+        assert_eq!(types("impl<T> Clone for A<T> {} unsafe impl Send for A {} impl Drop for A {}"), [""; 0]);
+        assert_eq!(types("fn f(a: impl A, b: &impl B) -> impl C { let c: Box<(impl D)> = x; }"), [""; 0]);
+        assert_eq!(types("macro_rules! m { ($t:ty) => { impl $t {} } }"), [""; 0]);
+        assert_eq!(types("fn f() { struct A; impl A {} } #[cfg(test)] impl B {}"), ["A"]);
     }
 
     #[test]

@@ -1,7 +1,9 @@
-//! Checks the sources of every crate: no large circle of files, no long file.
+//! Checks the sources of every crate: no large circle of files, no long file, no type whose methods
+//! are in many files.
 //!
-//! Files that were longer when the limit was set are in a table with their sizes. The table only
-//! shrinks: if a size is less than its entry, the test fails until the entry is lowered.
+//! Files that were longer when the limit was set are in a table with their sizes, and types with
+//! methods in more files in another. The tables only shrink: if a size is less than its entry, the
+//! test fails until the entry is lowered.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,6 +21,14 @@ const SLACK: usize = 25;
 
 /// The longer files, and their lines.
 const LONG: &[(&str, usize)] = &[("crates/vm/src/interpreter.rs", 455)];
+
+/// The most files that may contain methods of one type, trait implementations apart. A type with
+/// more is an owner of too much: what uses a few of its fields can have a type of its own.
+const SPREAD: usize = 6;
+
+/// The types with methods in more files: the crate, the type, and how many files.
+const WIDE: &[(&str, &str, usize)] =
+    &[("image", "Image", 12), ("jit", "Compiler", 13), ("patch", "Planner", 8)];
 
 fn repository() -> PathBuf {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -48,12 +58,16 @@ fn sources() -> BTreeMap<String, PathBuf> {
     sources.filter(|(_, source)| source.is_dir()).collect()
 }
 
+/// The graphs of a crate's files, one for each root.
+fn graphs(source: &Path) -> Vec<Graph> {
+    let roots = ["lib.rs", "main.rs"].map(|name| source.join(name)).into_iter().filter(|path| path.exists());
+    roots.chain(files(&source.join("bin"))).map(|root| Graph::read(&root)).collect()
+}
+
 /// The circles of a crate, each with the lines that show it, the largest first.
 fn circles_of(source: &Path) -> Vec<(usize, String)> {
-    let roots = ["lib.rs", "main.rs"].map(|name| source.join(name)).into_iter().filter(|path| path.exists());
     let mut found = Vec::new();
-    for root in roots.chain(files(&source.join("bin"))) {
-        let graph = Graph::read(&root);
+    for graph in graphs(source) {
         let edges = graph.edges();
         let show = |module: &Module| {
             let path = graph.path(module).expect("an edge joins files");
@@ -107,5 +121,45 @@ fn no_file_is_long() {
         }
     }
     wrong.extend(known.keys().map(|name| format!("LONG has {name}, which is not there: delete it")));
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// The types of a crate with methods in more than [`SPREAD`] files: the name, how many files, and
+/// which.
+fn wide_types(source: &Path) -> Vec<(String, usize, String)> {
+    let mut wide = Vec::new();
+    for graph in graphs(source) {
+        let show = |module: &Module| {
+            let path = graph.path(module).expect("an impl is in a file");
+            path.strip_prefix(source).unwrap_or(path).display().to_string()
+        };
+        for ((_, name), files) in graph.impls().into_iter().filter(|(_, files)| files.len() > SPREAD) {
+            wide.push((name, files.len(), files.iter().map(show).collect::<Vec<_>>().join(" ")));
+        }
+    }
+    wide
+}
+
+#[test]
+fn no_type_has_methods_in_many_files() {
+    let mut wrong = Vec::new();
+    let mut known: Vec<&(&str, &str, usize)> = WIDE.iter().collect();
+    for (of, source) in sources() {
+        for (name, count, files) in wide_types(&source) {
+            let entry = known.iter().position(|entry| (entry.0, entry.1) == (&*of, &*name));
+            let allowed = entry.map_or(SPREAD, |entry| known.remove(entry).2);
+            if count > allowed {
+                wrong.push(format!(
+                    "{of}: {name} has methods in {count} files, and {allowed} may be: give what uses few of its \
+                     fields a type of its own\n    {files}"
+                ));
+            } else if count < allowed {
+                wrong.push(format!(
+                    "{of}: {name} has methods in {count} files; WIDE says {allowed}: lower it to {count}"
+                ));
+            }
+        }
+    }
+    wrong.extend(known.iter().map(|(of, name, _)| format!("{of}: {name} is not wide: delete it from WIDE")));
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }

@@ -30,7 +30,8 @@ use std::path::PathBuf;
 use elfcore::{CoreDumpBuilder, CoreError, Elf64_Auxv, MappedFile, ProcessInfoSource, ThreadView, VaRegion};
 use process::{Memory, PageMap, Registers, Stopped};
 
-use crate::tracer::Tracer;
+use crate::followed::Followed;
+use crate::messages::Messages;
 use file::CoreFile;
 use memory::{Layout, PAGE, Reader};
 
@@ -84,74 +85,74 @@ impl ProcessInfoSource for Source {
     }
 }
 
-impl Tracer<'_> {
-    /// Writes a core dump of the process of a stopped thread, which is shown with `registers`. The
-    /// other threads stay stopped; their events are handled next.
-    ///
-    /// # Errors
-    /// Why no core dump was written.
-    pub(crate) fn dump_core(
-        &mut self,
-        pid: i32,
-        thread: &Stopped,
-        registers: &Registers,
-    ) -> Result<Written, String> {
-        let mut file = CoreFile::create(pid)?;
-        match self.fill(&mut file, pid, thread, registers) {
-            Ok(left_out) => Ok(Written { path: file.path().to_owned(), left_out }),
-            Err(reason) => Err(file.discard(reason)),
-        }
+/// Writes a core dump of the process of a stopped thread, which is shown with `registers`. The
+/// other threads stay stopped; their events are handled next.
+///
+/// # Errors
+/// Why no core dump was written.
+pub(crate) fn dump_core(
+    followed: &mut Followed,
+    messages: &mut Messages<'_>,
+    pid: i32,
+    thread: &Stopped,
+    registers: &Registers,
+) -> Result<Written, String> {
+    let mut file = CoreFile::create(pid)?;
+    match fill(followed, messages, &mut file, pid, thread, registers) {
+        Ok(left_out) => Ok(Written { path: file.path().to_owned(), left_out }),
+        Err(reason) => Err(file.discard(reason)),
     }
+}
 
-    /// Writes a core dump to its file. Returns the threads that are not in it.
-    fn fill(
-        &mut self,
-        file: &mut CoreFile,
-        pid: i32,
-        thread: &Stopped,
-        registers: &Registers,
-    ) -> Result<Vec<i32>, String> {
-        let tid = thread.tid();
-        let left_out = self.hold_others(tid, pid)?;
-        let number = self.threads.get(&tid).and_then(|tracked| tracked.space);
-        let Some(space) = number.and_then(|number| self.spaces.get(&number)) else {
-            return Err("its memory is not known".to_owned());
+/// Writes a core dump to its file. Returns the threads that are not in it.
+fn fill(
+    followed: &mut Followed,
+    messages: &mut Messages<'_>,
+    file: &mut CoreFile,
+    pid: i32,
+    thread: &Stopped,
+    registers: &Registers,
+) -> Result<Vec<i32>, String> {
+    let tid = thread.tid();
+    let left_out = hold::hold_others(followed, messages, tid, pid)?;
+    let number = followed.threads.get(&tid).and_then(|tracked| tracked.space);
+    let Some(space) = number.and_then(|number| followed.spaces.get(&number)) else {
+        return Err("its memory is not known".to_owned());
+    };
+    let threads = threads::views(followed, pid, thread, registers, space)?;
+    let pages = PageMap::open(tid).map_err(|error| error.to_string())?;
+    // Opened anew: a file opened before an exec shows the old memory.
+    let memory = Memory::open(tid).map_err(|error| error.to_string())?;
+    let slots: Vec<_> = space.areas.iter().map(|area| area.base()..area.base() + area.size()).collect();
+    let Layout { regions, sparse, mappings } = memory::layout(tid, &memory, &pages, &slots)?;
+    let mut changes = Vec::new();
+    space.sites.each_change(|change| changes.push(*change));
+    let reader = Reader::new(&memory, &pages, sparse, changes);
+    // The format takes the process's own data from its main thread, which may be gone or not
+    // stop.
+    let leader = threads.iter().any(|view| view.tid == pid);
+    let pid = if leader { pid } else { tid };
+    let auxiliary = auxiliary_vector(tid);
+    if registers.is_32_bit() {
+        let files = files::note(&mappings, 4);
+        let source = narrow::Source {
+            pid,
+            threads: &threads,
+            regions: &regions,
+            auxiliary: &auxiliary,
+            files: &files,
         };
-        let threads = self.views(pid, thread, registers, space)?;
-        let pages = PageMap::open(tid).map_err(|error| error.to_string())?;
-        // Opened anew: a file opened before an exec shows the old memory.
-        let memory = Memory::open(tid).map_err(|error| error.to_string())?;
-        let slots: Vec<_> = space.areas.iter().map(|area| area.base()..area.base() + area.size()).collect();
-        let Layout { regions, sparse, mappings } = memory::layout(tid, &memory, &pages, &slots)?;
-        let mut changes = Vec::new();
-        space.sites.each_change(|change| changes.push(*change));
-        let reader = Reader::new(&memory, &pages, sparse, changes);
-        // The format takes the process's own data from its main thread, which may be gone or not
-        // stop.
-        let leader = threads.iter().any(|view| view.tid == pid);
-        let pid = if leader { pid } else { tid };
-        let auxiliary = auxiliary_vector(tid);
-        if registers.is_32_bit() {
-            let files = files::note(&mappings, 4);
-            let source = narrow::Source {
-                pid,
-                threads: &threads,
-                regions: &regions,
-                auxiliary: &auxiliary,
-                files: &files,
-            };
-            narrow::write(file, &source, reader)?;
-        } else {
-            let source = Source { pid, threads, regions, auxiliary: pairs(&auxiliary) };
-            write(file, source, reader, &files::note(&mappings, 8)).map_err(|error| match error {
-                CoreError::IoError(cause) => cause.to_string(),
-                other => other.to_string(),
-            })?;
-        }
-        // If the process was killed meanwhile, its memory reads as zeros.
-        thread.registers().map_err(|_| "the process was killed meanwhile".to_owned())?;
-        Ok(left_out)
+        narrow::write(file, &source, reader)?;
+    } else {
+        let source = Source { pid, threads, regions, auxiliary: pairs(&auxiliary) };
+        write(file, source, reader, &files::note(&mappings, 8)).map_err(|error| match error {
+            CoreError::IoError(cause) => cause.to_string(),
+            other => other.to_string(),
+        })?;
     }
+    // If the process was killed meanwhile, its memory reads as zeros.
+    thread.registers().map_err(|_| "the process was killed meanwhile".to_owned())?;
+    Ok(left_out)
 }
 
 /// Writes the whole file.

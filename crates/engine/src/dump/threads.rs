@@ -3,9 +3,9 @@
 use elfcore::{ArchComponentState, ArchState, ThreadView};
 use process::{Event, Registers, Stat, Status, Stop, Stopped};
 
+use crate::followed::Followed;
 use crate::signal::{SIGTRAP_BIT, show};
 use crate::space::Space;
-use crate::tracer::Tracer;
 
 /// Types of notes (include/uapi/linux/elf.h).
 const NT_PRFPREG: u32 = 2;
@@ -29,39 +29,37 @@ struct Shown {
     narrow: Vec<(u32, Vec<u8>)>,
 }
 
-impl Tracer<'_> {
-    /// All stopped threads of process `pid` as in the unprobed program: first the one that hit the
-    /// probe, with `registers`, since debuggers begin with the first; then the others by their ids.
-    ///
-    /// # Errors
-    /// The first thread is gone.
-    pub(super) fn views(
-        &self,
-        pid: i32,
-        thread: &Stopped,
-        registers: &Registers,
-        space: &Space,
-    ) -> Result<Vec<ThreadView>, String> {
-        let ended = |_| "the process was killed meanwhile".to_owned();
-        let status = Status::read(thread.tid()).map_err(ended)?;
-        let mut shown = vec![Shown::new(thread, status, *registers).map_err(ended)?];
-        let held = self.holds.events.iter().filter_map(|event| match event {
-            Event::Stopped(thread, stop) => Some((thread, *stop)),
-            Event::Ended { .. } => None,
-        });
-        let newborn = self.new_threads.newborn.values().map(|newborn| (&newborn.thread, Stop::Interrupt));
-        // A thread that is gone by now was killed, and is not shown.
-        let others = held.chain(newborn).filter_map(|(thread, stop)| other(pid, thread, stop, space));
-        shown.extend(others);
-        shown[1..].sort_by_key(|thread| thread.tid);
-        same_size(&mut shown);
-        let mut command_line = process::command_line(pid, COMMAND_LINE);
-        while command_line.last() == Some(&0) {
-            command_line.pop();
-        }
-        let command_line = String::from_utf8_lossy(&command_line).replace('\0', " ");
-        Ok(shown.into_iter().map(|thread| thread.view(&command_line)).collect())
+/// All stopped threads of process `pid` as in the unprobed program: first the one that hit the
+/// probe, with `registers`, since debuggers begin with the first; then the others by their ids.
+///
+/// # Errors
+/// The first thread is gone.
+pub(super) fn views(
+    followed: &Followed,
+    pid: i32,
+    thread: &Stopped,
+    registers: &Registers,
+    space: &Space,
+) -> Result<Vec<ThreadView>, String> {
+    let ended = |_| "the process was killed meanwhile".to_owned();
+    let status = Status::read(thread.tid()).map_err(ended)?;
+    let mut shown = vec![Shown::new(thread, status, *registers).map_err(ended)?];
+    let held = followed.holds.events.iter().filter_map(|event| match event {
+        Event::Stopped(thread, stop) => Some((thread, *stop)),
+        Event::Ended { .. } => None,
+    });
+    let newborn = followed.new_threads.newborn.values().map(|newborn| (&newborn.thread, Stop::Interrupt));
+    // A thread that is gone by now was killed, and is not shown.
+    let others = held.chain(newborn).filter_map(|(thread, stop)| other(pid, thread, stop, space));
+    shown.extend(others);
+    shown[1..].sort_by_key(|thread| thread.tid);
+    same_size(&mut shown);
+    let mut command_line = process::command_line(pid, COMMAND_LINE);
+    while command_line.last() == Some(&0) {
+        command_line.pop();
     }
+    let command_line = String::from_utf8_lossy(&command_line).replace('\0', " ");
+    Ok(shown.into_iter().map(|thread| thread.view(&command_line)).collect())
 }
 
 /// A thread that was stopped by `stop`, if it belongs to process `pid`.

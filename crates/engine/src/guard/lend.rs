@@ -11,12 +11,12 @@ use crate::jump::ToArm;
 use crate::module_key::module_key;
 use crate::place::{self, Checks, Expected};
 use crate::placing::Work;
+use crate::placing::placer::Placer;
 use crate::site::Planned;
 use crate::site_use::Use;
-use crate::tracer::Tracer;
 use patch::Argument;
 
-impl Tracer<'_> {
+impl Placer<'_, '_> {
     /// Arms the calls of a module that block all signals, if a probe is to trap in the module and
     /// the process has the guard's handler; once for each module. If that is refused, threads block
     /// all signals as before.
@@ -28,14 +28,14 @@ impl Tracer<'_> {
         work: &mut Work,
     ) -> Result<(Stopped, Stop), Error> {
         let key = module_key(&work.module);
-        if self.spaces.get(&number).is_none_or(|space| space.blocking.contains(&key))
+        if self.followed.spaces.get(&number).is_none_or(|space| space.blocking.contains(&key))
             || self.cache.blocks.of(&work.module.image).is_empty()
         {
             return Ok((thread, stop));
         }
         // The first call installs the guard.
-        let (mut thread, mut stop, _) = self.with_calls(number, thread, stop, &[], Ok)?;
-        let Some(space) = self.spaces.get_mut(&number) else { return Ok((thread, stop)) };
+        let (mut thread, mut stop, _) = self.followed.spaces.with_calls(number, thread, stop, &[], Ok)?;
+        let Some(space) = self.followed.spaces.get_mut(&number) else { return Ok((thread, stop)) };
         if !space.guard.as_ref().is_some_and(Guard::answers) {
             return Ok((thread, stop));
         }
@@ -45,18 +45,18 @@ impl Tracer<'_> {
         if let Some(program) = work.program.filter(|_| is_planned) {
             let sites_of = ToArm::Planned(std::mem::take(&mut sites));
             let (stopped, now, left) =
-                self.arm_jumps(number, thread, stop, &work.module, sites_of, false, None)?;
+                self.armer().arm_jumps(number, thread, stop, &work.module, sites_of, false, None)?;
             (thread, stop) = (stopped, now);
             sites = self.settle_left(thread.tid(), work, program, left.unwrap_or_default());
         }
         if sites.is_empty() {
             return Ok((thread, stop));
         }
-        let (thread, stop, area) = self.slot_area(number, thread, stop, &sites)?;
+        let (thread, stop, area) = self.followed.spaces.slot_area(number, thread, stop, &sites)?;
         let addresses: Vec<u64> = sites.iter().map(|site| site.0.address).collect();
         if area.and_then(|area| self.arm(number, area, sites)).is_err() {
             self.give_up_traps(number, &addresses);
-        } else if let Some(space) = self.spaces.get_mut(&number) {
+        } else if let Some(space) = self.followed.spaces.get_mut(&number) {
             space.trapping.clear();
         }
         Ok((thread, stop))
@@ -67,7 +67,7 @@ impl Tracer<'_> {
     fn plan_blocks(&mut self, number: u32, tid: i32, module: &Module) -> Vec<Planned> {
         let blocks = self.cache.blocks.of(&module.image);
         let checks = Checks { opcodes: false, ..self.checks(tid) };
-        let Some(space) = self.spaces.get(&number) else { return Vec::new() };
+        let Some(space) = self.followed.spaces.get(&number) else { return Vec::new() };
         let text = space.text();
         let plan = |block: &super::mask_calls::MaskCall| {
             let lent = block.lent(module.bias);

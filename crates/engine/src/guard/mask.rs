@@ -18,7 +18,7 @@
 
 use crate::signal::SIGTRAP_BIT;
 
-mod tracer;
+mod threads;
 
 /// The mask of a thread that blocks everything that can be blocked.
 const EVERYTHING: u64 = !(1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1));

@@ -28,6 +28,7 @@ mod code;
 mod lend;
 mod mask;
 mod mask_calls;
+mod spaces;
 mod table;
 
 use std::io;
@@ -39,8 +40,6 @@ use table::Table;
 
 use crate::ledger::{Mapped, Piece};
 use crate::site_use::INT3;
-
-mod tracer;
 
 /// Bytes for code.
 const CODE: u64 = 4096;

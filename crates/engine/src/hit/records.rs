@@ -1,83 +1,18 @@
 //! What becomes of the records of a hit: committed, dropped, or followed by a fault.
 
-use std::collections::HashSet;
-
-use crate::counts::State;
-use crate::jump::Domain;
-use crate::program::Probe;
+use crate::messages::Messages;
+use crate::programs::Programs;
 use crate::site_use::Use;
-use crate::space::Space;
-use crate::tracer::Tracer;
 use crate::tracked::Pending;
 
-impl Tracer<'_> {
-    /// Disarms probes that are over, in all processes or in those of one domain. Each process is
-    /// held once, however many probes there are.
-    pub(crate) fn retire(&mut self, over: &HashSet<Use>, only: Option<Domain>) {
-        if over.is_empty() {
-            return;
-        }
-        for wanted in over {
-            if let Use::Probe { program, probe } = *wanted
-                && let Probe { state, ended, counted: Some(counted), .. } =
-                    &self.programs[program].probes[probe]
-            {
-                let state = only.and_then(|domain| ended.get(&domain)).unwrap_or(state);
-                // No handler of the probe starts from now on, even where a jump still leads to one.
-                // The last run due to `maxhits` may complete.
-                if *state == State::Disabled { counted.close(only) } else { counted.take_out(only) }
-            }
-        }
-        let programs: HashSet<usize> = over.iter().filter_map(Use::program).collect();
-        programs.into_iter().for_each(|program| self.forget_armings(program));
-        let mut disarmed = Vec::new();
-        let mut jumps = Vec::new();
-        let concerned = |space: &Space| only.is_none_or(|only| space.domain == only);
-        for (&number, space) in self.spaces.iter_mut().filter(|(_, space)| concerned(space)) {
-            // A plan for the space may contain this probe.
-            space.foreseen = None;
-            space.changed();
-            let mut empty = Vec::new();
-            let planned = !space.planners.is_empty();
-            space.sites.make_own(|copied| over.iter().any(|wanted| wanted.is_of(copied.program())));
-            for (&address, armed) in space.sites.own_mut() {
-                let is_jump = planned || armed.jump().is_some();
-                let uses = armed.uses_mut();
-                uses.retain(|other| !over.contains(other));
-                if uses.is_empty() {
-                    let list = if is_jump { &mut jumps } else { &mut empty };
-                    list.push((number, address));
-                }
-            }
-            let lending = space.blocks_for_nobody().into_iter().map(|address| (number, address));
-            let list = if planned { &mut jumps } else { &mut empty };
-            list.extend(lending);
-            for &(_, address) in &empty {
-                space.disarm(address);
-            }
-            disarmed.extend(empty);
-        }
-        for of_space in jumps.chunk_by(|one, other| one.0 == other.0) {
-            let addresses: Vec<u64> = of_space.iter().map(|&(_, address)| address).collect();
-            self.take_out_jumps(of_space[0].0, &addresses);
-        }
-        // Threads that a signal kept from executing the instruction will execute it at its own
-        // address.
-        let mut records = Vec::new();
-        for (&number, space) in self.spaces.iter_mut() {
-            let gone = space.interrupted.of_sites(|site| disarmed.contains(&(number, site)));
-            records.extend(gone.into_iter().flat_map(|waiting| waiting.records));
-        }
-        self.commit(records);
-    }
-
+impl Messages<'_> {
     /// Passes on records whose instruction has completed.
-    pub(crate) fn commit(&mut self, records: Vec<Pending>) {
+    pub(crate) fn commit(&mut self, programs: &mut Programs, records: Vec<Pending>) {
         for pending in records {
             // A forgotten program has no targets any more.
             if let Use::Probe { program, probe } = pending.wanted {
                 let written = self.observer.record(program, &pending.record);
-                let Some(program) = self.programs.get_mut(program) else { continue };
+                let Some(program) = programs.get_mut(program) else { continue };
                 let counts = &mut program.probes[probe].counts;
                 match written {
                     _ if !pending.counted => {}
@@ -92,11 +27,11 @@ impl Tracer<'_> {
     }
 
     /// Counts records as dropped whose instruction has not completed.
-    pub(crate) fn drop_records(&mut self, records: Vec<Pending>) {
+    pub(crate) fn drop_records(&mut self, programs: &mut Programs, records: Vec<Pending>) {
         for pending in records {
             if let Use::Probe { program, probe } = pending.wanted
                 && pending.counted
-                && let Some(program) = self.programs.get_mut(program)
+                && let Some(program) = programs.get_mut(program)
             {
                 program.probes[probe].counts.dropped += 1;
                 self.told.losses.note(pending.record.time);
@@ -105,9 +40,9 @@ impl Tracer<'_> {
     }
 
     /// Passes on or drops records whose instruction has faulted, as each probe demands.
-    pub(crate) fn fault(&mut self, records: Vec<Pending>) {
+    pub(crate) fn fault(&mut self, programs: &mut Programs, records: Vec<Pending>) {
         let (kept, dropped) = records.into_iter().partition(|pending| pending.logonfault);
-        self.commit(kept);
-        self.drop_records(dropped);
+        self.commit(programs, kept);
+        self.drop_records(programs, dropped);
     }
 }

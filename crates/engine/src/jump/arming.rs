@@ -17,6 +17,7 @@ use image::Image;
 use jit::SiteField;
 use patch::tactic::Planner;
 
+use super::arm::writing::Writing;
 use super::cells::Domain;
 use super::code_cache::Kept;
 use super::code_file::CodeFile;
@@ -24,7 +25,6 @@ use super::contexts::Contexts;
 use super::handler_memory::HandlerMemory;
 use super::low_room::Room;
 use super::trampoline::Trampoline;
-use super::writing::Writing;
 use super::{New, write};
 use crate::change::Change;
 use crate::jump::not_jumped::NotJumped;

@@ -12,7 +12,7 @@ use crate::counts::SiteCounts;
 use crate::module_key::module_key;
 use crate::program::Probe;
 
-mod tracer;
+mod programs;
 
 /// The most armings that are kept, and the most sites of them all together.
 const MAX_ARMINGS: usize = 64;

@@ -11,7 +11,7 @@ use super::clock::Clock;
 use super::numbers::Common;
 use super::thread_names::ThreadNames;
 
-mod tracer;
+mod drainer;
 
 /// The segment selectors of 64-bit programs on Linux.
 const CODE_SEGMENT: u32 = 0x33;

@@ -14,19 +14,30 @@ use process::{Caller, Error, Stop, Stopped};
 
 use super::cells::Domain;
 use super::trust::{Again, NextLook, Trust};
+use crate::cache::Cache;
+use crate::followed::Followed;
+use crate::messages::Messages;
 use crate::observer::Note;
+use crate::programs::Programs;
+use crate::sharing::Sharing;
 use crate::site_use::Use;
 use crate::space::Space;
-use crate::tracer::Tracer;
 
-impl Space {
-    /// When the process is checked again; soon while it is to change its domain.
-    fn next_look(&self) -> NextLook {
-        if self.becomes.is_some() { NextLook::Soon } else { self.again.next() }
-    }
+/// When the process is checked again; soon while it is to change its domain.
+fn next_look(space: &Space) -> NextLook {
+    if space.becomes.is_some() { NextLook::Soon } else { space.again.next() }
 }
 
-impl Tracer<'_> {
+/// Assigns processes to trust domains.
+pub(crate) struct Domains<'t, 'a> {
+    pub(crate) programs: &'t mut Programs,
+    pub(crate) followed: &'t mut Followed,
+    pub(crate) sharing: &'t mut Sharing,
+    pub(crate) cache: &'t mut Cache,
+    pub(crate) messages: &'t mut Messages<'a>,
+}
+
+impl Domains<'_, '_> {
     /// The domain of processes with this trust. If there are too many, it is the tracer's own, and
     /// they are probed by traps.
     fn domain_of(&mut self, trust: &Trust) -> Domain {
@@ -42,12 +53,12 @@ impl Tracer<'_> {
     /// Ends domains without processes, and frees their memory.
     fn leave_domains(&mut self) {
         let Some(cells) = &mut self.sharing.cells else { return };
-        let spaces = self.spaces.values();
+        let spaces = self.followed.spaces.values();
         let used: HashSet<Domain> =
             spaces.flat_map(|space| space.becomes.into_iter().chain([space.domain])).collect();
         let all: Vec<Domain> = cells.domains().iter().map(|(domain, _)| *domain).collect();
         let left: Vec<Domain> = all.into_iter().filter(|domain| !used.contains(domain)).collect();
-        left.iter().for_each(|&domain| self.leave_armings(domain));
+        left.iter().for_each(|&domain| self.cache.armings.leave_armings(self.programs, domain));
         let Some(cells) = &mut self.sharing.cells else { return };
         for domain in left {
             for program in self.programs.values_mut() {
@@ -69,7 +80,7 @@ impl Tracer<'_> {
         if space.handler_memory.is_none() {
             space.domain = domain;
         }
-        self.sharing.next_look = self.sharing.next_look.max(space.next_look());
+        self.sharing.next_look = self.sharing.next_look.max(next_look(space));
     }
 
     /// Checks the processes whose rights may have changed.
@@ -78,25 +89,33 @@ impl Tracer<'_> {
             return;
         }
         let now = Instant::now();
-        let due =
-            self.spaces.iter_mut().filter_map(|(&number, space)| space.again.is_due(now).then_some(number));
+        let due = self
+            .followed
+            .spaces
+            .iter_mut()
+            .filter_map(|(&number, space)| space.again.is_due(now).then_some(number));
         for number in due.collect::<Vec<_>>() {
             self.look_who(number);
         }
         let changing = |space: &Space| space.becomes.is_some();
-        let changing: Vec<u32> =
-            self.spaces.iter().filter(|(_, space)| changing(space)).map(|(&number, _)| number).collect();
+        let changing: Vec<u32> = self
+            .followed
+            .spaces
+            .iter()
+            .filter(|(_, space)| changing(space))
+            .map(|(&number, _)| number)
+            .collect();
         // The thread asked before may be in the kernel, where it cannot be stopped.
-        changing.iter().for_each(|&number| self.ask_one(number));
-        self.sharing.next_look = self.spaces.values().map(Space::next_look).max().unwrap_or_default();
+        changing.iter().for_each(|&number| self.followed.ask_one(self.messages, number));
+        self.sharing.next_look = self.followed.spaces.values().map(next_look).max().unwrap_or_default();
     }
 
     /// Checks the rights of a process now.
     pub(crate) fn look_who(&mut self, number: u32) {
-        let pid = self.spaces.get(&number).map(|space| space.code.process);
+        let pid = self.followed.spaces.get(&number).map(|space| space.code.process);
         let Some(trust) = pid.and_then(Trust::of) else { return };
         let domain = self.domain_of(&trust);
-        let Some(space) = self.spaces.get_mut(&number) else { return };
+        let Some(space) = self.followed.spaces.get_mut(&number) else { return };
         if domain == space.becomes.unwrap_or(space.domain) {
             return;
         }
@@ -113,8 +132,8 @@ impl Tracer<'_> {
     /// # Errors
     /// The thread has been killed.
     pub(crate) fn change_domain(&mut self, thread: Stopped, stop: Stop) -> Result<(Stopped, Stop), Error> {
-        let number = self.threads.get(&thread.tid()).and_then(|tracked| tracked.space);
-        let space = number.and_then(|number| Some((number, self.spaces.get_mut(&number)?)));
+        let number = self.followed.threads.get(&thread.tid()).and_then(|tracked| tracked.space);
+        let space = number.and_then(|number| Some((number, self.followed.spaces.get_mut(&number)?)));
         let Some((number, space)) = space else { return Ok((thread, stop)) };
         let Some(domain) = space.becomes.take() else { return Ok((thread, stop)) };
         let (pid, size) = (space.code.process, space.cells);
@@ -127,10 +146,10 @@ impl Tracer<'_> {
                 "process {pid} has taken on other rights, and goes on counting with those that it had: {reason}"
             ))
         };
-        let caller = match self.find_syscall(number, &thread, &[])? {
+        let caller = match self.followed.spaces.find_syscall(number, &thread, &[])? {
             Ok(syscall) => Caller::begin(thread, stop, syscall),
             Err(reason) => {
-                self.tell_once(failed(reason));
+                self.messages.tell_once(failed(reason));
                 return Ok((thread, stop));
             }
         };
@@ -138,7 +157,7 @@ impl Tracer<'_> {
             Ok(caller) => caller,
             Err((_, error)) if error.is_gone() => return Err(error),
             Err((thread, error)) => {
-                self.tell_once(failed(error.to_string()));
+                self.messages.tell_once(failed(error.to_string()));
                 return Ok((thread, Stop::Other));
             }
         };
@@ -147,14 +166,14 @@ impl Tracer<'_> {
         let (thread, stop) = caller.end()?;
         match shared {
             Ok(()) => self.has_entered(number, domain),
-            Err(error) => self.tell_once(failed(error.to_string())),
+            Err(error) => self.messages.tell_once(failed(error.to_string())),
         }
         Ok((thread, stop))
     }
 
     /// Records that a process belongs to a domain now, with all its probes.
     fn has_entered(&mut self, number: u32, domain: Domain) {
-        let Some(space) = self.spaces.get_mut(&number) else { return };
+        let Some(space) = self.followed.spaces.get_mut(&number) else { return };
         space.domain = domain;
         let programs = &mut self.programs;
         space.sites.each_use(|wanted| {

@@ -13,7 +13,7 @@ use super::rings::Rings;
 use super::thread_names::ThreadNames;
 use crate::observer::{Lost, Observer};
 
-mod tracer;
+pub(super) mod drainer;
 
 /// How long records may wait in a ring.
 pub(crate) const DRAIN_INTERVAL: Duration = Duration::from_millis(3);

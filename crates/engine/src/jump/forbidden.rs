@@ -13,14 +13,15 @@ use libc::siginfo_t;
 use process::Registers;
 
 use super::clock::counter;
+use super::step_out::stepper::Stepper;
 use crate::signal::SI_KERNEL;
 use crate::space::Space;
-use crate::tracer::Tracer;
+use crate::spaces::Spaces;
 
 const RDTSC: [u8; 2] = [0x0f, 0x31];
 const CPUID: [u8; 2] = [0x0f, 0xa2];
 
-impl Tracer<'_> {
+impl Stepper<'_, '_> {
     /// If a thread has faulted, in a handler or in the agent, at an instruction that its process
     /// has forbidden: emulates it in `registers`. Returns whether it was one.
     pub(super) fn execute_forbidden(
@@ -29,7 +30,7 @@ impl Tracer<'_> {
         registers: &mut Registers,
         info: &siginfo_t,
     ) -> bool {
-        let Some(space) = self.spaces.get_mut(&number) else { return false };
+        let Some(space) = self.followed.spaces.get_mut(&number) else { return false };
         let mut bytes = [0; 2];
         let (signal, code) = (info.si_signo, info.si_code);
         if (signal, code) != (libc::SIGSEGV, SI_KERNEL)
@@ -47,7 +48,7 @@ impl Tracer<'_> {
                 let now = counter();
                 (general[RAX], general[RDX]) = (now & u64::from(u32::MAX), now >> 32);
                 space.tsc_forbidden = true;
-                space.tell_time();
+                tell_time(space);
             }
             CPUID => {
                 let leaf = __cpuid_count(general[RAX] as u32, general[RCX] as u32);
@@ -62,22 +63,20 @@ impl Tracer<'_> {
         registers.set_rip(registers.rip() + bytes.len() as u64);
         true
     }
-
-    /// Writes the time into all processes that may not read it themselves.
-    pub(super) fn tell_times(&self) {
-        self.spaces.values().filter(|space| space.tsc_forbidden).for_each(Space::tell_time);
-    }
 }
 
-impl Space {
-    /// Writes the time into the process.
-    fn tell_time(&self) {
-        let Some(handler_memory) = &self.handler_memory else { return };
-        let write = |field: usize, bytes: &[u8]| {
-            // Fails only if the process is gone.
-            let _ = self.code.memory.poke(handler_memory.identity + field as u64, bytes);
-        };
-        write(offset_of!(Identity, time), &counter().to_le_bytes());
-        write(offset_of!(Identity, no_rdtsc), &1_u32.to_le_bytes());
-    }
+/// Writes the time into all processes that may not read it themselves.
+pub(super) fn tell_times(spaces: &Spaces) {
+    spaces.values().filter(|space| space.tsc_forbidden).for_each(tell_time);
+}
+
+/// Writes the time into the process.
+fn tell_time(space: &Space) {
+    let Some(handler_memory) = &space.handler_memory else { return };
+    let write = |field: usize, bytes: &[u8]| {
+        // Fails only if the process is gone.
+        let _ = space.code.memory.poke(handler_memory.identity + field as u64, bytes);
+    };
+    write(offset_of!(Identity, time), &counter().to_le_bytes());
+    write(offset_of!(Identity, no_rdtsc), &1_u32.to_le_bytes());
 }

@@ -29,7 +29,7 @@ use super::contexts::Contexts;
 use super::low_room::Room;
 use super::write;
 
-mod tracer;
+mod choose;
 
 /// Bytes for descriptions of handlers and bytecode; pages are allocated on first write.
 const TEXTS: u64 = 16 << 20;

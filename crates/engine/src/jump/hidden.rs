@@ -23,7 +23,7 @@ use crate::module_key::Generation;
 
 mod space;
 
-mod tracer;
+mod spaces;
 
 /// How much of a stack, from its end down, the table covers at most.
 const STACK: u64 = 256 << 20;

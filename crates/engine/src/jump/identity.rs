@@ -26,9 +26,8 @@ use std::time::{Duration, Instant};
 use layout::{RSEQ_CPU, RSEQ_SIGNATURE, RSEQ_UNUSED, RseqMark};
 use process::Stopped;
 
-mod space;
-
-mod tracer;
+mod followed;
+pub(super) mod space;
 
 /// What is known of all threads of an address space: offsets from the thread pointer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

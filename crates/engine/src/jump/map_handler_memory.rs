@@ -13,18 +13,44 @@ use layout::PAGE;
 use process::{Call, Caller, Error, Memory, Step, Stop, Stopped};
 
 use super::cells::{Cells, Domain};
+use super::domain::Domains;
 use super::handler_memory::HandlerMemory;
 use super::rings::Rings;
 use super::shared::within_limits;
 use super::thread_names::ThreadNames;
+use crate::cache::Cache;
+use crate::followed::Followed;
 use crate::mapping::{Called, unmap};
+use crate::messages::Messages;
 use crate::observer::Note;
+use crate::programs::Programs;
+use crate::reader::Reader;
+use crate::sharing::Sharing;
 use crate::space::Space;
-use crate::tracer::Tracer;
 
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
-impl Tracer<'_> {
+/// Maps handler memory and rings in processes.
+pub(crate) struct MemoryMapper<'t, 'a> {
+    pub(crate) programs: &'t mut Programs,
+    pub(crate) followed: &'t mut Followed,
+    pub(crate) sharing: &'t mut Sharing,
+    pub(crate) reader: &'t mut Reader,
+    pub(crate) cache: &'t mut Cache,
+    pub(crate) messages: &'t mut Messages<'a>,
+}
+
+impl<'a> MemoryMapper<'_, 'a> {
+    fn domains(&mut self) -> Domains<'_, 'a> {
+        Domains {
+            programs: self.programs,
+            followed: self.followed,
+            sharing: self.sharing,
+            cache: self.cache,
+            messages: self.messages,
+        }
+    }
+
     /// Maps the parts of a chosen handler memory that are not mapped yet: all or nothing. The
     /// result says why not. The space remembers the reason, unless a place was taken meanwhile:
     /// then a new handler memory has to be chosen.
@@ -37,7 +63,7 @@ impl Tracer<'_> {
     ) -> Called<()> {
         let cells = self.sharing.cells.as_ref().map_or(0, Cells::used);
         let (thread, stop, made) = self.map_handler_memory(number, thread, stop, handler_memory)?;
-        if let Some(space) = self.spaces.get_mut(&number) {
+        if let Some(space) = self.followed.spaces.get_mut(&number) {
             match &made {
                 Ok(()) => {
                     if space.handler_memory.is_none() {
@@ -66,19 +92,19 @@ impl Tracer<'_> {
         stop: Stop,
         handler_memory: &HandlerMemory,
     ) -> Laid {
-        self.look_who(number);
-        let domain = self.spaces.get(&number).map_or(Domain::OWN, |space| space.domain);
+        self.domains().look_who(number);
+        let domain = self.followed.spaces.get(&number).map_or(Domain::OWN, |space| space.domain);
         let failed = |reason: &str| Err(Failed::For(reason.to_owned()));
         let mappings = match thread.mappings() {
             Ok(mappings) => mappings,
             Err(error) => return Ok((thread, stop, failed(&error.to_string()))),
         };
         // The first calls in a process give it its guard, through which further ones are made.
-        let (thread, stop, allowed) = self.with_calls(number, thread, stop, &mappings, Ok)?;
+        let (thread, stop, allowed) = self.followed.spaces.with_calls(number, thread, stop, &mappings, Ok)?;
         if let Err(reason) = allowed {
             return Ok((thread, stop, Err(Failed::For(reason))));
         }
-        let Some(entrance) = self.spaces.get(&number).and_then(Space::entrance) else {
+        let Some(entrance) = self.followed.spaces.get(&number).and_then(Space::entrance) else {
             return Ok((thread, stop, failed("the process is gone")));
         };
         let caller = match Caller::begin(thread, stop, entrance) {
@@ -86,7 +112,9 @@ impl Tracer<'_> {
             Err((_, error)) if error.is_gone() => return Err(error),
             Err((thread, error)) => return Ok((thread, Stop::Other, failed(&error.to_string()))),
         };
-        let Some(space) = self.spaces.get(&number) else { return ended(caller, failed("it is gone")) };
+        let Some(space) = self.followed.spaces.get(&number) else {
+            return ended(caller, failed("it is gone"));
+        };
         let mut mapped = Vec::new();
         let (mut caller, mut result) = (caller, Ok(()));
         if space.handler_memory.is_none() {
@@ -94,7 +122,7 @@ impl Tracer<'_> {
                 self.lay_pieces(caller, handler_memory, domain, &space.code.memory, &mut mapped)?;
         }
         let mut rings = None;
-        let signs = self.is_lossless() && handler_memory.claims && !space.has_sign;
+        let signs = self.programs.is_lossless() && handler_memory.claims && !space.has_sign;
         if result.is_ok()
             && signs
             && let Some(sign) = &self.sharing.sign
@@ -115,7 +143,7 @@ impl Tracer<'_> {
             mapped.clear();
         }
         let (thread, stop) = caller.end()?;
-        if let Some(space) = self.spaces.get_mut(&number).filter(|_| signs && result.is_ok()) {
+        if let Some(space) = self.followed.spaces.get_mut(&number).filter(|_| signs && result.is_ok()) {
             space.has_sign = true;
             space.mappings += 1;
         }
@@ -178,7 +206,7 @@ impl Tracer<'_> {
     /// cannot.
     pub(crate) fn grow_cells(&mut self, number: u32, thread: Stopped, stop: Stop) -> Called<()> {
         let used = self.sharing.cells.as_ref().map_or(0, Cells::used);
-        let Some(space) = self.spaces.get(&number) else { return Ok((thread, stop, Ok(()))) };
+        let Some(space) = self.followed.spaces.get(&number) else { return Ok((thread, stop, Ok(()))) };
         let (base, now) = match &space.handler_memory {
             Some(handler_memory) => (handler_memory.cells, space.cells),
             None => return Ok((thread, stop, Ok(()))),
@@ -192,7 +220,7 @@ impl Tracer<'_> {
             return Ok((thread, stop, Ok(())));
         }
         let mut grown = Ok(());
-        let done = self.with_calls(number, thread, stop, &[], |caller| {
+        let done = self.followed.spaces.with_calls(number, thread, stop, &[], |caller| {
             // Without flags, mremap extends it in place, or fails.
             let arguments = [base, now, used, 0, 0, 0];
             let (caller, result) = caller.call("mremap", libc::SYS_mremap, arguments)?;
@@ -201,7 +229,7 @@ impl Tracer<'_> {
         });
         let (thread, stop, allowed) = done?;
         let grown = allowed.and(grown);
-        if let Some(space) = self.spaces.get_mut(&number).filter(|_| grown.is_ok()) {
+        if let Some(space) = self.followed.spaces.get_mut(&number).filter(|_| grown.is_ok()) {
             space.cells = used;
         }
         Ok((thread, stop, grown))
@@ -213,10 +241,10 @@ impl Tracer<'_> {
     /// # Errors
     /// The thread has been killed.
     pub(crate) fn give_rings(&mut self, thread: Stopped, stop: Stop) -> Result<(Stopped, Stop), Error> {
-        let number = self.threads.get(&thread.tid()).and_then(|tracked| tracked.space);
+        let number = self.followed.threads.get(&thread.tid()).and_then(|tracked| tracked.space);
         let Some(number) = number else { return Ok((thread, stop)) };
-        let syscall = self.find_syscall(number, &thread, &[])?;
-        let Some(space) = self.spaces.get(&number) else { return Ok((thread, stop)) };
+        let syscall = self.followed.spaces.find_syscall(number, &thread, &[])?;
+        let Some(space) = self.followed.spaces.get(&number) else { return Ok((thread, stop)) };
         let Some(handler_memory) = space.handler_memory.clone().filter(|_| space.lacks_rings) else {
             return Ok((thread, stop));
         };
@@ -230,7 +258,7 @@ impl Tracer<'_> {
         let begun = match syscall {
             Ok(syscall) => Caller::begin(thread, stop, syscall),
             Err(reason) => {
-                self.tell_once(untold(reason));
+                self.messages.tell_once(untold(reason));
                 return Ok((thread, stop));
             }
         };
@@ -238,7 +266,7 @@ impl Tracer<'_> {
             Ok(caller) => caller,
             Err((_, error)) if error.is_gone() => return Err(error),
             Err((thread, error)) => {
-                self.tell_once(untold(error.to_string()));
+                self.messages.tell_once(untold(error.to_string()));
                 return Ok((thread, Stop::Other));
             }
         };
@@ -250,17 +278,17 @@ impl Tracer<'_> {
         let (thread, stop) = caller.end()?;
         match laid {
             Ok(rings) => self.take_rings(number, rings, 1),
-            Err(error) => self.tell_once(untold(error.to_string())),
+            Err(error) => self.messages.tell_once(untold(error.to_string())),
         }
         Ok((thread, stop))
     }
 
     /// Records the rings of an address space, which took so many mappings, and starts reading them.
     fn take_rings(&mut self, number: u32, rings: Rings, mappings: usize) {
-        let Some(space) = self.spaces.get_mut(&number) else { return };
+        let Some(space) = self.followed.spaces.get_mut(&number) else { return };
         let rings = Rc::new(rings);
         let mut who = ThreadNames::of(rings.pid());
-        for tracked in self.threads.values().filter(|tracked| tracked.space == Some(number)) {
+        for tracked in self.followed.threads.values().filter(|tracked| tracked.space == Some(number)) {
             who.add(tracked.identity.tid, tracked.identity.pid);
         }
         space.moved.iter().for_each(|moved| rings.add_moved(*moved));

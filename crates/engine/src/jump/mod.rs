@@ -10,22 +10,20 @@
 //!     J:      jmp behind them
 //! ```
 //!
-//! `arm` arms sites: `draft` plans everything while the program runs; `carry_out` executes the
-//! plan: one stopped thread maps memory, the tracer writes the trampolines, then holds all threads
-//! and writes the sites.
+//! `arm` arms sites: it plans everything while the program runs, then one stopped thread maps
+//! memory, the tracer writes the trampolines, holds all threads, and writes the sites.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `eligibility`, `stack` | which sites may become jumps; which code has no usable stack for a handler |
-//! | `draft`, `plan`, `planners`, `plan_input`, `area`, `proof`, `text`, `code_cache` | the plan for the sites of a module, and its input: earlier plans, surroundings, places for memory, what control flow proves, the code |
-//! | `handlers`, `compile` | the handlers of a site, as machine code |
-//! | `trampoline`, `tail`, `emit`, `shape` | the code from T to J; that of F; all trampolines of a plan; its jumps |
-//! | `carry_out`, `write`, `writing`, `put_back` | executes a draft; moves threads between a site and T back to the site |
-//! | `arming`, `armings`, `code_file`, `copied`, `copying` | the result of arming a module; all that are kept; its code as a file; the same at another address; carrying it out in another process that maps the same file |
-//! | `not_jumped`, `reach` | a site that gets no jump; how far jumps reach |
+//! | `arm` | makes sites jumps, from the plan to the written bytes |
+//! | `stack`, `proof`, `text`, `code_cache` | what is known of the code: where a handler has no usable stack, what control flow proves, its bytes |
+//! | `planners`, `area`, `reach`, `low_room`, `not_jumped` | earlier plans; places for memory, how far jumps reach, room in it; a site that gets no jump |
+//! | `trampoline`, `tail`, `shape` | the code from T to J; that of F; the jumps to T |
+//! | `write`, `put_back`, `held` | writes where no thread is; moves a thread between a site and T back to the site; what is done while threads are held |
+//! | `arming`, `armings`, `code_file`, `copied` | the result of arming a module; all that are kept; its code as a file; the same at another address |
 //! | `jumps` | the trampolines of an address space |
 //! | `remove`, `probe_end` | removes jumps; removes probes that handlers have ended |
-//! | `handler_memory`, `map_handler_memory`, `low_room`, `shared`, `cells`, `contexts`, `rings`, `identity`, `thread_ids`, `numbers` | memory for handlers, in the process and shared with it |
+//! | `handler_memory`, `map_handler_memory`, `shared`, `cells`, `contexts`, `rings`, `identity`, `thread_ids`, `numbers` | memory for handlers, in the process and shared with it |
 //! | `trust`, `domain` | which processes share cells; processes that change their rights |
 //! | `hidden` | which parts of this memory handlers must not see |
 //! | `drain`, `deliver`, `ring`, `thread_names`, `clock`, `mark` | reads records in the order of time, up to a moment, and passes them to the observer |
@@ -36,25 +34,19 @@ mod area;
 mod arm;
 mod arming;
 mod armings;
-mod carry_out;
 mod cells;
 mod clock;
 mod code_cache;
 mod code_file;
-mod compile;
 mod contexts;
 mod copied;
-mod copying;
 mod deliver;
 mod domain;
-mod draft;
 mod drain;
-mod eligibility;
-mod emit;
 mod forbidden;
 mod handler_memory;
-mod handlers;
 mod heartbeat;
+mod held;
 mod hidden;
 mod identity;
 mod jumps;
@@ -64,8 +56,6 @@ mod mark;
 mod not_jumped;
 mod numbers;
 mod parked;
-mod plan;
-mod plan_input;
 mod planners;
 mod probe_end;
 pub(crate) mod proof;
@@ -87,34 +77,38 @@ mod trampoline;
 mod trust;
 mod waiting;
 mod write;
-mod writing;
 
 pub(crate) use crate::jump::not_jumped::NotJumped;
 pub(crate) use area::best_gap;
-pub(crate) use arm::ToArm;
+pub(crate) use arm::armer::{Armer, ToArm};
+pub(crate) use arm::draft::{Basis, Draft};
+pub(crate) use arm::eligibility::unsuitable;
+pub(crate) use arm::plan_input::free_for_pads;
 pub(crate) use arming::Keep;
 pub(crate) use armings::Armings;
 pub(crate) use cells::{Cells, Counter, Domain, Words};
 pub(crate) use code_cache::CodeCache;
 pub(crate) use copied::Copied;
-pub(crate) use draft::{Basis, Draft};
+pub(crate) use domain::Domains;
 pub(crate) use drain::Drain;
-pub(crate) use eligibility::unsuitable;
+pub(crate) use drain::drainer::Drainer;
 pub(crate) use handler_memory::{HandlerMemory, low_memory};
 pub(crate) use heartbeat::Heartbeat;
 pub use heartbeat::HeartbeatHandle;
 pub(crate) use hidden::Hidden;
+pub(crate) use identity::space::forget_stranger;
 pub(crate) use identity::{Looks, ThreadLayout};
 pub(crate) use jumps::{Jumps, New};
+pub(crate) use map_handler_memory::MemoryMapper;
 pub(crate) use mark::Mark;
 pub(crate) use numbers::Numbers;
 pub(crate) use parked::{Parked, Wait};
-pub(crate) use plan_input::free_for_pads;
 pub(crate) use planners::Planners;
 pub(crate) use rings::Rings;
 pub(crate) use shape::name;
 pub(crate) use shared::Shared;
 pub(crate) use stack::Stacks;
+pub(crate) use step_out::stepper::Stepper;
 pub(crate) use thread_ids::take_ids;
 pub(crate) use trampoline::{Code, Layout, Part, Trampoline};
 pub(crate) use trust::{Again, NextLook, Trust};

@@ -22,9 +22,11 @@ use process::Stopped;
 use super::rings::Rings;
 use crate::tracked::Tracked;
 
+mod followed;
+
 mod space;
 
-mod tracer;
+mod drainer;
 
 /// The longest time for which a thread is parked; then it checks by itself whether to wait on.
 const LONGEST: Duration = Duration::from_millis(500);

@@ -2,7 +2,7 @@
 
 use crate::program::{Program, has_limits};
 
-mod tracer;
+mod disarmer;
 
 /// Whether a probe can be ended by a handler.
 pub(crate) fn can_end_itself(program: &Program, probe: usize) -> bool {

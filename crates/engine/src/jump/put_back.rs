@@ -6,8 +6,6 @@ use process::{Status, Stopped};
 use crate::signal::SIGTRAP_BIT;
 use crate::space::Space;
 
-mod tracer;
-
 /// Moves a thread back to the site if it is on the way to the trampoline. `by_trap`: it is stopped
 /// by a SIGTRAP.
 pub(crate) fn put_back(space: &Space, thread: &mut Stopped, by_trap: bool) -> Result<(), process::Error> {

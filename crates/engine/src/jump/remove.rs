@@ -14,21 +14,6 @@ use crate::hold::Held;
 use crate::site::{self, Jump, Planned};
 use crate::site_use::Use;
 use crate::space::Space;
-use crate::tracer::Tracer;
-
-impl Tracer<'_> {
-    /// Removes sites that nobody uses any more from an address space. If its threads cannot be
-    /// held, the sites stay and do nothing.
-    pub(crate) fn take_out_jumps(&mut self, number: u32, addresses: &[u64]) {
-        if let Ok(held) = self.hold(number) {
-            self.bring_back(number, &held);
-            if let Some(space) = self.spaces.get_mut(&number) {
-                space.take_out_planned(addresses, &held);
-                self.free_trampolines(number, &held);
-            }
-        }
-    }
-}
 
 impl Space {
     /// Removes sites of both engines, and the instructions moved for them. A site whose bytes

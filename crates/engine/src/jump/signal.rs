@@ -18,18 +18,18 @@ use rpn::Location;
 
 use super::Domain;
 use super::Part;
+use super::step_out::stepper::Stepper;
 use super::step_out::{STATUS_FLAGS, SavedFlags, SteppedOut, TRAP_FLAG, is_misaligned, lend_alignment_check};
 use crate::jump_counters::MISSED;
 use crate::module_key::ModuleKey;
 use crate::program::has_limits;
 use crate::signal::{fault_address, is_ignored, is_synchronous, set_fault_address};
 use crate::site_use::Use;
-use crate::tracer::Tracer;
 
 /// `si_code` of the SIGTRAP of a single step.
 const TRAP_TRACE: i32 = 2;
 
-impl Tracer<'_> {
+impl Stepper<'_, '_> {
     /// Answers a signal by which a thread is stopped, if it is in a trampoline. Returns the thread
     /// if the signal must be handled as it would be outside.
     pub(crate) fn signalled_in_jump(
@@ -39,14 +39,14 @@ impl Tracer<'_> {
         info: &siginfo_t,
     ) -> Result<Option<(Stopped, i32, siginfo_t)>, process::Error> {
         let tid = thread.tid();
-        let Some(number) = self.threads.get(&tid).and_then(|tracked| tracked.space) else {
+        let Some(number) = self.followed.threads.get(&tid).and_then(|tracked| tracked.space) else {
             return Ok(Some((thread, signal, *info)));
         };
-        if !self.spaces.get(&number).is_some_and(|space| space.jumps.any()) {
+        if !self.followed.spaces.get(&number).is_some_and(|space| space.jumps.any()) {
             return Ok(Some((thread, signal, *info)));
         }
         let mut registers = thread.registers()?;
-        let found = self.spaces.get(&number).and_then(|space| space.in_jump(&registers));
+        let found = self.followed.spaces.get(&number).and_then(|space| space.in_jump(&registers));
         let Some((trampoline, part)) = found else {
             return Ok(Some((thread, signal, *info)));
         };
@@ -70,19 +70,20 @@ impl Tracer<'_> {
                     let lent = SavedFlags { trap: true, alignment: false, status };
                     return self.leave_with(number, thread, *info, lent);
                 }
-                let covered = self.spaces.get(&number).is_some_and(|it| it.is_amid_a_group(registers.rip()));
+                let covered =
+                    self.followed.spaces.get(&number).is_some_and(|it| it.is_amid_a_group(registers.rip()));
                 if trampoline.is_between(registers.rip()) && !covered {
                     // A program that single-steps itself has done one instruction, and sees the
                     // address of the next one.
                     return Ok(Some((thread, signal, *info)));
                 }
                 // The instruction is not done yet; or everything is done but the jump back.
-                self.resume(thread, 0);
+                self.followed.resume(thread, 0);
                 return Ok(None);
             }
             if self.mend_fault(number, &mut registers, info) {
                 thread.set_registers(&registers)?;
-                self.resume(thread, 0);
+                self.followed.resume(thread, 0);
                 return Ok(None);
             }
             if let Part::Displaced(_) = part {
@@ -92,7 +93,7 @@ impl Tracer<'_> {
         }
         if signal == libc::SIGSTOP || is_ignored(tid, signal) {
             // The program cannot see where these arrive.
-            self.resume(thread, signal);
+            self.followed.resume(thread, signal);
             return Ok(None);
         }
         let (mut thread, left) = self.step_out(number, thread, Some((signal, *info)))?;
@@ -105,15 +106,15 @@ impl Tracer<'_> {
                 Ok(Some((thread, fault, info)))
             }
             SteppedOut::Outside { waits: true, .. } => {
-                self.resume(thread, 0);
+                self.followed.resume(thread, 0);
                 Ok(None)
             }
             SteppedOut::Outside { stopped, .. } => {
                 thread.set_signal_info(info)?;
-                self.resume(thread, signal);
+                self.followed.resume(thread, signal);
                 if stopped {
                     // As soon as it runs, it learns that its process is stopped.
-                    self.ask(tid);
+                    self.followed.ask(self.messages, tid);
                 }
                 Ok(None)
             }
@@ -149,9 +150,9 @@ impl Tracer<'_> {
                 Ok(Some((thread, libc::SIGTRAP, info)))
             }
             SteppedOut::Outside { stopped, .. } => {
-                self.resume(thread, 0);
+                self.followed.resume(thread, 0);
                 if stopped {
-                    self.ask(tid);
+                    self.followed.ask(self.messages, tid);
                 }
                 Ok(None)
             }
@@ -161,11 +162,16 @@ impl Tracer<'_> {
     /// Handles a fault in a trampoline that is not the program's: changes `registers` so that the
     /// thread goes on. Returns whether it was one.
     pub(crate) fn mend_fault(&mut self, number: u32, registers: &mut Registers, info: &siginfo_t) -> bool {
-        let part = self.spaces.get(&number).and_then(|space| space.in_jump(registers)).map(|(_, part)| part);
+        let part = self
+            .followed
+            .spaces
+            .get(&number)
+            .and_then(|space| space.in_jump(registers))
+            .map(|(_, part)| part);
         if part == Some(Part::Handler) && self.execute_forbidden(number, registers, info) {
             return true;
         }
-        let Some(space) = self.spaces.get(&number) else { return false };
+        let Some(space) = self.followed.spaces.get(&number) else { return false };
         let Some((trampoline, part)) = space.in_jump(registers) else { return false };
         match part {
             Part::Access { repair } => {
@@ -215,7 +221,7 @@ impl Tracer<'_> {
 
     /// Drops the record of a thread that has faulted at its displaced instruction.
     fn drop_tentative(&mut self, tid: i32, number: u32, registers: &Registers) {
-        let Some(space) = self.spaces.get(&number) else { return };
+        let Some(space) = self.followed.spaces.get(&number) else { return };
         let Some((trampoline, Part::Displaced(place))) = space.in_jump(registers) else { return };
         let Some(rings) = &space.rings else { return };
         if !trampoline.is_awaited_at(registers.rip()) || matches!(place, SlotPosition::After { .. }) {

@@ -9,7 +9,7 @@ use process::{Registers, Stopped};
 
 use super::{Part, Trampoline};
 
-mod tracer;
+pub(super) mod stepper;
 
 /// Signals that instructions raise. They stay unblocked: of a thread that blocks one, the kernel
 /// resets the signal's handler to the default.

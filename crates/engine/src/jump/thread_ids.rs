@@ -10,7 +10,7 @@
 use layout::thread_id;
 use process::{OwnSegment, Stopped};
 
-mod tracer;
+mod threads;
 
 /// Removes the ids from a thread that is let go. A new thread may have inherited its parent's.
 pub(crate) fn take_ids(thread: &Stopped) {

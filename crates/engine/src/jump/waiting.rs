@@ -9,7 +9,7 @@
 
 use std::time::{Duration, Instant};
 
-mod tracer;
+mod drainer;
 
 /// How long nothing may be read before waiting threads go on without room. A reader of the output
 /// may be slow.

@@ -11,9 +11,9 @@ use crate::tracked::{Activity, Tracked};
 impl Tracer<'_> {
     /// Handles a thread's report that it has created another.
     pub(crate) fn announced(&mut self, mut thread: Stopped, child: i32) -> Result<(), process::Error> {
-        let checked = self.check_slot(&thread);
-        self.unblock_trap(&mut thread);
-        if self.threads.contains_key(&child) {
+        let checked = self.slot_watcher().check_slot(&thread);
+        self.followed.threads.unblock_trap(&self.followed.spaces, &mut thread);
+        if self.followed.threads.contains_key(&child) {
             // It was found before.
         } else if let Some(status) = process::traced_here(child) {
             self.told_of(thread.tid(), child, &status);
@@ -23,7 +23,7 @@ impl Tracer<'_> {
             // resuming it takes it past its last stop.
             self.announce_untold(&thread);
         }
-        self.resume(thread, 0);
+        self.followed.resume(thread, 0);
         checked
     }
 
@@ -33,21 +33,21 @@ impl Tracer<'_> {
         // the child has copies, may change, and the parent may end.
         let space = self.child_space(parent, child, status.tgid);
         let announced = Announced { space, pid: status.tgid, inner_id: status.inner_id };
-        match self.new_threads.newborn.remove(&child) {
+        match self.followed.new_threads.newborn.remove(&child) {
             Some(newborn) => self.adopt(newborn.thread, announced),
             None => {
-                self.new_threads.announced.insert(child, announced);
+                self.followed.new_threads.announced.insert(child, announced);
             }
         }
     }
 
     /// Handles the first stop of an unknown thread.
     pub(crate) fn born(&mut self, thread: Stopped) {
-        match self.new_threads.announced.remove(&thread.tid()) {
+        match self.followed.new_threads.announced.remove(&thread.tid()) {
             Some(announced) => self.adopt(thread, announced),
             None => {
                 self.session.waiting = true;
-                self.new_threads.newborn.insert(thread.tid(), Newborn { thread, ticks: 0 });
+                self.followed.new_threads.newborn.insert(thread.tid(), Newborn { thread, ticks: 0 });
             }
         }
     }
@@ -55,20 +55,21 @@ impl Tracer<'_> {
     /// Adopts new threads whose parent was killed before it could report them.
     pub(crate) fn look_after_newborn(&mut self) {
         let mut orphans = Vec::new();
-        for (&tid, newborn) in &mut self.new_threads.newborn {
+        for (&tid, newborn) in &mut self.followed.new_threads.newborn {
             newborn.ticks += 1;
             if newborn.ticks > CHECKS_BEFORE_ORPHAN {
                 orphans.push(tid);
             }
         }
         for tid in orphans {
-            let Some(newborn) = self.new_threads.newborn.remove(&tid) else { continue };
+            let Some(newborn) = self.followed.new_threads.newborn.remove(&tid) else { continue };
             let status = Status::read(tid).unwrap_or_else(|_| Status {
                 tgid: tid,
                 inner_id: tid,
                 ..Status::default()
             });
             let relative = self
+                .followed
                 .threads
                 .values()
                 .map(|tracked| &tracked.identity)
@@ -85,46 +86,47 @@ impl Tracer<'_> {
         let tid = thread.tid();
         let Announced { space, pid, inner_id } = announced;
         thread.note_inner_id(inner_id);
-        self.threads.insert(tid, Tracked::new(tid, pid, space, Activity::Handled));
-        self.identify(&thread);
-        self.note_thread(tid);
-        self.unblock_trap(&mut thread);
-        if self.is_leaving(tid) {
+        self.followed.threads.insert(tid, Tracked::new(tid, pid, space, Activity::Handled));
+        self.followed.identify(&thread);
+        self.drainer().note_thread(tid);
+        self.followed.threads.unblock_trap(&self.followed.spaces, &mut thread);
+        if self.followed.is_leaving(tid) {
             // It is in its first stop and can be detached there.
             let left = self.leave(thread, Stop::Interrupt);
-            self.tell_failure(left);
+            self.messages.tell_failure(left);
             return;
         }
         let (lacks_rings, stale, becomes) = self
+            .followed
             .space_of(tid)
             .map_or((false, false, false), |space| (space.lacks_rings, space.stale, space.becomes.is_some()));
         if !lacks_rings && !stale && !becomes {
-            return self.resume(thread, 0);
+            return self.followed.resume(thread, 0);
         }
         let prepared = self.prepare(thread, lacks_rings, stale);
-        self.tell_failure(prepared);
+        self.messages.tell_failure(prepared);
     }
 
     /// Prepares a new process before it runs: maps the cells of its domain and its own rings, and
     /// places its probes.
     fn prepare(&mut self, thread: Stopped, lacks_rings: bool, stale: bool) -> Result<(), process::Error> {
-        let (mut thread, mut stop) = self.change_domain(thread, Stop::Interrupt)?;
+        let (mut thread, mut stop) = self.domains().change_domain(thread, Stop::Interrupt)?;
         if lacks_rings {
-            (thread, stop) = self.give_rings(thread, stop)?;
+            (thread, stop) = self.memory_mapper().give_rings(thread, stop)?;
         }
         if stale {
-            (thread, stop) = self.refresh(thread, stop)?;
+            (thread, stop) = self.placer().refresh(thread, stop)?;
         }
-        self.go_on(thread, stop)
+        self.followed.go_on(thread, stop)
     }
 
     /// The address space of a new thread: that of its parent, or a copy of it.
     fn child_space(&mut self, parent: i32, child: i32, pid: i32) -> Option<u32> {
-        let tracked = self.threads.get(&parent)?;
+        let tracked = self.followed.threads.get(&parent)?;
         let (space, parent_pid) = (tracked.space, tracked.identity.pid);
-        self.departure.who.born(parent_pid, pid);
+        self.followed.departure.who.born(parent_pid, pid);
         let number = space?;
-        let space = self.spaces.get_mut(&number)?;
+        let space = self.followed.spaces.get_mut(&number)?;
         let shared = parent_pid == pid || process::same_memory(child, parent).unwrap_or(false);
         if shared {
             space.members += 1;
@@ -144,7 +146,7 @@ impl Tracer<'_> {
             }
             Err(error) => {
                 if !error.is_gone() {
-                    self.tell_once(Note::NotProbed { pid, reason: error.to_string() });
+                    self.messages.tell_once(Note::NotProbed { pid, reason: error.to_string() });
                 }
                 None
             }
@@ -155,6 +157,7 @@ impl Tracer<'_> {
     pub(crate) fn replaced(&mut self, thread: Stopped, former: i32) -> Result<(), process::Error> {
         let tid = thread.tid();
         let gone: Vec<i32> = self
+            .followed
             .threads
             .values()
             .filter(|other| other.identity.pid == tid && other.identity.tid != tid)
@@ -163,41 +166,42 @@ impl Tracer<'_> {
         // The system call was the thread's last instruction there, and has completed.
         for old in gone.into_iter().chain([tid]) {
             if (old == former || former == 0)
-                && let Some(waiting) = self.threads.get_mut(&old).and_then(|tracked| tracked.in_slot.take())
+                && let Some(waiting) =
+                    self.followed.threads.get_mut(&old).and_then(|tracked| tracked.in_slot.take())
             {
-                self.commit(waiting.records);
+                self.messages.commit(&mut self.programs, waiting.records);
             }
-            for waiting in self.unexecuted(old) {
-                self.drop_records(waiting.records);
+            for waiting in self.followed.unexecuted(old) {
+                self.messages.drop_records(&mut self.programs, waiting.records);
             }
-            if let Some(tracked) = self.threads.remove(&old)
+            if let Some(tracked) = self.followed.threads.remove(&old)
                 && let Some(space) = tracked.space
             {
-                self.release_context(Some(space), old);
-                self.leave_space(space, old);
+                self.drainer().release_context(Some(space), old);
+                self.followed.leave_space(&mut self.messages, space, old);
             }
         }
-        let space = match Space::open(tid, true, self.spaces.ledger.clone()) {
+        let space = match Space::open(tid, true, self.followed.spaces.ledger.clone()) {
             Ok(space) => Some(self.add_space(space)),
             Err(error) if error.is_gone() => return Err(error),
             Err(error) => {
-                self.tell_once(Note::NotProbed { pid: tid, reason: error.to_string() });
+                self.messages.tell_once(Note::NotProbed { pid: tid, reason: error.to_string() });
                 None
             }
         };
-        self.threads.insert(tid, Tracked::new(tid, tid, space, Activity::Handled));
-        if self.is_leaving(tid) {
+        self.followed.threads.insert(tid, Tracked::new(tid, tid, space, Activity::Handled));
+        if self.followed.is_leaving(tid) {
             return self.leave(thread, Stop::Other);
         }
         if space.is_none() {
-            self.resume(thread, 0);
+            self.followed.resume(thread, 0);
             return Ok(());
         }
-        let (thread, stop) = self.refresh(thread, Stop::Other)?;
+        let (thread, stop) = self.placer().refresh(thread, Stop::Other)?;
         match stop {
-            Stop::Interrupt | Stop::Group(_) => self.go_on(thread, stop),
+            Stop::Interrupt | Stop::Group(_) => self.followed.go_on(thread, stop),
             _ => {
-                self.resume(thread, 0);
+                self.followed.resume(thread, 0);
                 Ok(())
             }
         }
@@ -205,33 +209,22 @@ impl Tracer<'_> {
 
     /// Handles a thread that is about to end: settles its last displaced instruction.
     pub(crate) fn exiting(&mut self, thread: Stopped) -> Result<(), process::Error> {
-        let checked = self.check_slot(&thread);
-        self.bury_if_inside(&thread);
+        let checked = self.slot_watcher().check_slot(&thread);
+        self.drainer().bury_if_inside(&thread);
         if !thread.registers().is_ok_and(|registers| is_its_own_end(&registers)) {
             self.announce_untold(&thread);
         }
-        self.stop_following(thread.tid());
-        self.resume(thread, 0);
+        self.followed.stop_following(&mut self.messages, thread.tid());
+        self.followed.resume(thread, 0);
         checked
-    }
-
-    /// Removes a thread that executes no more of the program. Its end may come much later: a main
-    /// thread waits for the others.
-    pub(crate) fn stop_following(&mut self, tid: i32) {
-        if let Some(tracked) = self.threads.get_mut(&tid) {
-            tracked.exiting = true;
-            if let Some(space) = tracked.space.take() {
-                self.leave_space(space, tid);
-            }
-        }
     }
 
     /// Reports the children of a thread that was killed before it could. After its end, nothing
     /// tells whose copy of the probes a child has.
     fn announce_untold(&mut self, parent: &Stopped) {
         for child in process::children(parent.tid()) {
-            if !self.threads.contains_key(&child)
-                && !self.new_threads.announced.contains_key(&child)
+            if !self.followed.threads.contains_key(&child)
+                && !self.followed.new_threads.announced.contains_key(&child)
                 && let Some(status) = process::traced_here(child)
             {
                 self.told_of(parent.tid(), child, &status);

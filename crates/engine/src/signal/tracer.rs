@@ -1,13 +1,19 @@
-//! Answers signal-delivery stops: handles faults of ours, passes on signals of the program.
+//! Answers signal-delivery stops: handles hits of traps and faults of ours, passes on signals of
+//! the program.
 
 use libc::siginfo_t;
-use patch::SlotPosition;
-use process::{Registers, Stopped};
+use process::{Registers, Stop, Stopped};
 
 use super::{
-    PUT_BACK, SI_KERNEL, fault_address, is_ignored, is_interrupted, is_synchronous, set_fault_address, show,
+    PUT_BACK, SI_KERNEL, fault_address, is_ignored, is_interrupted, is_synchronous, set_fault_address,
 };
+use crate::hit::{ANSWERED, set_registers, word_at};
+use crate::loader::{self, Arrived};
+use crate::machine::{ThreadMemory, has_flat_segments};
+use crate::patch_registers::{from_patch, to_patch};
 use crate::restart;
+use crate::site::Disarmed;
+use crate::site_use::{INT3, OwnUses};
 use crate::tracer::Tracer;
 use crate::tracked::InSlot;
 
@@ -18,7 +24,7 @@ impl Tracer<'_> {
         // Must come first: after an `int3` the thread's address may be inside a jump to a
         // trampoline, though it is not in that jump.
         let Some(thread) = self.trapped_by(thread, signal, &info)? else { return Ok(()) };
-        let outside = self.signalled_in_jump(thread, signal, &info)?;
+        let outside = self.stepper().signalled_in_jump(thread, signal, &info)?;
         let Some((thread, signal, mut info)) = outside else { return Ok(()) };
         // The thread may have left the trampoline and hit an `int3`.
         let Some(mut thread) = self.trapped_by(thread, signal, &info)? else { return Ok(()) };
@@ -28,20 +34,20 @@ impl Tracer<'_> {
         if ignored && !synchronous {
             // The program sees nothing of this stop. An interrupted system call restarts in place,
             // so that it does not look like a new call.
-            self.check_slot(&thread)?;
+            self.slot_watcher().check_slot(&thread)?;
             if restart::restart(thread.tid(), &mut registers) {
                 thread.set_registers(&registers)?;
             }
-            self.resume(thread, signal);
+            self.followed.resume(thread, signal);
             return Ok(());
         }
-        if signal == libc::SIGTRAP && synchronous && self.is_amid_a_call(&thread, &registers) {
+        if signal == libc::SIGTRAP && synchronous && self.slot_watcher().is_amid_a_call(&thread, &registers) {
             // The program single-steps itself. The displaced call is not complete, so the step is
             // not shown yet.
-            self.resume(thread, 0);
+            self.followed.resume(thread, 0);
             return Ok(());
         }
-        let moved = self.show_the_site(&thread, &mut registers, synchronous);
+        let moved = self.slot_watcher().show_the_site(&thread, &mut registers, synchronous);
         if let Some((hidden, shown)) = moved
             && synchronous
             && matches!(signal, libc::SIGILL | libc::SIGFPE | libc::SIGTRAP | libc::SIGSYS)
@@ -55,7 +61,7 @@ impl Tracer<'_> {
         if moved.is_some() {
             thread.set_registers(&registers)?;
         }
-        self.resume(thread, signal);
+        self.followed.resume(thread, signal);
         Ok(())
     }
 
@@ -72,111 +78,142 @@ impl Tracer<'_> {
         }
     }
 
-    /// Whether a thread is between the instructions of a slot that together make up one call.
-    fn is_amid_a_call(&mut self, thread: &Stopped, registers: &Registers) -> bool {
-        let place = self.space_of(thread.tid()).and_then(|space| space.in_slot(registers.rip()));
-        matches!(place, Some((_, SlotPosition::Pushed { .. })))
-    }
-
-    /// Moves a thread in a slot to where it would be in the unprobed program, and settles its
-    /// displaced instruction. Returns the instruction pointer before and after, if it was moved.
-    fn show_the_site(
-        &mut self,
-        thread: &Stopped,
-        registers: &mut Registers,
-        synchronous: bool,
-    ) -> Option<(u64, u64)> {
+    /// Handles an `int3` that a thread has executed. Returns the thread if the `int3` is not one of
+    /// ours.
+    pub(crate) fn trapped(&mut self, mut thread: Stopped) -> Result<Option<Stopped>, process::Error> {
         let tid = thread.tid();
-        let rip = registers.rip();
-        let tracked = self.threads.get_mut(&tid)?;
-        let space = self.spaces.get(&tracked.space?)?;
-        let waiting = tracked.in_slot.take();
-        let Some((site, place)) = space.in_slot(rip) else {
-            if let Some(waiting) = waiting {
-                self.commit(waiting.records);
-            }
-            return None;
-        };
-        if space.is_amid_a_group(rip) {
-            // Signals are delivered after a thread has left a group, and nothing in a group faults.
-            // So the signal came from elsewhere, and the thread continues where it is.
-            if let Some(waiting) = waiting {
-                self.commit(waiting.records);
-            }
-            return None;
-        }
-        show(place, site, registers);
-        if let Some(mut waiting) = waiting {
-            if place.is_after() {
-                self.commit(waiting.records);
-            } else {
-                // A string instruction may be partly done.
-                waiting.registers = *registers;
-                self.not_executed(tid, waiting, synchronous);
-            }
-        }
-        Some((rip, registers.rip()))
-    }
-
-    /// A signal came before an instruction was executed: a fault of the instruction, or another
-    /// signal.
-    fn not_executed(&mut self, tid: i32, waiting: InSlot, fault: bool) {
-        let armed = self.space_of(tid).is_some_and(|space| space.sites.contains_key(&waiting.site));
-        if fault {
-            self.fault(waiting.records);
-        } else if !armed {
-            // The thread will execute it at its own address, unseen by the tracer.
-            self.commit(waiting.records);
-        } else if let Some(space) = self.space_of(tid) {
-            for given_up in space.interrupted.add(tid, waiting) {
-                self.drop_records(given_up.records);
-            }
-        }
-    }
-
-    /// Takes the instructions that a thread still has to execute: the one in its slot, and those
-    /// that signals delay.
-    pub(crate) fn unexecuted(&mut self, tid: i32) -> Vec<InSlot> {
-        let Some(tracked) = self.threads.get_mut(&tid) else { return Vec::new() };
-        let in_slot = tracked.in_slot.take();
-        let space = tracked.space.and_then(|space| self.spaces.get_mut(&space));
-        let interrupted = space.map_or_else(Vec::new, |space| space.interrupted.of_thread(tid));
-        in_slot.into_iter().chain(interrupted).collect()
-    }
-
-    /// A thread has stopped, not by a signal: if its displaced instruction has completed, its
-    /// records are passed on.
-    pub(crate) fn check_slot(&mut self, thread: &Stopped) -> Result<(), process::Error> {
-        let Some(tracked) = self.threads.get_mut(&thread.tid()) else { return Ok(()) };
-        if tracked.in_slot.is_none() {
-            return Ok(());
-        }
-        let registers = thread.registers()?;
-        let space = tracked.space.and_then(|space| self.spaces.get(&space));
-        let place = space.and_then(|space| space.in_slot(registers.rip())).map(|(_, place)| place);
-        if !place.is_some_and(SlotPosition::is_before)
-            && let Some(waiting) = tracked.in_slot.take()
-        {
-            self.commit(waiting.records);
-        }
-        Ok(())
-    }
-
-    /// Before a thread is detached: moves it to where it would be in the unprobed program. Records
-    /// of an instruction that was not executed are passed on, since the thread executes it next.
-    pub(crate) fn bring_home(&mut self, thread: &mut Stopped) -> Result<(), process::Error> {
         let mut registers = thread.registers()?;
-        let Some(tracked) = self.threads.get_mut(&thread.tid()) else { return Ok(()) };
-        let mut moved = false;
-        let place = tracked.space.and_then(|space| self.spaces.get(&space)?.in_slot(registers.rip()));
-        if let Some((site, place)) = place {
-            show(place, site, &mut registers);
-            moved = true;
+        let Some(tracked) = self.followed.threads.get_mut(&tid) else { return Ok(Some(thread)) };
+        let put_back = std::mem::take(&mut tracked.before_trap);
+        if put_back {
+            registers.set_rip(registers.rip().wrapping_add(1));
         }
-        for waiting in self.unexecuted(thread.tid()) {
-            self.commit(waiting.records);
+        let address = registers.rip().wrapping_sub(1);
+        let Some(space) = tracked.space.and_then(|space| self.followed.spaces.get(&space)) else {
+            return Ok(Some(thread));
+        };
+        let armed = space.sites.get(&address);
+        let Some(word) = word_at(space, address) else {
+            let mut byte = [0];
+            let ours_before = armed.is_some() || space.disarmed.get(&address).is_some_and(Disarmed::trapped);
+            if ours_before && space.code.memory.peek(address, &mut byte).is_ok() && byte[0] != INT3 {
+                // The site was disarmed after the thread had hit it: its instruction, or a jump, is
+                // there now.
+                registers.set_rip(address);
+                registers.set_rflags(registers.rflags() | ANSWERED);
+                thread.set_registers(&registers)?;
+                self.followed.resume(thread, 0);
+                return Ok(None);
+            }
+            if put_back {
+                // The thread is at the instruction already.
+                self.followed.resume(thread, 0);
+                return Ok(None);
+            }
+            return Ok(Some(thread));
+        };
+        registers.set_rip(address);
+        let done = tracked.in_slot.take();
+        if tracked.identity.rseq.is_none() {
+            tracked.identity.rseq = Some(thread.rseq_area());
         }
-        moved |= restart::restart(thread.tid(), &mut registers);
-        if moved { thread.set_registers(&registers) } else { Ok(()) }
+        if let Some(done) = done {
+            self.messages.commit(&mut self.programs, done.records);
+        }
+        let segments = registers;
+        let again =
+            self.followed.space_of(tid).and_then(|space| space.interrupted.take_resumed(address, &registers));
+        let records = match again {
+            Some(waiting) => waiting.records,
+            None => self.handler_runner().run_handlers(&thread, address, word, &mut registers),
+        };
+        let waiting = InSlot { site: address, registers, records };
+        self.execute(thread, waiting, &segments)?;
+        Ok(None)
+    }
+
+    /// Executes a site's instruction for a thread whose handlers have run: emulates it, or sends
+    /// the thread to the slot. `segments`: the registers before the handlers ran, whose segment
+    /// registers are known to be valid.
+    fn execute(
+        &mut self,
+        mut thread: Stopped,
+        mut waiting: InSlot,
+        segments: &Registers,
+    ) -> Result<(), process::Error> {
+        let (tid, address) = (thread.tid(), waiting.site);
+        let Some(tracked) = self.followed.threads.get_mut(&tid) else { return Ok(()) };
+        let Some(space) = tracked.space.and_then(|space| self.followed.spaces.get(&space)) else {
+            return Ok(());
+        };
+        let Some(site) = space.site(address) else { return Ok(()) };
+        let own = site.own_uses();
+        let mut registers = waiting.registers;
+        let mut memory = ThreadMemory { tid };
+        let mut emulated = to_patch(&registers);
+        let done = has_flat_segments(&registers)
+            && site.displaced.wants_emulation(&emulated, &mut memory)
+            // If memory cannot be accessed from outside, the processor executes the instruction: it
+            // raises the fault, if there is one.
+            && site.displaced.emulate(&mut emulated, &mut memory).is_ok();
+        if done {
+            from_patch(&emulated, &mut registers);
+            self.messages.commit(&mut self.programs, waiting.records);
+        } else if let Some(slot) = &site.slot {
+            registers.set_rip(slot.address);
+            let certain = !site.displaced.may_fault();
+            let complete = if certain { std::mem::take(&mut waiting.records) } else { Vec::new() };
+            self.session.waiting |= !waiting.records.is_empty();
+            tracked.in_slot = Some(waiting);
+            self.messages.commit(&mut self.programs, complete);
+        }
+        registers.set_rflags(registers.rflags() | ANSWERED);
+        set_registers(&mut thread, &mut registers, segments)?;
+        let before = self.followed.threads.met(&self.followed.spaces, tid, address);
+        let number = self.followed.threads.get(&tid).and_then(|tracked| tracked.space);
+        let trap = Stop::Signal(libc::SIGTRAP);
+        let (thread, stop) = match number {
+            Some(number) => self.followed.spaces.guard_again(number, thread, trap, before)?,
+            None => (thread, trap),
+        };
+        self.after(thread, stop, own, &registers)
+    }
+
+    /// Does the engine's own work for a site of its own, then resumes the thread.
+    fn after(
+        &mut self,
+        mut thread: Stopped,
+        mut stop: Stop,
+        own: OwnUses,
+        registers: &Registers,
+    ) -> Result<(), process::Error> {
+        let tid = thread.tid();
+        if own.entry {
+            self.placer().begun(tid);
+            self.followed.identify_begun(&thread);
+        }
+        let mapped = own.mapped && loader::mapped_code(registers);
+        if own.entry || own.listed || own.closes || mapped {
+            let number = self.followed.threads.get(&tid).and_then(|tracked| tracked.space);
+            let mapped_now = match (mapped, own.closes) {
+                (true, _) => Some(Arrived::At(registers.result() as u64)),
+                (false, true) => loader::closed_file(tid, registers),
+                (false, false) => None,
+            };
+            let note = |tracer: &mut Self, mapped| {
+                if let Some(space) = number.and_then(|number| tracer.followed.spaces.get_mut(&number)) {
+                    space.mapped_now = mapped;
+                }
+            };
+            note(self, mapped_now);
+            let refreshed = self.placer().refresh(thread, stop);
+            note(self, None);
+            (thread, stop) = refreshed?;
+        }
+        if matches!(stop, Stop::Interrupt | Stop::Group(_)) {
+            return self.followed.go_on(thread, stop);
+        }
+        self.followed.resume(thread, 0);
+        Ok(())
     }
 }
