@@ -105,7 +105,7 @@ fn open(pid: i32, mappings: &[&Mapping]) -> Result<(File, FileId), ModuleError> 
         Ok(_) if mapping.deleted => Err(replaced("it was deleted".to_owned())),
         Ok((file, id)) if is_in_memory(pid, mappings, &file) => Ok((file, id)),
         Ok((_, id)) => Err(replaced(format!(
-            "inode {} on device {}:{} is mapped, {} on {}:{} has the path",
+            "inode {} on device {}:{} is mapped, but the path has inode {} on device {}:{}",
             mapping.inode,
             mapping.device.0,
             mapping.device.1,
