@@ -68,7 +68,8 @@ pub enum Refusal {
     /// A branch with an operand-size prefix: Intel's processors ignore it, AMD's truncate rip to 16
     /// bits.
     #[error(
-        "`{text}` at {address:#x} is a branch with an operand-size prefix, which Intel and AMD processors execute differently"
+        "`{text}` at {address:#x} is a branch with an operand-size prefix, which Intel and AMD processors execute \
+         differently"
     )]
     MakersDiffer {
         /// Of the instruction.
@@ -87,7 +88,8 @@ pub enum Refusal {
     /// A load of ss blocks traps until the next instruction has run; in a slot that would be the
     /// jump back.
     #[error(
-        "`{text}` at {address:#x} loads ss, which blocks traps until the next instruction has run, and cannot be displaced"
+        "`{text}` at {address:#x} loads ss, which blocks traps until the next instruction has run, and cannot be \
+         displaced"
     )]
     StackSegment {
         /// Of the instruction.

@@ -106,7 +106,8 @@ impl Caller {
         }
         let suspended = status.seccomp != 0;
         if suspended && thread.suspend_seccomp().is_err() {
-            let reason = "it is in a seccomp sandbox; mapping memory for the probes there needs CAP_SYS_ADMIN (run as root)";
+            let reason = "it is in a seccomp sandbox; mapping memory for the probes there needs CAP_SYS_ADMIN \
+                          (run as root)";
             return Err((thread, unsuitable(reason)));
         }
         Ok(Caller { suspended, ..Caller::unfiltered(thread, stop, syscall) })

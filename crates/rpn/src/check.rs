@@ -305,7 +305,8 @@ impl<'a> Statements<'a> {
     fn heap(&mut self, most: usize) -> usize {
         let Some(number) = self.number(Key::Heap, 0..=vm::HEAP_LIMIT as i128) else { return most };
         if let Some(wrong) = self.find(Key::Heap).filter(|_| number > most as i128) {
-            let wrong = Diagnostic::error(wrong.span(), format!("a heap of {number} bytes"));
+            let plural = if number == 1 { "" } else { "s" };
+            let wrong = Diagnostic::error(wrong.span(), format!("a heap of {number} byte{plural}"));
             let wrong = wrong.label(format!("the file header allows `heapmax = {most}`"));
             self.messages.add(wrong);
         }

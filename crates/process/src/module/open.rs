@@ -62,7 +62,7 @@ pub(super) fn from_memory(
     let failed = |cause| ModuleError::Process { pid, action: format!("read {name}"), cause };
     let size = usize::try_from(mapping.end - mapping.start).unwrap_or(usize::MAX);
     if size > 1 << 20 {
-        return Err(failed(io::Error::other(format!("it has {size} bytes"))));
+        return Err(failed(io::Error::other(format!("it has {size} bytes; at most 1 MiB is read"))));
     }
     let mut bytes = vec![0; size];
     let memory = File::open(format!("/proc/{pid}/mem")).map_err(failed)?;

@@ -190,7 +190,10 @@ impl<S: Read + Seek> BlockScanner<S> {
     fn header(&mut self, offset: u64) -> io::Result<Result<Header, (u64, String)>> {
         let there = self.length - offset;
         if there < HEADER as u64 {
-            return Ok(Err((0, format!("the file ends inside the header of a block, after {there} bytes"))));
+            return Ok(Err((
+                0,
+                format!("the file ends inside the header of a block, after {there} of {HEADER} bytes"),
+            )));
         }
         let mut bytes = [0; HEADER];
         let start = offset.wrapping_sub(self.window_at) as usize;
