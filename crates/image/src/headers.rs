@@ -344,7 +344,7 @@ fn read_sections<Elf: FileHeader<Endian = Endianness>>(
                 source.damaged(
                     "section headers",
                     offset,
-                    format!("section {index}, which has their names, is missing"),
+                    format!("the section name table, section {index}, is missing"),
                 )
             })?;
             let (at, len) = (entry.sh_offset(endian).into(), entry.sh_size(endian).into());
