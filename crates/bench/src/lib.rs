@@ -59,7 +59,7 @@ pub fn status(name: &str, result: io::Result<bool>) -> ExitCode {
     match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => {
-            eprintln!("{name}: something is wrong");
+            eprintln!("{name}: a check failed");
             ExitCode::FAILURE
         }
         Err(error) => {

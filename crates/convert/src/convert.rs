@@ -8,6 +8,7 @@ use crate::event::{Event, Form};
 use crate::facts::TraceFacts;
 use crate::map::Map;
 use crate::order::{Kept, Order};
+use crate::plural::counted;
 use crate::template_set::TemplateSet;
 
 /// Most programs and codes whose templates are remembered. Others are looked up each time.
@@ -90,9 +91,10 @@ pub fn convert<S: Read + Seek>(
     }
     poured.remarks = form.finish().map_err(Failure::Write)?;
     if order.late > 0 {
-        poured.remarks.push(format!(
-            "{} records stand after later ones: they were further behind than can be kept",
-            order.late
+        poured.remarks.push(counted(
+            order.late,
+            "record is out of order: it was too late to be sorted",
+            "records are out of order: they were too late to be sorted",
         ));
     }
     Ok(poured)

@@ -7,6 +7,7 @@ use trace::ctf::Writer;
 use trace::store::{Info, Lookup};
 
 use crate::event::{Event, Form};
+use crate::plural::counted;
 use crate::template_set::TemplateSet;
 
 /// Writes records as a directory in the Common Trace Format.
@@ -60,6 +61,7 @@ impl Form for Ctf {
         self.tell_losses(u64::MAX);
         self.writer.end()?;
         let lost = self.writer.lost();
-        Ok(if lost > 0 { vec![format!("{lost} records could not be written")] } else { Vec::new() })
+        let remark = || counted(lost, "record could not be written", "records could not be written");
+        Ok(if lost > 0 { vec![remark()] } else { Vec::new() })
     }
 }

@@ -33,7 +33,7 @@ mod json;
 mod map;
 mod order;
 pub mod perfetto;
-
+mod plural;
 pub mod report;
 mod spans;
 mod template_set;

@@ -11,9 +11,9 @@ pub enum Error {
     /// -1: the hook allows one exit only, or a registered exit must be the only one, or this one
     /// must be and others are registered.
     Exclusive = -1,
-    /// -2: another exit of the hook is first.
+    /// -2: another exit is registered as the first.
     FirstTaken = -2,
-    /// -4: another exit of the hook is last.
+    /// -4: another exit is registered as the last.
     LastTaken = -4,
     /// -16: the hook was never identified, or was deleted.
     UnknownHook = -16,
@@ -39,16 +39,18 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Error::Exclusive => "the hook has an exit that is the only one, or the new one must be and is not",
-            Error::FirstTaken => "another exit of the hook is first",
-            Error::LastTaken => "another exit of the hook is last",
+            Error::Exclusive => {
+                "an exclusive exit is registered, or the new exit is exclusive and others are registered"
+            }
+            Error::FirstTaken => "another exit is registered as the first",
+            Error::LastTaken => "another exit is registered as the last",
             Error::UnknownHook => "the hook was not identified, or was deleted",
             Error::NotRegistered => "the exit is not registered",
             Error::Registered => "the exit is registered already",
             Error::Invalid => "the exit has several priorities, or no function",
             Error::InUse => "exits are still registered",
             Error::Text => {
-                "the program's text cannot be changed here; build with the feature `tested-sites` for such systems"
+                "the program's code cannot be changed on this system; build with the feature `tested-sites`"
             }
         })
     }

@@ -98,7 +98,7 @@ impl Image {
             Byte::Spoiled(at) => {
                 Err(NotAnInstruction::Undecodable { vaddr, at, start: region.range().start })
             }
-            Byte::Zero => Err(not_code(vaddr, "it is one of a run of zero bytes")),
+            Byte::Zero => Err(not_code(vaddr, "it is in a run of zero bytes")),
         }
     }
 
@@ -163,10 +163,10 @@ impl Image {
     fn analyze(&self, vaddr: u64) -> Result<Region, NotAnInstruction> {
         let refuse = |why: String| not_code(vaddr, why);
         let Some(bitness) = self.headers.machine.bitness() else {
-            return Err(refuse(format!("the file is for another machine, {:?}", self.headers.machine)));
+            return Err(refuse(format!("the file is for {}, which is not supported", self.headers.machine)));
         };
         if !self.headers.is_executable(vaddr) {
-            return Err(refuse(format!("{} maps nothing executable there", printable::path(self.path()))));
+            return Err(refuse(format!("{} has no executable segment there", printable::path(self.path()))));
         }
         let starts = self.starts();
         let Some(area) = starts.area(vaddr) else {

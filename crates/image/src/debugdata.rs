@@ -28,10 +28,10 @@ pub(crate) fn unpack(source: &Source, section: &Section) -> Result<Source, Image
     let reader = lzma_rust2::XzReader::new_mem_limit(packed.as_slice(), false, MEMORY);
     let mut bytes = Vec::new();
     reader.take(UNPACKED + 1).read_to_end(&mut bytes).map_err(|cause| {
-        source.damaged(".gnu_debugdata", section.offset, format!("it does not unpack: {cause}"))
+        source.damaged(".gnu_debugdata", section.offset, format!("it cannot be decompressed: {cause}"))
     })?;
     if bytes.len() as u64 > UNPACKED {
-        let cause = format!("it unpacks to more than {UNPACKED} bytes");
+        let cause = format!("it decompresses to more than {UNPACKED} bytes");
         return Err(source.damaged(".gnu_debugdata", section.offset, cause));
     }
     Ok(Source::memory(&source.path().join(".gnu_debugdata"), bytes))

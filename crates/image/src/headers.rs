@@ -164,9 +164,11 @@ impl Headers {
         match start.get(4) {
             Some(2) => read_class::<FileHeader64<Endianness>>(source, &start),
             Some(1) => read_class::<FileHeader32<Endianness>>(source, &start),
-            other => {
-                Err(source.damaged("file header", 4, format!("class {other:?} is neither 32 nor 64 bits")))
+            Some(class) => {
+                let cause = format!("class {class} is neither 1 (32 bits) nor 2 (64 bits)");
+                Err(source.damaged("file header", 4, cause))
             }
+            None => Err(source.damaged("file header", 4, "it is cut short")),
         }
     }
 
@@ -339,7 +341,11 @@ fn read_sections<Elf: FileHeader<Endian = Endianness>>(
     let names = match header.shstrndx_or_first(endian, first) {
         Some(index) => {
             let entry = table.get(index as usize).ok_or_else(|| {
-                source.damaged("section headers", offset, format!("there is no section {index} to name them"))
+                source.damaged(
+                    "section headers",
+                    offset,
+                    format!("the section name table, section {index}, is missing"),
+                )
             })?;
             let (at, len) = (entry.sh_offset(endian).into(), entry.sh_size(endian).into());
             source.read("section names", at, len, SECTION_NAMES)?

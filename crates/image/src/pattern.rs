@@ -21,7 +21,7 @@ impl Pattern {
         }
         glob::Pattern::new(&single)
             .map(Pattern)
-            .map_err(|error| format!("the pattern `{text}`: {}", error.msg))
+            .map_err(|error| format!("invalid pattern `{text}`: {}", error.msg))
     }
 
     /// Whether a text contains characters that make it a pattern.

@@ -94,7 +94,7 @@ impl Source {
     /// refused before anything is allocated.
     pub(crate) fn read(&self, what: &str, offset: u64, size: u64, limit: u64) -> Result<Vec<u8>, ImageError> {
         let Some(end) = offset.checked_add(size).filter(|end| *end <= self.len) else {
-            let cause = format!("{size} bytes reach past the end of the file, which has {}", self.len);
+            let cause = format!("{size} bytes extend past the end of the file, which has {} bytes", self.len);
             return Err(self.damaged(what, offset, cause));
         };
         if size > limit {

@@ -102,7 +102,7 @@ pub(crate) fn read_dynamic(
         return Ok(Vec::new());
     };
     let Some(count) = dynamic.symbol_count(source, headers) else {
-        return Err(source.damaged("dynamic symbols", table, "no hash table says how many there are"));
+        return Err(source.damaged("dynamic symbols", table, "their number is unknown without a hash table"));
     };
     let what = "dynamic symbols";
     let bytes = source.read(what, table, count.saturating_mul(entry_size(headers)), TABLE)?;
@@ -155,7 +155,7 @@ fn read_class<Entry: Sym<Endian = Endianness> + Pod>(
         let window = &name[..name.len().min(budget as usize)];
         let Ok(name) = std::ffi::CStr::from_bytes_until_nul(window) else {
             return Err(match window.len() == name.len() {
-                true => format!("the name of symbol {index} has no end"),
+                true => format!("the name of symbol {index} has no terminating NUL"),
                 false => "its names overlap so much that no linker can have written it".to_owned(),
             });
         };

@@ -8,9 +8,7 @@ use std::ops::RangeInclusive;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The bytes end before the instruction does.
-    #[error(
-        "no whole instruction is in the {available} bytes ({bytes}) from {address:#x} to the end of their mapping"
-    )]
+    #[error("the instruction at {address:#x} is cut off by the end of its mapping (bytes: {bytes})")]
     Truncated {
         /// Of the instruction.
         address: u64,
@@ -20,7 +18,7 @@ pub enum Refusal {
         bytes: String,
     },
     /// No known instruction begins with these bytes.
-    #[error("the bytes {bytes} at {address:#x} are no instruction known in {bits}-bit code")]
+    #[error("the bytes {bytes} at {address:#x} are not a known instruction in {bits}-bit code")]
     Unknown {
         /// Of the bytes.
         address: u64,
@@ -70,7 +68,8 @@ pub enum Refusal {
     /// A branch with an operand-size prefix: Intel's processors ignore it, AMD's truncate rip to 16
     /// bits.
     #[error(
-        "`{text}` at {address:#x} has an operand-size prefix, which Intel and AMD understand differently on a branch"
+        "`{text}` at {address:#x} is a branch with an operand-size prefix, which Intel and AMD processors execute \
+         differently"
     )]
     MakersDiffer {
         /// Of the instruction.
@@ -79,9 +78,7 @@ pub enum Refusal {
         text: String,
     },
     /// `xbegin` with a 16-bit displacement, which cannot reach its target from a slot.
-    #[error(
-        "`{text}` at {address:#x} has 16 bits of displacement, which cannot reach its target from a slot"
-    )]
+    #[error("`{text}` at {address:#x} has a 16-bit displacement, which cannot reach its target from a slot")]
     ShortTransaction {
         /// Of the instruction.
         address: u64,
@@ -91,7 +88,8 @@ pub enum Refusal {
     /// A load of ss blocks traps until the next instruction has run; in a slot that would be the
     /// jump back.
     #[error(
-        "`{text}` at {address:#x} loads the stack segment, which acts on the instruction after it as well"
+        "`{text}` at {address:#x} loads ss, which blocks traps until the next instruction has run, and cannot be \
+         displaced"
     )]
     StackSegment {
         /// Of the instruction.

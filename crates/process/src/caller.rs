@@ -106,7 +106,8 @@ impl Caller {
         }
         let suspended = status.seccomp != 0;
         if suspended && thread.suspend_seccomp().is_err() {
-            let reason = "it is in a seccomp sandbox, in which no memory can be mapped for the probes without CAP_SYS_ADMIN";
+            let reason = "it is in a seccomp sandbox; mapping memory for the probes there needs CAP_SYS_ADMIN \
+                          (run as root)";
             return Err((thread, unsuitable(reason)));
         }
         Ok(Caller { suspended, ..Caller::unfiltered(thread, stop, syscall) })
@@ -275,14 +276,14 @@ impl Caller {
 
     /// Writes memory that the process itself can write.
     pub(crate) fn write(&self, place: u64, bytes: &[u8]) -> Result<(), Error> {
-        memory::write(self.thread.tid(), place, bytes).map_err(|_| self.unreachable("writing its memory"))
+        memory::write(self.thread.tid(), place, bytes).map_err(|_| self.unreachable("writing memory"))
     }
 
     /// Reads memory that the process itself can read.
     pub(crate) fn read<const N: usize>(&self, place: u64) -> Result<[u8; N], Error> {
         let mut bytes = [0; N];
         let read = memory::read(self.thread.tid(), place, &mut bytes);
-        read.map(|()| bytes).map_err(|_| self.unreachable("reading its memory"))
+        read.map(|()| bytes).map_err(|_| self.unreachable("reading memory"))
     }
 
     fn unreachable(&self, what: &'static str) -> Error {

@@ -12,7 +12,7 @@ pub enum Error {
         pid: i32,
     },
     /// The kernel refused an operation.
-    #[error("{what} of process {pid}: {cause}")]
+    #[error("process {pid}: {what} failed: {cause}")]
     Refused {
         /// The operation.
         what: &'static str,

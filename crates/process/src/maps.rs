@@ -92,7 +92,7 @@ pub fn maps(pid: i32) -> Result<Vec<Mapping>, ModuleError> {
         .map(|line| {
             parse(line).ok_or_else(|| {
                 let line = String::from_utf8_lossy(line);
-                failed("understand", std::io::Error::other(format!("unexpected line {line:?}")))
+                failed("parse", std::io::Error::other(format!("unexpected line {line:?}")))
             })
         })
         .collect()
@@ -117,7 +117,7 @@ pub struct MappingWithFlags {
 pub fn maps_with_flags(pid: i32) -> Result<Vec<MappingWithFlags>, ModuleError> {
     let failed = |what: &str, cause| ModuleError::Process {
         pid,
-        action: format!("{what} the marks of the mappings"),
+        action: format!("{what} the flags of the mappings"),
         cause,
     };
     let file = File::open(format!("/proc/{pid}/smaps")).map_err(|cause| failed("open", cause))?;

@@ -322,7 +322,7 @@ impl Caller {
         let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
         let copy = copied.metadata().map(identity).map_err(refused)?;
         if fs::metadata(path).map(identity).map_err(refused)? != copy {
-            return Err(refused(io::Error::other("the thread's descriptors are not its process's")));
+            return Err(refused(io::Error::other("the thread does not share its process's descriptors")));
         }
         Ok(copied.into())
     }

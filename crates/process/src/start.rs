@@ -44,7 +44,7 @@ pub fn start(command: &[OsString], surroundings: &StartOptions) -> Result<Runnin
         .iter()
         .map(|argument| CString::new(argument.as_bytes()))
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|_| fail(io::Error::new(io::ErrorKind::InvalidInput, "an argument holds a NUL byte")))?;
+        .map_err(|_| fail(io::Error::new(io::ErrorKind::InvalidInput, "an argument contains a NUL byte")))?;
     if arguments.is_empty() {
         return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, "no command")));
     }

@@ -180,7 +180,7 @@ pub fn check_proc() -> Result<(), Error> {
     if own.to_str().and_then(|own| own.parse().ok()) == Some(std::process::id()) {
         return Ok(());
     }
-    Err(wrong("/proc", io::Error::other("it shows the processes of another namespace; mount it anew")))
+    Err(wrong("/proc", io::Error::other("it shows the processes of another pid namespace; mount it again")))
 }
 
 /// The instruction pointer of a thread that is blocked in the kernel. `None` while it runs.

@@ -101,11 +101,11 @@ pub enum Invalid {
 impl fmt::Display for Invalid {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str(match self {
-            Invalid::Fill => "more than there is room for",
-            Invalid::State => "a record in no state that there is",
-            Invalid::Size => "a record that is not there as a whole",
-            Invalid::Site => "a record of no site",
-            Invalid::Bounds => "a record of more than its probe can log",
+            Invalid::Fill => "more bytes than the ring can hold",
+            Invalid::State => "a record in an unknown state",
+            Invalid::Size => "an incomplete record",
+            Invalid::Site => "a record of an unknown site",
+            Invalid::Bounds => "a record that is larger than its probe can log",
         })
     }
 }

@@ -119,7 +119,7 @@ impl FromStr for Arch {
         let found = Arch::ALL.iter().find(|arch| arch.name().eq_ignore_ascii_case(&plain));
         found.copied().ok_or_else(|| {
             let names: Vec<&str> = Arch::ALL.iter().map(|arch| arch.name()).collect();
-            format!("`{name}` is none of {}", names.join(", "))
+            format!("`{name}` is not one of {}", names.join(", "))
         })
     }
 }

@@ -108,9 +108,12 @@ fn find_procedures(
         let key = name.text.to_ascii_lowercase();
         if let Some((first, _)) = procedures.get(&key) {
             messages.add(
-                Diagnostic::error(name.place, format!("the procedure {} is there twice", quote(&name.text)))
-                    .label("expected another name")
-                    .related(first.place.span, "first defined here"),
+                Diagnostic::error(
+                    name.place,
+                    format!("the procedure {} is defined twice", quote(&name.text)),
+                )
+                .label("expected another name")
+                .related(first.place.span, "first defined here"),
             );
             continue;
         }
@@ -136,9 +139,9 @@ fn find_labels(body: &Body, layout: &Layout, messages: &mut Messages) -> BTreeMa
         let key = name.text.to_ascii_lowercase();
         if let Some(first) = labels.get(&key) {
             messages.add(
-                Diagnostic::error(name.place, format!("the label {} is there twice", quote(&name.text)))
+                Diagnostic::error(name.place, format!("the label {} is defined twice", quote(&name.text)))
                     .label("expected another name")
-                    .related(first.name.place.span, "first here")
+                    .related(first.name.place.span, "first defined here")
                     .help("labels are known within their handler or procedure; case does not matter"),
             );
             continue;
@@ -193,7 +196,7 @@ impl Writer<'_> {
         for label in unused {
             let name = &label.name;
             let warning =
-                Diagnostic::warning(name.place, format!("nothing goes to the label {}", quote(&name.text)));
+                Diagnostic::warning(name.place, format!("nothing jumps to the label {}", quote(&name.text)));
             self.messages.add(warning.label("never used"));
         }
     }
@@ -303,7 +306,7 @@ impl Writer<'_> {
             return Err(wrong.suggest(near));
         }
         let addend = i64::try_from(value.number).map_err(|_| {
-            Diagnostic::error(expression.place, "this is too far from its symbol")
+            Diagnostic::error(expression.place, "this offset from its symbol is too large")
                 .label("does not fit in 64 bits")
         })?;
         self.object.symbols.push(SymbolUse { offset: at, name: symbol.text, addend });

@@ -117,7 +117,7 @@ impl<'a> Statements<'a> {
         }
         let texts = kept.iter().map(|name| name.text.clone()).collect();
         for (name, first) in again {
-            let warning = Diagnostic::warning(name.place, format!("{} is there twice", quote(&name.text)));
+            let warning = Diagnostic::warning(name.place, format!("{} is listed twice", quote(&name.text)));
             self.messages.add(warning.label("once is enough").related(first, "first here"));
         }
         texts
@@ -128,7 +128,7 @@ impl<'a> Statements<'a> {
         let Some(number) = self.number(key, 0..=u64::MAX.into()) else { return otherwise };
         if key == Key::Maxhits && number == 0 {
             let place = self.find(key).map_or(Span::default(), Statement::span);
-            let note = Diagnostic::note(place, "`maxhits = 0` means no limit of its own");
+            let note = Diagnostic::note(place, "`maxhits = 0` means the default limit");
             self.messages.add(note.label(format!("read as {MAXHITS:#x}")));
             return MAXHITS;
         }
@@ -209,8 +209,7 @@ impl<'a> Statements<'a> {
         if let (Some(offset), Some(address)) = (self.find(Key::Offset), self.find(Key::Address)) {
             let wrong = Diagnostic::error(address.place, "a probe has `offset =` or `address =`, not both");
             let wrong = wrong.label("expected one of them").related(offset.place.span, "the other one");
-            let wrong =
-                wrong.help("a handler without instructions, before the next probe, is written `exit`");
+            let wrong = wrong.help("for two probes, write `exit` as the handler of the first");
             self.messages.add(wrong);
         }
     }
@@ -238,9 +237,9 @@ impl<'a> Statements<'a> {
     fn watch(&mut self, object: &Object, length: Option<i128>, probe: &ProbePoint) -> Option<Watch> {
         let Some(name) = self.name(Key::Watchpoint) else {
             if let (Some(_), Some(point)) = (length, self.point()) {
-                let warning = Diagnostic::warning(point.span(), "the end of the range means nothing here")
+                let warning = Diagnostic::warning(point.span(), "the end of this range has no effect")
                     .label("only a watchpoint has a range")
-                    .help("add `watchpoint = x`, `w`, `rw` or `io`, or leave the end out");
+                    .help("add `watchpoint = x`, `w`, `rw` or `io`, or remove the end of the range");
                 self.messages.add(warning);
             }
             return None;
@@ -256,7 +255,7 @@ impl<'a> Statements<'a> {
             Some(
                 Diagnostic::error(place, "a watchpoint in a user program")
                     .label("expected a kernel program")
-                    .help("watchpoints stand in programs with `modtype = kernel`; their address may be a user address"),
+                    .help("a watchpoint needs `modtype = kernel`; its address may be a user address"),
             )
         } else if self.find(Key::Address).is_none() {
             Some(
@@ -279,9 +278,10 @@ impl<'a> Statements<'a> {
         let span = self.point().map_or(place.span, Statement::span);
         if !allowed.contains(&length) {
             let list = allowed.iter().map(i128::to_string).collect::<Vec<_>>().join(", ");
+            let plural = if allowed == [1] { "" } else { "s" };
             self.messages.add(
-                Diagnostic::error(span, format!("a watchpoint over {length} bytes"))
-                    .label(format!("the processor watches {list} for `{}`", access.name())),
+                Diagnostic::error(span, format!("a watchpoint of {length} bytes"))
+                    .label(format!("the processor watches {list} byte{plural} for `{}`", access.name())),
             );
             return None;
         }
@@ -294,7 +294,7 @@ impl<'a> Statements<'a> {
         if let Some(first) = first.filter(|first| first.symbol.is_none() && first.number % length != 0) {
             self.messages.add(
                 Diagnostic::error(span, format!("the address {:#x} is not aligned", first.number))
-                    .label(format!("{length} bytes are watched from a multiple of {length}")),
+                    .label(format!("expected a multiple of {length}")),
             );
             return None;
         }
@@ -305,7 +305,8 @@ impl<'a> Statements<'a> {
     fn heap(&mut self, most: usize) -> usize {
         let Some(number) = self.number(Key::Heap, 0..=vm::HEAP_LIMIT as i128) else { return most };
         if let Some(wrong) = self.find(Key::Heap).filter(|_| number > most as i128) {
-            let wrong = Diagnostic::error(wrong.span(), format!("a heap of {number} bytes"));
+            let plural = if number == 1 { "" } else { "s" };
+            let wrong = Diagnostic::error(wrong.span(), format!("a heap of {number} byte{plural}"));
             let wrong = wrong.label(format!("the file header allows `heapmax = {most}`"));
             self.messages.add(wrong);
         }
@@ -356,8 +357,8 @@ fn expected_names(definition: Key, defined: &[String]) -> String {
     let definition = definition.name();
     match (names.as_slice(), defined.len().saturating_sub(SHOWN)) {
         ([], _) => format!("the file header has no `{definition} =`"),
-        ([only], 0) => format!("expected {only}, which `{definition} =` has"),
-        (names, 0) => format!("expected one of {}, which `{definition} =` has", names.join(", ")),
+        ([only], 0) => format!("expected {only}, which `{definition} =` defines"),
+        (names, 0) => format!("expected one of {}, which `{definition} =` defines", names.join(", ")),
         (names, more) => format!("expected one of {} and {more} more of `{definition} =`", names.join(", ")),
     }
 }
@@ -396,7 +397,7 @@ fn place_of(expression: &Expression, absolute: bool, word: Word) -> Result<Locat
     match symbol {
         Some(symbol) => {
             let addend = i64::try_from(number).map_err(|_| {
-                Diagnostic::error(expression.place, "this is too far from its symbol")
+                Diagnostic::error(expression.place, "this offset from its symbol is too large")
                     .label(format!("{} bytes", show(number)))
             })?;
             let name = symbol.text;

@@ -14,8 +14,8 @@ use crate::source::Place;
 pub(crate) fn instruction(op: Op, place: Place, object: &Object) -> Result<(), Diagnostic> {
     let name = op.row().name;
     if only_intel(op) && !object.arch.is_intel() {
-        return Err(Diagnostic::error(place, format!("`{name}` is not for {}", object.arch))
-            .label("only Intel processors have what it uses"));
+        return Err(Diagnostic::error(place, format!("`{name}` is not available on {}", object.arch))
+            .label("it needs an Intel processor"));
     }
     if op.row().context == Context::Both || object.kind != ModuleKind::User {
         return Ok(());

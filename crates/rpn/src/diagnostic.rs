@@ -237,8 +237,9 @@ impl Messages {
     pub(crate) fn in_order(mut self, sources: &Sources) -> Vec<Diagnostic> {
         self.all.sort_by_cached_key(|message| sources.path_to(message.span));
         if let Some(last) = self.all.last().filter(|_| self.all.len() >= MAX_MESSAGES) {
-            let rest = Diagnostic::note(last.span, format!("these are the first {MAX_MESSAGES} messages"));
-            self.all.push(rest.label("what comes after is not checked"));
+            let rest =
+                Diagnostic::note(last.span, format!("only the first {MAX_MESSAGES} messages are shown"));
+            self.all.push(rest.label("the rest of the program is not checked"));
         }
         self.all
     }
@@ -304,7 +305,7 @@ mod tests {
         }
         let all = messages.in_order(&Sources::default());
         assert_eq!(all.len(), MAX_MESSAGES + 1);
-        assert_eq!(all[MAX_MESSAGES].message, "these are the first 1000 messages");
+        assert_eq!(all[MAX_MESSAGES].message, "only the first 1000 messages are shown");
     }
 
     #[test]

@@ -211,11 +211,11 @@ impl<'a> Decoder<'a> {
             },
             Takes::Label => match target.and_then(|target| labels.get(&target)) {
                 Some(label) => Some(Operand::Target(name(label))),
-                None => return comment("a jump to where no instruction of this handler is"),
+                None => return comment("a jump to an offset where no instruction of this handler begins"),
             },
             Takes::Proc => match target.and_then(|target| self.procedures.get(&target)) {
                 Some(procedure) => Some(Operand::Target(name(procedure))),
-                None => return comment("a call of no procedure"),
+                None => return comment("a call of an offset where no procedure begins"),
             },
             Takes::Word
                 if self.object.kind != ModuleKind::User && self.symbols.contains_key(&(offset + 1)) =>

@@ -155,7 +155,7 @@ fn read(files: &dyn Files, path: &Path) -> Result<String, Failure> {
     let bytes = files.read(path, files::MAX_FILE_BYTES, false);
     let why = match bytes.map(String::from_utf8) {
         Ok(Ok(text)) => return Ok(text),
-        Ok(Err(error)) => format!("its byte {} is not UTF-8", error.utf8_error().valid_up_to()),
+        Ok(Err(error)) => format!("byte {} is not UTF-8", error.utf8_error().valid_up_to()),
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
             format!("it is larger than {} bytes", files::MAX_FILE_BYTES)
         }

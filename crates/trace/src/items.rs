@@ -18,15 +18,15 @@ impl fmt::Display for UnknownItem {
         match self.0.to_ascii_uppercase().as_str() {
             "PSW" => write!(
                 f,
-                "PSW is the program status word of s390; this machine has none, and CSEIP shows where the probe was \
-                 hit (the items here are {items})"
+                "PSW is the program status word of s390, which this machine does not have; use CSEIP for the address \
+                 of the hit (items here: {items})"
             ),
             "UPSW" => write!(
                 f,
-                "UPSW is the user's program status word of s390; this machine has none, and CSEIP and SSESP show the \
-                 user's registers (the items here are {items})"
+                "UPSW is the user's program status word of s390, which this machine does not have; use CSEIP and \
+                 SSESP for the user's registers (items here: {items})"
             ),
-            _ => write!(f, "`{}` is no header item; they are {items}", self.0),
+            _ => write!(f, "`{}` is not a header item; the items are {items}", self.0),
         }
     }
 }

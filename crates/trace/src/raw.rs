@@ -110,7 +110,7 @@ pub fn read(bytes: &[u8], word: usize) -> Result<(Record, Items), Malformed> {
     let items = Items::from_flags(flags).ok_or_else(|| Malformed {
         offset: 0,
         item: "flags",
-        found: format!("{flags:#x}, of which only {:#x} are known", Items::ALL.flags()),
+        found: format!("{flags:#x}, but only the flags {:#x} are known", Items::ALL.flags()),
     })?;
     let word = if word == 4 { 4 } else { 8 };
     let mut record = Record { word, ..Record::default() };
@@ -140,7 +140,7 @@ pub fn read(bytes: &[u8], word: usize) -> Result<(Record, Items), Malformed> {
         let offset = rest.offset;
         let microseconds = rest.half("tsc")?;
         if microseconds >= 1_000_000 {
-            let found = format!("{microseconds} microseconds, which are more than a second");
+            let found = format!("{microseconds} microseconds, at most 999999 expected");
             return Err(Malformed { offset, item: "tsc", found });
         }
         record.time = u64::from(seconds) * 1_000_000_000 + u64::from(microseconds) * 1000;
@@ -179,7 +179,7 @@ impl Rest<'_> {
     /// name.
     fn name(&mut self) -> Result<String, Malformed> {
         let Some(end) = self.bytes.iter().position(|&byte| byte == 0) else {
-            return Err(self.wrong("name", "no NUL ends it".to_owned()));
+            return Err(self.wrong("name", "it has no terminating NUL".to_owned()));
         };
         let name = String::from_utf8_lossy(&self.bytes[..end]).into_owned();
         self.bytes = &self.bytes[end + 1..];
@@ -274,11 +274,11 @@ mod tests {
     fn an_error_says_where_and_what() {
         let error = |bytes: &[u8]| read(bytes, 8).expect_err("malformed").to_string();
         assert_eq!(error(&[1, 0]), "offset 0: flags: 4 bytes expected, 2 left");
-        assert_eq!(error(&[0, 8, 0, 0]), "offset 0: flags: 0x800, of which only 0x7ff are known");
+        assert_eq!(error(&[0, 8, 0, 0]), "offset 0: flags: 0x800, but only the flags 0x7ff are known");
         assert_eq!(error(&[0x40, 0, 0, 0, 1, 2, 3]), "offset 4: eip: 8 bytes expected, 3 left");
-        assert_eq!(error(&[0, 4, 0, 0, b'a']), "offset 4: name: no NUL ends it");
+        assert_eq!(error(&[0, 4, 0, 0, b'a']), "offset 4: name: it has no terminating NUL");
         let late = error(&[0, 2, 0, 0, 1, 0, 0, 0, 0x40, 0x42, 0x0f, 0]);
-        assert_eq!(late, "offset 8: tsc: 1000000 microseconds, which are more than a second");
+        assert_eq!(late, "offset 8: tsc: 1000000 microseconds, at most 999999 expected");
     }
 
     #[test]

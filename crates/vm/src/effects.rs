@@ -50,7 +50,7 @@ macro_rules! effects {
 }
 
 effects! {
-    0 RAISES "Can raise an exception of its own: another than that of a cut-off operand, or of `insmax`.";
+    0 RAISES "Can raise an exception other than those of a cut-off operand and of `insmax`.";
     1 READS_MEMORY "Reads memory of the process.";
     2 WRITES_MEMORY "Writes memory of the process.";
     3 VERIFIES_MEMORY "Asks whether memory of the process can be accessed.";
@@ -69,7 +69,7 @@ effects! {
     16 CALLS_FACILITY "Calls a debug facility when the run has ended.";
     17 CALLS_PLUGINS "Calls plugins, which may take from the stack, put on it, and log.";
     18 NAMES_SLOTS "Reads or sets elements of the stack, or its top, by their places: it can see what was popped.";
-    19 USES_STACK_TRACE "Uses the stack trace buffer, or says what it shows.";
+    19 USES_STACK_TRACE "Uses the stack trace buffer, or sets what traces show.";
     20 USES_HEAP "Uses the heap.";
     21 USES_PORTS "Reads or writes an input or output port.";
 }

@@ -35,10 +35,10 @@
 //! | `opcode`, `register`, `word` | the tables: instructions, registers, the word |
 //! | `effects`, `decode` | what an instruction does, and bytecode as instructions, for all that reads code without running it |
 //! | `program`, `machine`, `exception` | what a run is given, and how it can end |
-//! | `resume` | a run that something else has begun |
 //! | `state` | the memory that a run works in; nothing in it passes to the next run |
 //! | `limits`, `loop_exit`, `partial_run` | the bounds of a run; why the loop is left; the state of an unfinished run |
-//! | `interpreter` | [`run`] and the loop, one arm per row of the table |
+//! | `handler_run` | [`run`] and [`resume`]: a run from its beginning, or from where compiled code has left it |
+//! | `interpreter` | the loop, one arm per row of the table |
 //! | `slow_path` | what leaves the loop: exceptions, and the instructions that are seldom needed |
 //! | `flow` | where a run is: `code` (fetching, jumping), `stack` (the RPN stack), `frame` (calls) |
 //! | `hit` | what a run does outside: memory, and `log` (records) |
@@ -110,6 +110,7 @@ mod effects;
 mod exception;
 mod flow;
 mod frame;
+mod handler_run;
 mod heap;
 mod hit;
 mod interpreter;
@@ -121,7 +122,6 @@ mod opcode;
 mod partial_run;
 mod program;
 mod register;
-mod resume;
 mod slow_path;
 mod stack;
 mod state;
@@ -135,14 +135,13 @@ pub use decode::{Decoded, Instruction, Instructions, instructions, may};
 pub use effects::{ControlFlow, Effects};
 pub use exception::{DEFAULT_MASK, Exception, NON_MASKABLE};
 pub use frame::CALL_DEPTH;
+pub use handler_run::{resume, run};
 pub use heap::{HEAP_BLOCKS, HEAP_LIMIT};
-pub use interpreter::run;
 pub use log::LOG_LIMIT;
 pub use machine::{Fault, Machine, RunAccess};
 pub use opcode::{Context, Group, Op, Operand, Row, TABLE};
 pub use program::{End, Outcome, ProbepointInfo, Program};
 pub use register::{Push, Register, RegisterSet, Shape};
-pub use resume::resume;
 pub use stack::STACK_WORDS;
 pub use state::State;
 pub use trace::TRACE_LIMIT;

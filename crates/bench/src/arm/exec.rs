@@ -58,6 +58,6 @@ pub fn execs(program: &Path, probes: Option<(&Path, &Path)>) -> io::Result<Execs
     }
     match output.status.success() && (found.wall.len(), found.processor.len()) == (TIMES, TIMES) {
         true => Ok(found),
-        false => Err(other(format!("the program that executes itself says {text:?}, {}", output.status))),
+        false => Err(other(format!("the program that executes itself printed {text:?} ({})", output.status))),
     }
 }

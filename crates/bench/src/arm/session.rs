@@ -123,7 +123,8 @@ pub fn measure(
     let wrong = match changed {
         0 if sites == wanted => None,
         0 => Some(format!("{sites} of {wanted} sites")),
-        changed => Some(format!("{changed} bytes are not as before")),
+        1 => Some("1 byte was not restored".to_owned()),
+        changed => Some(format!("{changed} bytes were not restored")),
     };
     let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
     Ok(Sample {

@@ -176,7 +176,7 @@ mod tests {
         assert!(is_right(&[vec![sample(None)], vec![sample(None), sample(None)]]));
         assert!(!is_right(&[
             vec![sample(None)],
-            vec![sample(Some("2 bytes are not as before")), sample(None)]
+            vec![sample(Some("2 bytes were not restored")), sample(None)]
         ]));
     }
 }

@@ -98,7 +98,7 @@ fn work() -> io::Result<bool> {
             }
         }
     }
-    println!("idle in the end: {:.2} ms of processor time a second", session.idle(IDLE)?);
+    println!("idle at the end: {:.2} ms of processor time a second", session.idle(IDLE)?);
     session.end()?;
     let first = first.unwrap_or(last);
     let mut good = true;
@@ -110,7 +110,7 @@ fn work() -> io::Result<bool> {
     };
     want(last.session <= first.session + GROWS, "the session has grown");
     want(last.process <= first.process + TOUCHES, "the process's memory has grown");
-    want(last.mappings == first.mappings, "the process has other mappings");
+    want(last.mappings == first.mappings, "the process's mappings have changed");
     match process.end()? {
         Ok(()) => {}
         Err(harm) => want(false, &harm),

@@ -43,7 +43,7 @@ fn bench(options: &Options) -> io::Result<bool> {
     cleanup::on_signals()?;
     let dprobes = build::dprobes(true)?;
     if !build::knows_engine(&dprobes, &options.engine)? {
-        return Err(io::Error::other(format!("dprobes knows no engine `{}`", options.engine)));
+        return Err(io::Error::other(format!("unknown engine `{}`", options.engine)));
     }
     let directory = directory(&dprobes)?;
     let program = Program::build(&directory, "hits", &[], &[])?;

@@ -103,7 +103,7 @@ fn main() -> ExitCode {
     match work(&Options::parse()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => {
-            eprintln!("soak: something went wrong");
+            eprintln!("soak: a check failed; see the report");
             ExitCode::from(1)
         }
         Err(error) => {

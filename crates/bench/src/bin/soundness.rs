@@ -36,7 +36,7 @@ Examples:
   soundness --quick                         a few hundred sites of each module
   soundness --module libc --seed 7          all of one, in another order
   soundness --engine trap --report trap.md
-The status is 0 if no program could tell, 1 if one could, 2 if the work could not be done.")]
+The status is 0 if no probed program behaved differently, 1 if one did, 2 if the work could not be done.")]
 struct Options {
     /// One batch of a few hundred sites of each module, short workloads, and dprobes as this is
     /// built: for every change
@@ -75,7 +75,7 @@ fn work(options: &Options) -> io::Result<bool> {
     let dprobes = build::given(options.dprobes.as_deref(), release)?;
     let engine = &*options.engine;
     if !build::knows_engine(&dprobes, engine)? {
-        return Err(io::Error::other(format!("dprobes knows no engine `{engine}`")));
+        return Err(io::Error::other(format!("unknown engine `{engine}`")));
     }
     let traps = engine == "trap";
     let maxhits = match options.maxhits {
@@ -139,7 +139,7 @@ fn main() -> ExitCode {
     match work(&Options::parse()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => {
-            eprintln!("soundness: a program could tell, or counts differ");
+            eprintln!("soundness: a probed program behaved differently, or counts differ");
             ExitCode::from(1)
         }
         Err(error) => {

@@ -142,7 +142,7 @@ fn said(command: &mut Command) -> io::Result<String> {
 /// Counts the events with babeltrace2. Their values are checked in its own conversion to text.
 fn babeltrace(out: &Path, expected: Expected) -> io::Result<()> {
     let Some(babeltrace) = testing::find_program("babeltrace2") else {
-        println!("skipped: the count of babeltrace2, which is not here");
+        println!("skipped: the count of babeltrace2, which is not installed");
         return Ok(());
     };
     let text = said(Command::new(babeltrace).arg(out).args(["-c", "sink.utils.counter", "-p", "step=+0"]))?;
@@ -167,7 +167,8 @@ fn parquet(out: &Path, expected: Expected) -> io::Result<()> {
         };
         let Some(python) = python.as_ref().filter(is_here) else {
             println!(
-                "skipped: the count of {name}, whose Python module {module} is not here (DPROBES_PYTHON)"
+                "skipped: the count of {name}, whose Python module {module} is not installed (DPROBES_PYTHON names \
+                 the Python to use)"
             );
             continue;
         };
@@ -180,7 +181,7 @@ fn parquet(out: &Path, expected: Expected) -> io::Result<()> {
         let numbers = text.lines().find_map(|line| line.strip_prefix("said ")).unwrap_or("");
         let mut numbers = numbers.split(' ').map_while(|word| word.parse().ok());
         let found = Expected { records: numbers.next().unwrap_or(0), sum: numbers.next().unwrap_or(0) };
-        println!("{name} counts {} rows, and adds their values to {}", found.records, found.sum);
+        println!("{name} counts {} rows with the sum {}", found.records, found.sum);
         same(name, found, expected)?;
     }
     Ok(())
@@ -192,7 +193,7 @@ fn report(out: &Path, expected: Expected) -> io::Result<()> {
     let count = expected.records.to_string();
     match text.contains(&format!(" {count} records")) || text.contains(&format!("<b>{count}</b>")) {
         true => Ok(()),
-        false => Err(other(format!("{}: the report has not {count} records", out.display()))),
+        false => Err(other(format!("{}: the report does not show {count} records", out.display()))),
     }
 }
 

@@ -107,11 +107,7 @@ impl Bench {
         let trace = directory.join("trace.dpt");
         let expected = record(dprobes, &trace, self.records)?;
         let size = fs::metadata(&trace)?.len() as f64 / 1e6;
-        println!(
-            "{} records, {size:.1} MB; processors were asked for by {} others when it began",
-            expected.records,
-            busy()
-        );
+        println!("{} records, {size:.1} MB; load average before the start: {}", expected.records, busy());
         let is_wanted = |name: &str| self.only.is_empty() || self.only.contains(&name);
         let mut rates: Vec<(&str, Form, Rates)> = FORMS
             .into_iter()
@@ -144,7 +140,7 @@ impl Bench {
 /// cannot change that.
 fn line(name: &str, form: Form, rates: &Rates) -> String {
     if rates.wall.median() == 0.0 {
-        return format!("{name:<14} skipped: it is not here");
+        return format!("{name:<14} skipped: not installed");
     }
     let shown = |figures: &crate::Figures| {
         format!("{:.2} ({:.2} {:.2})", figures.median(), figures.min(), figures.max())

@@ -101,7 +101,7 @@ pub fn measure(row: &Row, setting: &Setting) -> io::Result<Sample> {
     }
     if let Some(subject) = left {
         if subject.bytes(row.function)? != before {
-            sample.wrong.get_or_insert("the code is not as before".to_owned());
+            sample.wrong.get_or_insert("the code was not restored".to_owned());
         }
         subject.end()?;
     }

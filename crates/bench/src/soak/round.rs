@@ -137,7 +137,7 @@ fn untraced(server: &Server) -> Option<String> {
     loop {
         let pid = server.processes().into_iter().find(|&pid| is_traced(pid))?;
         if start.elapsed() > SETTLE_TIMEOUT {
-            return Some(format!("somebody traces process {pid} still"));
+            return Some(format!("process {pid} is still traced"));
         }
         std::thread::sleep(Duration::from_millis(20));
     }

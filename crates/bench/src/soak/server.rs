@@ -72,7 +72,10 @@ impl Server {
             "redis" => redis(directory),
             "nginx" => nginx(directory),
             "postgres" => postgres(directory),
-            _ => Err(io::Error::other(format!("no server `{name}`; they are {}", SERVERS.join(", ")))),
+            _ => Err(io::Error::other(format!(
+                "unknown server `{name}`; the servers are {}",
+                SERVERS.join(", ")
+            ))),
         }
     }
 

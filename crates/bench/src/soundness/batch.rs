@@ -113,7 +113,7 @@ impl Runner {
             };
             return Ok(Shown { ran, fates, wrong });
         }
-        Err(io::Error::other(format!("sites are refused again and again: {refused:?}")))
+        Err(io::Error::other(format!("sites are refused repeatedly: {refused:?}")))
     }
 
     fn program(&self, module: &Path, sites: &[&Site]) -> String {

@@ -71,7 +71,7 @@ fn choices(
     match chosen {
         Some(chosen) if ran.code == Some(0) && chosen.len() == resolvers.len() => Ok(chosen),
         _ => Err(io::Error::other(format!(
-            "the resolvers of {} cannot be asked: {} {}",
+            "the resolvers of {} cannot be run: {} {}",
             workload.module.display(),
             ran.outcome.status,
             ran.stderr.trim()

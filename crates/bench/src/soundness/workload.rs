@@ -91,7 +91,10 @@ impl Workload {
                 self::python("python", &python, scale, directory)
             }
             "redis" => redis(scale),
-            _ => Err(io::Error::other(format!("no module `{name}`; they are {}", MODULES.join(", ")))),
+            _ => Err(io::Error::other(format!(
+                "unknown module `{name}`; the modules are {}",
+                MODULES.join(", ")
+            ))),
         }
     }
 }

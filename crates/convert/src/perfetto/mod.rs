@@ -26,6 +26,7 @@ use trace::template::{Template, Value};
 use crate::event::{Event, Form};
 use crate::facts::{Side, TraceFacts};
 use crate::map::Map;
+use crate::plural::counted;
 use crate::spans::{Losses, Spans, Step};
 use annotate::{annotations, flag};
 use field::{defaults, event, packet, snapshot, trace as whole};
@@ -305,21 +306,31 @@ impl<W: Write> Form for Perfetto<W> {
         self.packets.clear();
         self.out.flush()?;
         let mut remarks = Vec::new();
-        let mut remark = |count: u64, what: &str| {
+        let mut remark = |count: u64, one: &str, many: &str| {
             if count > 0 {
-                remarks.push(format!("{count} {what}"));
+                remarks.push(counted(count, one, many));
             }
         };
         remark(
             self.spans.entries,
-            "calls were left without a return that was seen; their slices end where that shows",
+            "call ended without a return hit; its slice ends where that was noticed",
+            "calls ended without a return hit; their slices end where that was noticed",
         );
-        remark(open.len() as u64, "calls had not returned when the trace ended; their slices end there");
+        remark(
+            open.len() as u64,
+            "call had not returned when the trace ended; its slice ends there",
+            "calls had not returned when the trace ended; their slices end there",
+        );
         remark(
             self.spans.returns,
-            "returns are of calls that began before the trace, or whose entries were not seen; they are instants",
+            "return has no entry in the trace; it is shown as an instant",
+            "returns have no entry in the trace; they are shown as instants",
         );
-        remark(self.spans.beyond, "calls were too many at a time, and are instants");
+        remark(
+            self.spans.beyond,
+            "call exceeded the limit of open calls; it is shown as an instant",
+            "calls exceeded the limit of open calls; they are shown as instants",
+        );
         Ok(remarks)
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::histogram::Histogram;
 use super::html::escape;
-use super::numbers::{duration, grouped, rate};
+use super::numbers::{count_of, duration, grouped, rate};
 use super::timeline::{Axis, PARTS, Timeline};
 
 /// The size of a large chart, in SVG units.
@@ -82,7 +82,7 @@ fn bar(out: &mut String, class: &str, [x, y, width, height]: [f64; 4], title: &s
 /// Records per second over time, of several stacked series.
 pub(super) fn over_time(series: &[Series<'_>], axis: Axis, first: u64) -> String {
     let mut out = String::new();
-    begin(&mut out, "records a second over time");
+    begin(&mut out, "records per second over time");
     let seconds = axis.part as f64 / 1e9;
     let sums: Vec<u64> =
         (0..PARTS).map(|part| series.iter().map(|(_, timeline)| timeline.0[part]).sum()).collect();
@@ -101,9 +101,9 @@ pub(super) fn over_time(series: &[Series<'_>], axis: Axis, first: u64) -> String
             let share = count as f64 / seconds / top * height;
             y -= share;
             let title = format!(
-                "{name}\n+{}: {} records, {}/s",
+                "{name}\n+{}: {}, {}/s",
                 duration(since),
-                grouped(count),
+                count_of(count, "record"),
                 rate(count as f64 / seconds)
             );
             bar(&mut out, &format!("s{number}"), [x, y, width - 0.8, share], &title);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::chart::{Series, lengths, over_time, spark};
 use super::findings::{Findings, Probe};
-use super::numbers::{duration, grouped, percent, rate};
+use super::numbers::{count_of, duration, grouped, percent, rate};
 use super::page::STYLE;
 use super::plain::summary;
 use super::timeline::Timeline;
@@ -88,8 +88,8 @@ fn head(out: &mut String, found: &Findings) {
         let _ = write!(out, "<div class=\"tile {class}\"><b>{value}</b><span>{what}</span></div>");
     };
     tile(grouped(found.records), "records", "");
-    tile(duration(found.length()), "from the first to the last", "");
-    tile(rate(found.rate(found.records)), "records a second", "");
+    tile(duration(found.length()), "from first to last record", "");
+    tile(rate(found.rate(found.records)), "records per second", "");
     let fired = found.probes.iter().filter(|probe| probe.records > 0).count();
     tile(format!("{fired} of {}", found.probes.len()), "probes have logged", "");
     tile(grouped(found.processes.len() as u64), "processes", "");
@@ -120,7 +120,7 @@ fn timeline(out: &mut String, found: &Findings) {
     if rest.greatest() > 0 {
         series.push(("others".to_owned(), &rest));
     }
-    out.push_str("<section><h2>Records a second</h2><ul class=\"legend\">");
+    out.push_str("<section><h2>Records per second</h2><ul class=\"legend\">");
     for (place, (name, _)) in series.iter().enumerate() {
         let _ = write!(out, "<li><i class=\"s{}\"></i>{}</li>", colour(place), escape(name));
     }
@@ -139,7 +139,7 @@ fn table(out: &mut String, heads: &[&str], rows: &str) {
 
 fn more(out: &mut String, all: usize, most: usize, what: &str) {
     if all > most {
-        let _ = write!(out, "<p>and {} more {what}</p>", grouped((all - most) as u64));
+        let _ = write!(out, "<p>and {}</p>", count_of((all - most) as u64, &format!("more {what}")));
     }
 }
 
@@ -187,7 +187,7 @@ fn probes(out: &mut String, found: &Findings, most: usize) {
         "<span class=\"left\">over time</span>",
     ];
     table(out, &heads, &rows);
-    more(out, found.probes.len(), most, "probes");
+    more(out, found.probes.len(), most, "probe");
     out.push_str("</section>\n");
 }
 
@@ -207,7 +207,7 @@ fn places(out: &mut String, found: &Findings, most: usize) {
         );
     }
     table(out, &["function", "records", "share", ""], &rows);
-    more(out, found.places.len(), most, "places");
+    more(out, found.places.len(), most, "place");
     out.push_str("</section>\n");
 }
 
@@ -215,7 +215,7 @@ fn latencies(out: &mut String, found: &Findings, most: usize) {
     if found.latencies.is_empty() {
         return;
     }
-    out.push_str("<section><h2>How long it took</h2>");
+    out.push_str("<section><h2>Latency</h2>");
     let mut rows = String::new();
     for latency in found.latencies.iter().take(most) {
         let times = &latency.times;
@@ -238,7 +238,7 @@ fn latencies(out: &mut String, found: &Findings, most: usize) {
         }
         rows.push_str("</tr>");
     }
-    let heads = ["between", "times", "in all", "mean", "least", "median", "90%", "99%", "greatest"];
+    let heads = ["between", "times", "total", "mean", "least", "median", "90%", "99%", "greatest"];
     table(out, &heads, &rows);
     for latency in found.latencies.iter().take(most).filter(|latency| latency.times.count > 0) {
         let open = if latency.open > 0 {
@@ -254,7 +254,7 @@ fn latencies(out: &mut String, found: &Findings, most: usize) {
             lengths(&latency.times, &latency.name)
         );
     }
-    more(out, found.latencies.len(), most, "histograms");
+    more(out, found.latencies.len(), most, "histogram");
     out.push_str("</section>\n");
 }
 
@@ -284,9 +284,9 @@ fn talkers(out: &mut String, found: &Findings, most: usize) {
         }
     }
     table(out, &["process, thread", "records", "records/s", "share", ""], &rows);
-    more(out, found.processes.len(), most, "processes");
+    more(out, found.processes.len(), most, "process");
     if found.others > 0 {
-        let _ = write!(out, "<p>{} records of other threads</p>", grouped(found.others));
+        let _ = write!(out, "<p>{} of other threads</p>", count_of(found.others, "record"));
     }
     out.push_str("</section>\n");
 }
@@ -309,7 +309,7 @@ fn variables(out: &mut String, found: &Findings, most: usize) {
         .collect();
     out.push_str("<section><h2>Variables at the end</h2>");
     table(out, &["variable", "value", ""], &rows);
-    more(out, found.variables.len(), most, "variables");
+    more(out, found.variables.len(), most, "variable");
     out.push_str("</section>\n");
 }
 
@@ -324,6 +324,6 @@ fn notes(out: &mut String, found: &Findings, most: usize) {
     for (time, note) in found.notes.iter().take(most) {
         let _ = write!(out, "<p><code>+{}</code> {}</p>", escape(&duration(*time)), escape(note));
     }
-    more(out, found.notes.len(), most, "messages");
+    more(out, found.notes.len(), most, "message");
     out.push_str("</section>\n");
 }

@@ -5,6 +5,7 @@ use super::histogram::Histogram;
 use crate::event::Event;
 use crate::facts::Side;
 use crate::map::{Map, Set};
+use crate::plural::counted;
 use crate::spans::{Losses, Spans, Step};
 
 /// Most functions whose times are counted.
@@ -125,21 +126,35 @@ impl Latencies {
         }));
         let mut remarks = Vec::new();
         let open = self.spans.end().len() as u64;
-        for (count, what) in [
-            (self.spans.entries, "calls were left without a return that was seen, and have no time"),
-            (open, "calls had not returned when the trace ended"),
+        for (count, one, many) in [
+            (
+                self.spans.entries,
+                "call ended without a return hit and is not timed",
+                "calls ended without a return hit and are not timed",
+            ),
+            (
+                open,
+                "call had not returned when the trace ended",
+                "calls had not returned when the trace ended",
+            ),
             (
                 self.spans.unsure + self.unsure,
-                "times span a loss of records, and are not counted: their ends may be of different calls",
+                "time spans lost records and is not counted: its ends may be of different calls",
+                "times span lost records and are not counted: their ends may be of different calls",
             ),
-            (self.spans.returns, "returns are of calls whose entries were not seen, and have no time"),
+            (
+                self.spans.returns,
+                "return has no entry in the trace and is not timed",
+                "returns have no entry in the trace and are not timed",
+            ),
             (
                 self.spans.beyond + self.uncounted,
-                "calls are not timed: they are of too many functions, or too deep",
+                "call is not timed: too many functions, or calls nested too deeply",
+                "calls are not timed: too many functions, or calls nested too deeply",
             ),
         ] {
             if count > 0 {
-                remarks.push(format!("{count} {what}"));
+                remarks.push(counted(count, one, many));
             }
         }
         (all, remarks)

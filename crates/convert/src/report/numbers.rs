@@ -13,6 +13,16 @@ pub fn grouped(count: u64) -> String {
     text
 }
 
+/// A count and its noun: `1 record`, `1,234 records`.
+pub(super) fn count_of(number: u64, noun: &str) -> String {
+    let ending = match number {
+        1 => "",
+        _ if noun.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{} {noun}{ending}", grouped(number))
+}
+
 /// Nanoseconds, in a suitable unit: `683 ns`, `12.3 µs`, `1.25 ms`, `2.50 s`.
 pub(super) fn duration(nanoseconds: u64) -> String {
     let value = nanoseconds as f64;

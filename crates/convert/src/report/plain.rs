@@ -7,7 +7,7 @@ use printable::text as clean;
 
 use super::findings::{Findings, Probe};
 use super::latency::Latency;
-use super::numbers::{duration, grouped, percent, power, rate};
+use super::numbers::{count_of, duration, grouped, percent, power, rate};
 use crate::text::Clock;
 
 /// Characters of the longest bar.
@@ -64,13 +64,13 @@ fn line(out: &mut String, text: impl AsRef<str>) {
 
 fn more(out: &mut String, all: usize, most: usize, what: &str) {
     if all > most {
-        line(out, format!("  and {} more {what}{}", all - most, if all - most == 1 { "" } else { "s" }));
+        line(out, format!("  and {}", count_of((all - most) as u64, &format!("more {what}"))));
     }
 }
 
 fn head(out: &mut String, found: &Findings) {
     let about = &found.about;
-    line(out, format!("{}: {} records", clean(&found.name), grouped(found.records)));
+    line(out, format!("{}: {}", clean(&found.name), count_of(found.records, "record")));
     if !about.host.is_empty() {
         let command = about.command.join(" ");
         line(
@@ -90,8 +90,8 @@ fn head(out: &mut String, found: &Findings) {
         );
     }
     match found.dropped {
-        0 => line(out, "  no record dropped"),
-        dropped => line(out, format!("  {} records DROPPED while it was made", grouped(dropped))),
+        0 => line(out, "  no records dropped"),
+        dropped => line(out, format!("  {} DROPPED while it was made", count_of(dropped, "record"))),
     }
     if !found.complete {
         line(out, "  the trace was cut short: hits, misses and variables are not known");
@@ -160,7 +160,7 @@ fn timeline(out: &mut String, found: &Findings, most: usize) {
     let shown = || found.probes.iter().filter(|probe| probe.records > 0).take(most);
     let width = width(shown().map(|probe| probe.name.as_str()));
     let part = duration(found.axis.part.saturating_mul(2));
-    line(out, format!("\n{:width$} records over time, {part} a column", "timeline"));
+    line(out, format!("\n{:width$} records over time, {part} per column", "timeline"));
     line(out, format!("{:width$} {}", "all", found.timeline.line(2)));
     if shown().count() > 1 {
         for probe in shown() {
@@ -177,9 +177,9 @@ fn histogram(out: &mut String, latency: &Latency) {
     line(
         out,
         format!(
-            "\n{}: {} times, {} in all{unfinished}",
+            "\n{}: {}, {} total{unfinished}",
             clean(name),
-            grouped(times.count),
+            count_of(times.count, "time"),
             duration(times.sum)
         ),
     );
@@ -284,7 +284,9 @@ mod tests {
             ]
         );
         let page = super::super::html(&found, 2);
-        assert!(page.contains("1,234") && page.contains("gv[1]") && page.contains("and 1 more variables"));
+        assert!(
+            page.contains("1,234") && page.contains("gv[1]") && page.contains("<p>and 1 more variable</p>")
+        );
     }
 
     #[test]

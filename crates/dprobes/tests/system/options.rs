@@ -161,7 +161,7 @@ fn what_excludes_another_is_refused() {
         (&["-q"], "--all"),
         (&["-i", "f", "--log", "PSW"], "PSW is the program status word of s390"),
         (&["-i", "f", "--log", "PID", "upsw"], "UPSW is the user's program status word of s390"),
-        (&["-p", "f", "--log-target", "com1:x"], "`com1` is complete without what follows it"),
+        (&["-p", "f", "--log-target", "com1:x"], "`com1` takes no path: write `com1` alone"),
         (&["-i", "f", "--log-target", "serial"], "`serial` needs a device"),
         (&["-i", "f", "--log-target", "KLOG,stderr"], "standard error is not there any more"),
         (&["-i", "f", "--log-target", "tape"], "the targets are KLOG"),

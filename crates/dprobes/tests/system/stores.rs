@@ -222,7 +222,7 @@ fn a_damaged_store_is_read_around_the_damage() {
     std::fs::write(&store, "no store").expect("it can be written");
     let (status, _, stderr) = show(&scratch, &["trace.dpt"]);
     assert_eq!(status, Some(1));
-    assert!(stderr.contains("trace.dpt: it is no trace store"), "{stderr}");
+    assert!(stderr.contains("trace.dpt: it is not a trace store"), "{stderr}");
 }
 
 #[test]

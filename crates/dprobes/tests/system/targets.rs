@@ -194,7 +194,7 @@ fn a_target_that_fails_is_told_of_and_stops_no_other() {
     );
     for name in [format!("serial:{}", device.display()), format!("evl:{}", gone.display())] {
         assert_eq!(
-            told(&format!("warning: {name}: it takes nothing any more; records are lost")),
+            told(&format!("warning: {name}: it accepts no more data; records are lost")),
             1,
             "{stderr}"
         );
@@ -214,7 +214,7 @@ fn what_cannot_be_opened_is_refused_before_anything_begins() {
     let file = scratch.file("program.rpn", &program(&module));
     scratch.file("full/another", "file");
     for (target, reason) in [
-        ("serial:/dev/null", "serial:/dev/null: it is no terminal line"),
+        ("serial:/dev/null", "serial:/dev/null: it is not a terminal"),
         ("evl:nowhere", "journald's socket nowhere: No such file"),
         ("klog:nowhere", "klog:nowhere: No such file"),
         ("ctf:full", "ctf:full: the directory is not empty"),
@@ -344,7 +344,7 @@ fn session_before_a_stuck_reader(modules: [&Path; 2], format: &str) -> (Session,
     }
     // A stream is given up after some seconds without a reader.
     let begin = Instant::now();
-    while format == "ltt:" && !log().contains("it takes nothing any more") {
+    while format == "ltt:" && !log().contains("it accepts no more data") {
         assert!(begin.elapsed() < Duration::from_secs(60), "{}", log());
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -395,7 +395,7 @@ fn a_session_does_not_wait_for_ever_for_a_reader_that_has_stopped() {
 fn a_session_writes_on_when_the_reader_of_its_stream_has_stopped() {
     let module = need!("targets", target("server"), "gcc");
     let (_session, mut reader, all, log) = session_before_a_stuck_reader([&module, &module], "ltt:");
-    assert!(log.contains("it takes nothing any more; records are lost"), "{log}");
+    assert!(log.contains("it accepts no more data; records are lost"), "{log}");
     let mut stream = vec![0; 1 << 20];
     // It is there: what was written waits in the pipe.
     let count = reader.read(&mut stream).expect("it is a pipe");

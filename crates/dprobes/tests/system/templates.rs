@@ -108,7 +108,7 @@ fn a_template_that_is_changed_is_read_again_and_its_mistakes_are_told() {
     }
     assert!(std::fs::read_to_string(&records).expect("records").ends_with("*A.......*\n"));
     let log = std::fs::read_to_string(session.path().join("home/log")).expect("the session's log");
-    assert!(log.contains("this is no control") && log.contains("nine.fmt:1:"), "{log}");
+    assert!(log.contains("this is not a control") && log.contains("nine.fmt:1:"), "{log}");
 }
 
 #[test]

@@ -52,12 +52,14 @@ impl Image {
     pub fn control_flow(&self) -> &ControlFlow {
         self.flow.get_or_init(|| {
             if self.headers.machine.bitness() != Some(64) {
-                return problem("it is no x86-64 code".to_owned());
+                return problem("it is not x86-64 code".to_owned());
             }
             let sizes = self.headers.executable_segments().map(|segment| segment.file_size);
             let size = sizes.fold(0, u64::saturating_add);
             if size > CODE {
-                return problem(format!("it has {} MiB of code, more than are looked through", size >> 20));
+                let text =
+                    format!("it has {} MiB of code; at most {} MiB are analyzed", size >> 20, CODE >> 20);
+                return problem(text);
             }
             let pieces = self.headers.executable_segments().filter_map(|segment| {
                 let size = usize::try_from(segment.file_size).ok()?;

@@ -42,10 +42,8 @@ pub enum Doubt {
 impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Doubt::BehindCall => {
-                "it cannot be told from data: it is behind a call that is not proven to return there"
-            }
-            Doubt::Unreached => "it cannot be told from data: nothing is seen to lead there",
+            Doubt::BehindCall => "it may be data: it follows a call that is not proven to return",
+            Doubt::Unreached => "it may be data: no known jump or call leads there",
         })
     }
 }
@@ -67,10 +65,10 @@ pub enum Unresolved {
 impl fmt::Display for Unresolved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Unresolved::NoTable => "no table is seen that its target comes from",
-            Unresolved::NoBound => "how many elements its table has cannot be told",
-            Unresolved::BadEntry => "an element of its table leads to no instruction",
-            Unresolved::TooMany => "the tables before it have more elements than are read",
+            Unresolved::NoTable => "no recognized jump table",
+            Unresolved::NoBound => "a jump table of unknown length",
+            Unresolved::BadEntry => "a jump table with an entry that is not an instruction",
+            Unresolved::TooMany => "too many jump table entries in the file",
         })
     }
 }

@@ -187,28 +187,26 @@ impl Jump {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
 pub enum Reason {
     /// The caller asked for a trap.
-    #[error("it is trapped as asked")]
+    #[error("a trap was requested")]
     Asked,
     /// Code jumps into the middle of the instruction.
     #[error("code jumps into the middle of the instruction")]
     Entered,
     /// The instruction is part of another one that begins before it.
-    #[error("its bytes are another instruction's, too")]
+    #[error("its bytes are also part of another instruction")]
     Shared,
     /// Its bytes are in [`Code::kept`].
-    #[error("its bytes must stay as they are")]
+    #[error("its bytes must not be changed")]
     Kept,
     /// The instruction is not in the given code, or overlaps another moved instruction.
     #[error("its bytes are not in the mapping, or belong to another probed instruction")]
     Outside,
     /// A jump would need the bytes of instructions that cannot be moved, or lead to memory that
     /// cannot be mapped.
-    #[error(
-        "no jump fits: its bytes would be those of instructions that cannot be moved, or lead to memory in use"
-    )]
+    #[error("no jump fits: it would overwrite instructions that cannot be moved, or lead to memory in use")]
     NoJump,
     /// A jump would need one more mapping than is allowed.
-    #[error("its landing pad would need one more mapping than the process is allowed")]
+    #[error("its landing pad would exceed the process's limit on mappings")]
     Mappings,
 }
 

@@ -248,7 +248,7 @@ fn replaced_text<'a>(
         replaced.map(move |mapping| Skipped {
             path: path.to_owned(),
             range: mapping.start.max(start)..mapping.end.min(end),
-            why: "the text has been moved to anonymous memory (huge pages), which no file backs".to_owned(),
+            why: "the code has been moved to anonymous memory (huge pages), which has no file".to_owned(),
         })
     })
 }

@@ -62,7 +62,7 @@ pub(super) fn from_memory(
     let failed = |cause| ModuleError::Process { pid, action: format!("read {name}"), cause };
     let size = usize::try_from(mapping.end - mapping.start).unwrap_or(usize::MAX);
     if size > 1 << 20 {
-        return Err(failed(io::Error::other(format!("it has {size} bytes"))));
+        return Err(failed(io::Error::other(format!("it has {size} bytes; at most 1 MiB is read"))));
     }
     let mut bytes = vec![0; size];
     let memory = File::open(format!("/proc/{pid}/mem")).map_err(failed)?;
@@ -105,7 +105,7 @@ fn open(pid: i32, mappings: &[&Mapping]) -> Result<(File, FileId), ModuleError> 
         Ok(_) if mapping.deleted => Err(replaced("it was deleted".to_owned())),
         Ok((file, id)) if is_in_memory(pid, mappings, &file) => Ok((file, id)),
         Ok((_, id)) => Err(replaced(format!(
-            "inode {} on device {}:{} is mapped, {} on {}:{} has the path",
+            "inode {} on device {}:{} is mapped, but the path has inode {} on device {}:{}",
             mapping.inode,
             mapping.device.0,
             mapping.device.1,

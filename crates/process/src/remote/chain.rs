@@ -120,7 +120,7 @@ impl CallDetour {
             frames[at..at + 8].copy_from_slice(&NONE.to_le_bytes());
         }
         let unreachable =
-            || Error::Refused { what: "writing its memory", pid: tid, cause: io::ErrorKind::Other.into() };
+            || Error::Refused { what: "writing memory", pid: tid, cause: io::ErrorKind::Other.into() };
         memory::write(tid, start, &frames).map_err(|_| unreachable())?;
         step();
         let registers = self.for_call(calls[0].0, calls[0].1, rsp(0));

@@ -103,9 +103,9 @@ impl Parser<'_> {
             RESULT => ("the result is there", "`FUNCTION:return`"),
             _ => ("arguments are there", "a function's entry"),
         };
-        let note = Diagnostic::note(place, format!("`{told}` at another place than {at}"));
+        let note = Diagnostic::note(place, format!("`{told}` not at {at}"));
         self.messages
-            .add(note.label(format!("{what} at {at}; here it is what the register or the stack holds")));
+            .add(note.label(format!("{what} at {at}; here this pushes the plain register or stack value")));
     }
 
     fn push_register(&mut self, name: &str, place: Place) {

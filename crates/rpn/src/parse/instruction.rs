@@ -75,9 +75,10 @@ impl Parser<'_> {
         match known {
             ObsoleteName::Renamed(new) => {
                 let (shown, label) = match new {
-                    "log" => {
-                        (format!("{old} n"), "write `log n`; it logs n words, whatever the old letter".into())
-                    }
+                    "log" => (
+                        format!("{old} n"),
+                        "write `log n`; it logs n words, whatever the letter in the old name".into(),
+                    ),
                     "push" => (format!("{old} n"), "write `push n`".into()),
                     _ => (old, format!("write `{new}`")),
                 };
@@ -86,14 +87,14 @@ impl Parser<'_> {
             }
             ObsoleteName::Removed(instead) => {
                 Err(Diagnostic::error(place, format!("{} was removed in 3.4.0", quote(&old)))
-                    .label("segmented addresses are gone")
+                    .label("there are no segmented addresses any more")
                     .help(format!("use {instead}")))
             }
             ObsoleteName::Absent(part) => {
                 self.messages.add(
                     Diagnostic::error(
                         place,
-                        format!("{} is {part}, which the language never had", quote(&old)),
+                        format!("{} ({part}) was never part of the language", quote(&old)),
                     )
                     .label("cannot be used"),
                 );

@@ -63,7 +63,7 @@ impl Parser<'_> {
                 Some((Key::Typedef, "in the file header means `typedef`, which defines types"))
             }
             "dfltexit" => {
-                self.note_old(word.place, &old, "is no longer part of the language", "passed over");
+                self.note_old(word.place, &old, "is no longer part of the language", "ignored");
                 self.cursor.skip(2);
                 self.number_or_word().or_report(self.messages);
                 return Ok(None);
@@ -110,9 +110,9 @@ impl Parser<'_> {
                     return Ok(Value::Number(place));
                 }
                 let Node::Symbol(function) = place.node else {
-                    return Err(Diagnostic::error(place.place, "a point of what is no function")
+                    return Err(Diagnostic::error(place.place, "a point needs a function's name")
                         .label("expected a function's name before the `:`")
-                        .help("a point is `FUNCTION:entry`; an instruction by its address is `offset = ...` alone"));
+                        .help("a point is `FUNCTION:entry`; for an instruction at an address write `offset = ...` alone"));
                 };
                 let (point, at) = self.point()?;
                 Ok(Value::Point(function, point, at))
@@ -171,7 +171,7 @@ impl Parser<'_> {
         self.check_there(key)?;
         let token = self.cursor.peek();
         let name = Name { text: token.text.to_string(), place: token.place };
-        let help = "a name with other characters than letters, digits and `_` stands in quotes";
+        let help = "a name with characters other than letters, digits and `_` needs quotes";
         match token.kind {
             Kind::Text if token.text.is_empty() => {
                 return Err(Diagnostic::error(token.place, format!("`{} =` is empty", key.name()))
@@ -182,22 +182,19 @@ impl Parser<'_> {
                 let next = self.cursor.peek_at(1);
                 let odd = |character: char| !character.is_ascii_alphanumeric() && character != '_';
                 if key == Key::Name && token.text.contains(odd) {
-                    return Err(Diagnostic::error(token.place, "this name must stand in quotes")
+                    return Err(Diagnostic::error(token.place, "this name needs quotes")
                         .label(format!("write \"{}\"", token.text))
                         .help(help));
                 }
                 if key == Key::Name && next.kind == Kind::Sign && !next.spaced {
-                    return Err(Diagnostic::error(
-                        token.place.to(next.place),
-                        "this name must stand in quotes",
-                    )
-                    .label("only letters, digits and `_` may stand without")
-                    .help(help));
+                    return Err(Diagnostic::error(token.place.to(next.place), "this name needs quotes")
+                        .label("only letters, digits and `_` need none")
+                        .help(help));
                 }
             }
             Kind::Sign if key == Key::Name && !token.is("=") => {
-                return Err(Diagnostic::error(token.place, "this name must stand in quotes")
-                    .label("only letters, digits and `_` may stand without")
+                return Err(Diagnostic::error(token.place, "this name needs quotes")
+                    .label("only letters, digits and `_` need none")
                     .help(help));
             }
             _ => return Err(self.cursor.expected(key.what())),
@@ -252,9 +249,7 @@ impl Parser<'_> {
                         self.messages.add(
                             Diagnostic::error(word.place, format!("`{name} =` after an instruction"))
                                 .label("expected an instruction, or the next probe")
-                                .help(
-                                    "the statements of a probe's header stand before its first instruction",
-                                ),
+                                .help("the statements of a probe's header come before its first instruction"),
                         );
                         return;
                     }
@@ -282,7 +277,7 @@ impl Parser<'_> {
         if let Some(first) = header.iter().find(|other| other.key == key) {
             let first = first.place.span;
             self.messages.add(
-                Diagnostic::error(word.place, format!("`{name} =` is there twice"))
+                Diagnostic::error(word.place, format!("`{name} =` is given twice"))
                     .label("expected it once")
                     .related(first, "first given here"),
             );

@@ -39,7 +39,7 @@ impl fmt::Display for Unwritable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unwritable::TooLarge(size) => {
-                write!(f, "it would have {size} bytes, and a PPDF has at most {}", super::MAX_FILE_BYTES)
+                write!(f, "it would be {size} bytes long; a PPDF has at most {} bytes", super::MAX_FILE_BYTES)
             }
             Unwritable::Invalid(damaged) => write!(f, "a PPDF cannot hold it: {damaged}"),
             Unwritable::Different => {

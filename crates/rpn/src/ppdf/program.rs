@@ -235,7 +235,7 @@ fn sites(value: &mut Cursor<'_>, has_file: bool, what: &str) -> Result<Vec<Site>
         sites.push(Site { offset, vaddr, bytes, function: value.string(what)? });
     }
     if sites.is_empty() {
-        return Err(value.wrong(what, "no site", "one at least"));
+        return Err(value.wrong(what, "no site", "at least one"));
     }
     Ok(sites)
 }
@@ -289,7 +289,11 @@ pub(super) fn lines(section: Section<'_>, code: usize) -> Result<Vec<(usize, Spa
         let here = *cursor;
         let offset = cursor.index(what)?;
         if !(least..code).contains(&offset) {
-            return Err(here.wrong(what, format!("offset {offset}"), format!("{least} to less than {code}")));
+            return Err(here.wrong(
+                what,
+                format!("offset {offset}"),
+                format!("at least {least} and less than {code}"),
+            ));
         }
         least = offset + 1;
         Ok((offset, span(cursor, what)?))

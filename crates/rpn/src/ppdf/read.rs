@@ -114,7 +114,7 @@ impl Header {
         let word = match word {
             4 => Word::W4,
             8 => Word::W8,
-            other => return Err(at_word.wrong("the word", format!("{other} bytes"), "4 or 8")),
+            other => return Err(at_word.wrong("the word", super::bytes::bytes(other.into()), "4 or 8")),
         };
         if rest.iter().any(|byte| *byte != 0) {
             return Err(zeros.wrong("the header", shown(rest), "zeros"));

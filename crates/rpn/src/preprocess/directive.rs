@@ -96,10 +96,10 @@ impl Preprocessor<'_> {
         let (name, macro_) = Macro::parse(word, line)?;
         let span = macro_.span;
         if let Some(before) = self.macros.get(&name).filter(|before| !before.says_the_same(&macro_)) {
-            let warning = Diagnostic::warning(span, format!("the macro {} is defined again", quote(&name)))
-                .label("this definition counts from here on")
+            let warning = Diagnostic::warning(span, format!("the macro {} is redefined", quote(&name)))
+                .label("this definition applies from here on")
                 .related(before.span, "first defined here")
-                .help("`#undef` it first, if this is meant");
+                .help("to redefine it, `#undef` it first");
             self.messages.add(warning);
         }
         self.macros.insert(name, macro_.into());
@@ -155,7 +155,7 @@ impl Preprocessor<'_> {
     fn otherwise(&mut self, word: &Token) -> Result<(), Diagnostic> {
         let conditional = self.innermost(word)?;
         if let Some(otherwise) = conditional.otherwise {
-            return Err(Diagnostic::error(word.place, "`#else` is there twice")
+            return Err(Diagnostic::error(word.place, "a second `#else`")
                 .label("expected `#endif`")
                 .related(otherwise, "the first one"));
         }
@@ -267,7 +267,7 @@ impl Preprocessor<'_> {
         let shown = quote(&name);
         let deep = self.frames.iter().filter(|frame| matches!(frame, Frame::File(_))).count();
         if deep > MAX_INCLUDE_DEPTH {
-            let label = format!("more than {MAX_INCLUDE_DEPTH} files within each other");
+            let label = format!("more than {MAX_INCLUDE_DEPTH} nested files");
             return Err(wrong(format!("{shown} is included too deeply"), &label));
         }
         self.includes += 1;
@@ -286,9 +286,9 @@ impl Preprocessor<'_> {
             let wrong =
                 wrong(format!("{shown} cannot be included: {reason}"), "expected a file that can be read");
             let help = if beside {
-                "`-I DIR` adds a directory"
+                "`-I DIR` adds a directory to search"
             } else {
-                "`-I DIR` adds one; <...> is searched in these alone"
+                "`-I DIR` adds a directory to search; <...> is searched only in these"
             };
             if error.kind() == io::ErrorKind::NotFound { wrong.help(help) } else { wrong }
         })?;
@@ -305,7 +305,7 @@ impl Preprocessor<'_> {
         }
         let text = String::from_utf8(bytes).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
-            wrong(format!("{shown} is not text"), &format!("its byte {at} is not UTF-8"))
+            wrong(format!("{shown} is not text"), &format!("byte {at} is not UTF-8"))
         })?;
         self.open(&path, &text, Some(place.span));
         Ok(())

@@ -112,7 +112,7 @@ impl Preprocessor<'_> {
         if self.depth >= MAX_NESTING {
             return Err(Diagnostic::error(
                 name.place,
-                "macros are called within each other's arguments too deeply",
+                "macro calls are nested too deeply in each other's arguments",
             )
             .label(format!("more than {MAX_NESTING} levels")));
         }

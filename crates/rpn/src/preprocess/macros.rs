@@ -63,7 +63,7 @@ impl Macro {
         };
         let body = line[body_start..].to_vec();
         if let Some(bad) = body.first().filter(|it| it.is("##")).or(body.last().filter(|it| it.is("##"))) {
-            return Err(Diagnostic::error(bad.place, "`##` at an end of a macro's body")
+            return Err(Diagnostic::error(bad.place, "`##` at the start or end of a macro's body")
                 .label("expected a token on both sides"));
         }
         let macro_ = Macro { span: name.place.span, parameters, takes_rest, body };
@@ -198,7 +198,7 @@ fn parse_parameters(line: &[Token], mut at: usize) -> Result<(Vec<Rc<str>>, bool
                 if names.contains(&token.text) {
                     return Err(Diagnostic::error(
                         token.place,
-                        format!("the parameter {} is there twice", quote(&token.text)),
+                        format!("the parameter {} is given twice", quote(&token.text)),
                     )
                     .label("expected another name"));
                 }

@@ -302,10 +302,9 @@ impl<'a> Preprocessor<'a> {
             Some(rest) => self.room = rest,
             None => {
                 if !std::mem::replace(&mut self.exhausted, true) {
-                    self.messages.add(
-                        Diagnostic::error(at.place, "the program is too large")
-                            .label(format!("here it has {MAX_TOKENS} tokens, with what its macros make")),
-                    );
+                    self.messages.add(Diagnostic::error(at.place, "the program is too large").label(
+                        format!("more than {MAX_TOKENS} tokens up to here, macro expansions included"),
+                    ));
                 }
                 self.room = 0;
                 self.output.clear();

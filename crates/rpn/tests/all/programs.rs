@@ -118,7 +118,7 @@ fn a_file_that_is_not_there_or_is_no_text_is_said_to_be_so() {
     let directory = tempfile::tempdir().expect("a directory for the test");
     let path = directory.path().join("a.rpn");
     fs::write(&path, b"name = a \xff").expect("it can be written");
-    assert!(message(&path).is_err_and(|text| text.contains("its byte 9 is not UTF-8")));
+    assert!(message(&path).is_err_and(|text| text.contains("byte 9 is not UTF-8")));
     fs::write(&path, vec![b' '; (8 << 20) + 1]).expect("it can be written");
     assert!(message(&path).is_err_and(|text| text.contains("it is larger than 8388608 bytes")));
     assert!(message(directory.path()).is_err());

@@ -82,7 +82,7 @@ impl Streams {
 
     fn create(&mut self, cpu: u32, timestamp: u64) -> io::Result<Destination> {
         if self.streams.len() >= MAX_FILES {
-            return Err(io::Error::other(format!("a trace of more than {MAX_FILES} files")));
+            return Err(io::Error::other(format!("the trace would need more than {MAX_FILES} files")));
         }
         if self.processors.len() <= cpu as usize {
             self.processors.resize(cpu as usize + 1, Vec::new());

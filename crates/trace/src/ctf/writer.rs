@@ -56,7 +56,7 @@ impl Writer {
         if fs::read_dir(directory)?.next().is_some() {
             return Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
-                "the directory is not empty; a trace is made in a new one",
+                "the directory is not empty; name a new or an empty one",
             ));
         }
         let mut uuid = [0; 16];
@@ -107,7 +107,8 @@ impl Writer {
         let Writer { clock, classes, streams, .. } = self;
         if record.data.len().max(record.name.len()) > MAX_DATA || record.cpu >= MAX_PROCESSORS {
             self.refuse();
-            let text = format!("a record of processor {} with {} bytes", record.cpu, record.data.len());
+            let (cpu, size) = (record.cpu, record.data.len());
+            let text = format!("a CTF trace cannot hold a record of processor {cpu} with {size} bytes");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let timestamp = clock.at(record.time);

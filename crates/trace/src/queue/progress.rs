@@ -109,5 +109,5 @@ impl Progress {
 
 /// The error of a writer whose device makes no progress.
 pub(crate) fn stuck() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "it takes nothing any more")
+    io::Error::new(io::ErrorKind::TimedOut, "it accepts no more data")
 }

@@ -36,8 +36,8 @@ fn guarded(call: impl FnOnce() -> io::Result<()>) -> Result<io::Result<()>, io::
     // Unwind safe: after a panic the writer gets no more blocks; only `finish` is called.
     catch_unwind(AssertUnwindSafe(call)).map_err(|reason: Box<dyn Any + Send>| {
         let text = reason.downcast_ref::<String>().map(String::as_str);
-        let text = text.or(reason.downcast_ref::<&str>().copied()).unwrap_or("no reason is given");
-        io::Error::other(format!("a mistake of dprobes has ended it: {text}"))
+        let text = text.or(reason.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        io::Error::other(format!("a bug in dprobes has ended it: {text}"))
     })
 }
 
@@ -66,7 +66,7 @@ impl<B: Block> Shared<B> {
     pub(super) fn admit(&self, block: &B, limits: &Limits) -> io::Result<()> {
         let mut state = self.state();
         let room = match !limits.waits && state.is_full(block, limits) {
-            true => Err(io::Error::new(io::ErrorKind::WouldBlock, "it is slower than the records come")),
+            true => Err(io::Error::new(io::ErrorKind::WouldBlock, "it is slower than the records arrive")),
             false => Ok(()),
         };
         state.takes().and(room).inspect_err(|_| state.lost += 1)
@@ -80,7 +80,7 @@ impl<B: Block> Shared<B> {
             return state.takes();
         }
         if let Some(most) = limits.messages.filter(|most| state.waiting.messages + in_block >= *most) {
-            let text = format!("it has left {most} messages about programs waiting");
+            let text = format!("it has {most} unread messages about programs");
             self.fail(&mut state, io::Error::new(io::ErrorKind::TimedOut, text));
             self.progress.give_up();
         }
@@ -138,7 +138,7 @@ impl<B: Block> Shared<B> {
     fn give_up_when_full(&self, mut state: MutexGuard<'_, State<B>>, limits: &Limits) {
         let error = match limits.is_device {
             true => {
-                let text = format!("it has taken nothing for {} seconds", limits.full.stuck.as_secs());
+                let text = format!("it has accepted nothing for {} seconds", limits.full.stuck.as_secs());
                 io::Error::new(io::ErrorKind::TimedOut, text)
             }
             false => io::ErrorKind::Interrupted.into(),
@@ -175,7 +175,7 @@ impl<B: Block> Shared<B> {
     pub(super) fn never_begins(&self, error: &io::Error) {
         let mut state = self.state();
         state.ended = true;
-        let text = format!("no thread for it: {error}");
+        let text = format!("cannot start its thread: {error}");
         self.fail(&mut state, io::Error::new(error.kind(), text));
     }
 

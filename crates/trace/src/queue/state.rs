@@ -90,7 +90,8 @@ impl Notes {
     pub(super) fn take(&mut self) -> Vec<String> {
         let Notes { mut texts, more } = mem::take(self);
         if more > 0 {
-            texts.push(format!("warning: {more} more messages of this kind"));
+            let plural = if more == 1 { "" } else { "s" };
+            texts.push(format!("warning: {more} more message{plural} of this kind"));
         }
         texts
     }

@@ -57,7 +57,7 @@ impl KernelLog {
                     let mut daemons = SOCKETS.iter().map(|path| daemon(PathBuf::from(path), &progress));
                     daemons.find_map(Result::ok).ok_or_else(|| {
                         let text =
-                            format!("{DEVICE}: {error}; and no log daemon has {}", SOCKETS.join(" or "));
+                            format!("{DEVICE}: {error}; no log daemon listens at {}", SOCKETS.join(" or "));
                         io::Error::new(error.kind(), text)
                     })?
                 }
@@ -86,7 +86,7 @@ impl KernelLog {
                 while let Some(end) = pace.as_ref().and_then(|pace| pace.next(Instant::now())) {
                     self.progress.wait_until(end).map_err(|error| {
                         let text = format!(
-                            "the kernel takes ten lines in five seconds, unless {LIMIT} is `on` (as root: sysctl -w \
+                            "the kernel accepts ten lines in five seconds, unless {LIMIT} is `on` (as root: sysctl -w \
                              kernel.printk_devkmsg=on)"
                         );
                         io::Error::new(error.kind(), text)
@@ -132,7 +132,10 @@ fn pace(setting: io::Result<String>) -> io::Result<Option<RateLimit>> {
         Ok("on") => Ok(None),
         Ok("off") => Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            format!("the kernel throws away what is written to it: {LIMIT} is `off`"),
+            format!(
+                "the kernel discards what is written to it: {LIMIT} is `off` (as root: sysctl -w \
+                 kernel.printk_devkmsg=on)"
+            ),
         )),
         Ok(_) | Err(_) => Ok(Some(RateLimit::default())),
     }

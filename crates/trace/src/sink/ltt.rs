@@ -254,7 +254,7 @@ impl<'a> Events<'a> {
             take(rest).ok_or_else(|| self.wrong("DataSize", "the stream is cut off".to_owned()))?;
         let data = rest.get(..size as usize).filter(|_| size <= MAX_EVENT_BYTES);
         let data =
-            data.ok_or_else(|| self.wrong("Data", format!("{size} bytes, and {} are left", rest.len())))?;
+            data.ok_or_else(|| self.wrong("Data", format!("{size} bytes, but {} are left", rest.len())))?;
         let event = match id {
             ABOUT => self.about(data)?,
             id => {
@@ -269,7 +269,7 @@ impl<'a> Events<'a> {
     }
 
     fn about(&mut self, data: &[u8]) -> Result<Event, Malformed> {
-        let unknown = || self.wrong("Data", format!("{} bytes about no event", data.len()));
+        let unknown = || self.wrong("Data", format!("{} bytes that describe no event", data.len()));
         let (id, rest) = take(data).ok_or_else(unknown)?;
         // A created event is longer: its format alone has four bytes.
         if rest.is_empty() {

@@ -52,7 +52,7 @@ impl Serial {
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
         if !file.is_terminal() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no terminal line"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a terminal"));
         }
         let before = attributes(&file)?;
         let mut raw = before;

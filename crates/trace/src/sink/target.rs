@@ -70,7 +70,7 @@ impl Target {
             "file" => Target::File(needed("file")?),
             "store" => Target::Store(needed("file")?),
             "com1" | "com2" | "stderr" if rest.is_some() => {
-                return Err(UnknownTarget(format!("`{name}` is complete without what follows it")));
+                return Err(UnknownTarget(format!("`{name}` takes no path: write `{name}` alone")));
             }
             // The names of these ports on a PC under Linux.
             "com1" => Target::Serial(PathBuf::from("/dev/ttyS0")),

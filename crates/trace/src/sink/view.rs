@@ -57,7 +57,9 @@ impl RefreshTimer {
                 complaint(templates).iter().for_each(|complaint| tell(complaint));
                 return true;
             }
-            Err(error) if !was_gone => tell(&format!("warning: {error}; those that were read stay in use")),
+            Err(error) if !was_gone => {
+                tell(&format!("warning: {error}; the templates read before stay in use"))
+            }
             Ok(false) | Err(_) => {}
         }
         false
@@ -113,7 +115,10 @@ impl ProgramText {
 pub fn complaint(templates: &Templates) -> Option<String> {
     let problems: Vec<String> = templates.problems().map(ToString::to_string).collect();
     (!problems.is_empty()).then(|| {
-        format!("warning: records of templates with a mistake are shown as dumps\n{}", problems.join("\n"))
+        format!(
+            "warning: some templates have errors; their records are shown as dumps\n{}",
+            problems.join("\n")
+        )
     })
 }
 

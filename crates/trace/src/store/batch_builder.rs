@@ -93,7 +93,7 @@ impl BatchBuilder {
         fact.encode(&mut self.facts, &mut self.body);
         if self.facts.len() - before > MAX_PAYLOAD - FULL {
             self.facts.truncate(before);
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a fact that is too large for a store"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the fact is too large for a store"));
         }
         self.since.get_or_insert_with(Instant::now);
         Ok(())
@@ -106,10 +106,7 @@ impl BatchBuilder {
     #[inline]
     pub(crate) fn record(&mut self, program: u32, record: &Record) -> io::Result<bool> {
         if record.data.len() > MAX_DATA || record.name.len() > MAX_NAME {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "a record that is too large for a store",
-            ));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the record is too large for a store"));
         }
         if self.encoder.count == 0 {
             self.since.get_or_insert_with(Instant::now);

@@ -92,25 +92,22 @@ impl Header {
             return wrong(0, "no block begins here".to_owned());
         }
         if crc32fast::hash(&bytes[..HEADER - 4]) != half(60) {
-            return wrong(60, "the checksum of a block's header is wrong".to_owned());
+            return wrong(60, "a block's header has a wrong checksum".to_owned());
         }
         let version = half(8) as u16;
         if !(OLDEST..=VERSION).contains(&version) {
-            return wrong(
-                8,
-                format!("version {version}, and this dprobes reads versions {OLDEST} to {VERSION}"),
-            );
+            return wrong(8, format!("version {version}; this dprobes reads versions {OLDEST} to {VERSION}"));
         }
         let kind = match bytes[10] {
             1 => Kind::Facts,
             2 => Kind::Records,
             3 => Kind::Index,
             4 => Kind::End,
-            other => return wrong(10, format!("a block of kind {other}, and 1 to 4 are known")),
+            other => return wrong(10, format!("a block of unknown kind {other}; kinds 1 to 4 are known")),
         };
         let length = half(12);
         if length as usize > MAX_PAYLOAD {
-            return wrong(12, format!("a block of {length} bytes, and {MAX_PAYLOAD} is the most"));
+            return wrong(12, format!("a block of {length} bytes; the limit is {MAX_PAYLOAD}"));
         }
         Ok(Header {
             store: half(4),

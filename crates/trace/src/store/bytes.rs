@@ -89,7 +89,7 @@ impl<'a> Cursor<'a> {
 
     #[cold]
     fn cut_off(&self, what: &str) -> DecodeError {
-        self.wrong(format!("{what}: the block ends in it"))
+        self.wrong(format!("{what}: cut off by the end of the block"))
     }
 
     /// The next byte.
@@ -120,10 +120,14 @@ impl<'a> Cursor<'a> {
             if byte < 0x80 {
                 // A 64-bit number has one bit in the tenth byte.
                 let fits = shift < 63 || byte <= 1;
-                return if fits { Ok(value) } else { Err(start.wrong(format!("{what}: more than 64 bits"))) };
+                return if fits {
+                    Ok(value)
+                } else {
+                    Err(start.wrong(format!("{what}: it does not fit in 64 bits")))
+                };
             }
         }
-        Err(start.wrong(format!("{what}: more than 64 bits")))
+        Err(start.wrong(format!("{what}: it does not fit in 64 bits")))
     }
 
     /// Reads a number of at most 32 bits.
@@ -131,7 +135,7 @@ impl<'a> Cursor<'a> {
     pub(super) fn half(&mut self, what: &str) -> Result<u32, DecodeError> {
         let start = *self;
         let value = self.number(what)?;
-        u32::try_from(value).map_err(|_| start.wrong(format!("{what}: {value}, which has more than 32 bits")))
+        u32::try_from(value).map_err(|_| start.wrong(format!("{what}: {value} does not fit in 32 bits")))
     }
 
     #[inline]
@@ -160,7 +164,7 @@ impl<'a> Cursor<'a> {
 
     pub(super) fn text(&mut self, what: &str) -> Result<&'a str, DecodeError> {
         let start = *self;
-        std::str::from_utf8(self.counted(what)?).map_err(|_| start.wrong(format!("{what}: no UTF-8")))
+        std::str::from_utf8(self.counted(what)?).map_err(|_| start.wrong(format!("{what}: not UTF-8")))
     }
 }
 

@@ -11,7 +11,7 @@ pub enum Error {
     #[error("{0}")]
     Io(#[from] io::Error),
     /// It is not a store, or nothing of a store is left in it.
-    #[error("it is no trace store: {0}")]
+    #[error("it is not a trace store: {0}")]
     NotAStore(String),
 }
 
@@ -35,12 +35,12 @@ impl fmt::Display for Damage {
         let Damage { offset, what, skipped, blocks, records } = self;
         let count =
             |number: u64, noun: &str| format!("{number} {noun}{}", if number == 1 { "" } else { "s" });
-        write!(f, "offset {offset:#x}: {what}; passed over: {}", count(*skipped, "byte"))?;
+        write!(f, "offset {offset:#x}: {what}; skipped {}", count(*skipped, "byte"))?;
         match (blocks, records) {
             (Some(blocks), Some(records)) => {
                 write!(f, ", with {} and {}", count(*blocks, "block"), count(*records, "record"))
             }
-            _ => f.write_str("; how many records were in them is not known"),
+            _ => f.write_str("; the number of lost records is unknown"),
         }
     }
 }

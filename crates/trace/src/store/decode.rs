@@ -50,7 +50,7 @@ pub(super) enum Step {
 impl Decoder {
     pub(super) fn begin(&mut self, payload: &[u8]) -> Result<(), DecodeError> {
         let mut cursor = Cursor::new(payload, 0);
-        let base = cursor.take(8, "the time that a block counts from")?;
+        let base = cursor.take(8, "the base time of a block")?;
         self.last = base.iter().rev().fold(0, |time, &byte| time << 8 | u64::from(byte));
         self.at = cursor.at();
         self.count = 0;
@@ -75,7 +75,7 @@ impl Decoder {
         let mut cursor = Cursor::new(payload, self.at);
         let shape = cursor.byte("a record")?;
         if shape & !shape::ALL != 0 {
-            return Err(DecodeError { at: self.at, what: format!("a record of shape {shape:#x}") });
+            return Err(DecodeError { at: self.at, what: format!("a record of unknown shape {shape:#x}") });
         }
         let time = self.last.wrapping_add(cursor.difference("a record's time")? as u64);
         let point = match shape & shape::POINT {
@@ -134,7 +134,7 @@ fn index(cursor: &mut Cursor<'_>, count: usize, what: &str) -> Result<usize, Dec
     let number = cursor.number(what)?;
     match usize::try_from(number) {
         Ok(number) if number < count => Ok(number),
-        _ => Err(start.wrong(format!("{what}: number {number} of {count}"))),
+        _ => Err(start.wrong(format!("{what}: number {number}, but the block has {count}"))),
     }
 }
 
@@ -153,7 +153,7 @@ fn point(cursor: &mut Cursor<'_>) -> Result<Point, DecodeError> {
     point.word = cursor.half("a point's word")?;
     match WORDS.contains(&point.word) {
         true => Ok(point),
-        false => Err(start.wrong(format!("a word of {} bytes", point.word))),
+        false => Err(start.wrong(format!("a word of {} bytes, not 4 or 8", point.word))),
     }
 }
 

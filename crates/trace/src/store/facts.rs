@@ -64,7 +64,7 @@ impl Field for Items {
     fn get(from: &mut Cursor<'_>, what: &str) -> Result<Items, DecodeError> {
         let start = *from;
         let flags = from.half(what)?;
-        Items::from_flags(flags).ok_or_else(|| start.wrong(format!("{what}: {flags:#x}, not all known")))
+        Items::from_flags(flags).ok_or_else(|| start.wrong(format!("{what}: unknown flags in {flags:#x}")))
     }
 }
 
@@ -85,7 +85,7 @@ impl<T: Field> Field for Option<T> {
         match from.number(what)? {
             0 => Ok(None),
             1 => T::get(from, what).map(Some),
-            other => Err(start.wrong(format!("{what}: {other}, and 0 or 1 says whether it is there"))),
+            other => Err(start.wrong(format!("{what}: presence byte {other}, not 0 or 1"))),
         }
     }
     fn heap(&self) -> usize {
@@ -102,7 +102,7 @@ impl<T: Field> Field for Vec<T> {
         let count = from.number(what)?;
         // Each value takes at least a byte.
         if count > from.left() as u64 {
-            return Err(from.wrong(format!("{what}: {count} of them in {} bytes", from.left())));
+            return Err(from.wrong(format!("{what}: {count} values do not fit in {} bytes", from.left())));
         }
         (0..count).map(|_| T::get(from, what)).collect()
     }

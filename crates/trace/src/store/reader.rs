@@ -68,7 +68,7 @@ impl Reader {
     pub fn open(path: &Path) -> Result<Reader, Error> {
         let file = File::open(path)?;
         if !file.metadata()?.is_file() {
-            return Err(Error::NotAStore("it is no regular file".to_owned()));
+            return Err(Error::NotAStore("it is not a regular file".to_owned()));
         }
         Reader::new(file)
     }
@@ -241,7 +241,7 @@ impl<S: Read + Seek> Reader<S> {
             match self.blocks.next(wanted)? {
                 Found::End if sound => return Ok(()),
                 Found::End => {
-                    let what = first.unwrap_or_else(|| "no block is in it".to_owned());
+                    let what = first.unwrap_or_else(|| "it contains no block".to_owned());
                     return Err(Error::NotAStore(what));
                 }
                 Found::Damage(damage) => {
@@ -305,7 +305,7 @@ fn inside(header: &Header, offset: u64, wrong: DecodeError, read: u32) -> Damage
 fn miscounted(header: &Header, offset: u64, read: u32) -> Option<Damage> {
     (header.records != read).then(|| Damage {
         offset: offset + 48,
-        what: format!("a block says that it has {} records, and has {read}", header.records),
+        what: format!("the record count in a block's header is {}, but {read} were found", header.records),
         skipped: 0,
         blocks: Some(0),
         records: Some(header.records.saturating_sub(read).into()),

@@ -101,7 +101,7 @@ impl<S: Read + Seek> BlockScanner<S> {
         };
         while !matches!(self.next(&mut look)?, Found::End) {}
         self.go_to(0)?;
-        Ok((!sound).then(|| "it does not begin as one, and no block of one is near its start".to_owned()))
+        Ok((!sound).then(|| "it does not begin like one, and there is no block near its start".to_owned()))
     }
 
     /// Sets the position, and the length of the file, which may have grown. The next block's
@@ -171,7 +171,7 @@ impl<S: Read + Seek> BlockScanner<S> {
         };
         let there = self.length - offset;
         if there < header.size() {
-            let what = format!("the file ends inside a block: {there} bytes of {} are there", header.size());
+            let what = format!("the file ends inside a block, after {there} of {} bytes", header.size());
             return Ok(Err((0, what, there)));
         }
         if !wanted(&header) {
@@ -182,7 +182,7 @@ impl<S: Read + Seek> BlockScanner<S> {
         self.source.read_exact(&mut self.payload)?;
         Ok(match crc32fast::hash(&self.payload) == header.checksum {
             true => Ok((header, true)),
-            false => Err((0, "the checksum of a block is wrong".to_owned(), header.size())),
+            false => Err((0, "a block has a wrong checksum".to_owned(), header.size())),
         })
     }
 
@@ -190,7 +190,10 @@ impl<S: Read + Seek> BlockScanner<S> {
     fn header(&mut self, offset: u64) -> io::Result<Result<Header, (u64, String)>> {
         let there = self.length - offset;
         if there < HEADER as u64 {
-            return Ok(Err((0, format!("the file ends inside the header of a block, after {there} bytes"))));
+            return Ok(Err((
+                0,
+                format!("the file ends inside the header of a block, after {there} of {HEADER} bytes"),
+            )));
         }
         let mut bytes = [0; HEADER];
         let start = offset.wrapping_sub(self.window_at) as usize;
@@ -207,7 +210,7 @@ impl<S: Read + Seek> BlockScanner<S> {
                 Err((4, "a block of another store".to_owned()))
             }
             Ok(header) if self.expected.is_some_and(|expected| header.number < expected.block) => {
-                Err((52, "a block that should stand before".to_owned()))
+                Err((52, "a block out of order".to_owned()))
             }
             Ok(header) => Ok(header),
         })
@@ -254,7 +257,7 @@ impl<S: Read + Seek> BlockScanner<S> {
         }
         let open = self.open.take().unwrap_or_else(|| Open {
             offset: end,
-            what: "blocks are missing, which could not be written".to_owned(),
+            what: "blocks are missing: they could not be written".to_owned(),
         });
         Some(Damage {
             offset: open.offset,

@@ -208,7 +208,7 @@ impl Compiler<'_> {
             None => Some(ParsedWidth { width: None, range }),
             Some(Ok(width @ 1..)) => Some(ParsedWidth { width: Some(Width::Bytes(width)), range }),
             _ => {
-                self.tell(range, "no control takes so many bytes", "a number from 1 to 65535 expected");
+                self.tell(range, "no control has this width", "a number from 1 to 65535 expected");
                 // Skip the control that it belongs to.
                 self.next_if(|next| next.is_ascii_alphabetic());
                 None
@@ -259,10 +259,11 @@ impl Compiler<'_> {
                 while self.next_if(|next| !other.is_ascii() && next & 0xc0 == 0x80).is_some() {}
                 let range = self.range(start);
                 let (message, expected) = match other {
-                    b'(' | b')' => ("a group stands after `%r` or `%p` only", "`%r(` or `%p(` expected"),
-                    _ => {
-                        ("this is no control", "one of c d f i p r s u x z expected, or %% for the character")
-                    }
+                    b'(' | b')' => ("a group may only follow `%r` or `%p`", "`%r(` or `%p(` expected"),
+                    _ => (
+                        "this is not a control",
+                        "one of c d f i p r s u x z expected, or %% for the character",
+                    ),
                 };
                 self.tell(range, message, expected);
                 return None;
@@ -275,7 +276,7 @@ impl Compiler<'_> {
         if matches!(width, Width::Bytes(bytes) if bytes > most) {
             self.tell(
                 written.range.clone(),
-                format!("`%{name}` takes no number of so many bytes"),
+                format!("`%{name}` cannot have this width"),
                 format!("1 to {most} expected"),
             );
             return None;
@@ -293,7 +294,7 @@ impl Compiler<'_> {
                 let refused = char::from(refused);
                 let mistake = Mistake::new(
                     range,
-                    format!("`%p` is not combined with `{refused}`"),
+                    format!("`%p` cannot be combined with `{refused}`"),
                     "one of c d f i s x z expected, or a group",
                 );
                 self.mistakes.push(match refused {
@@ -365,6 +366,6 @@ impl Compiler<'_> {
 
     fn too_deep(&mut self, start: usize) {
         let range = self.range(start);
-        self.tell(range, "groups within groups are too deep", format!("{DEPTH} of them at most"));
+        self.tell(range, "groups are nested too deeply", format!("at most {DEPTH} levels"));
     }
 }

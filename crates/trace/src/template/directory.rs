@@ -190,7 +190,7 @@ impl Templates {
                 self.conflicts.push(Problem::of_file(
                     &loaded.entry.path,
                     format!(
-                        "its major code is {major}, but {} has it for {wanted}",
+                        "its major code is {major}, but {} lists it for {wanted}",
                         printable::path(&self.index.from)
                     ),
                 ));
@@ -200,7 +200,10 @@ impl Templates {
                 let first = printable::path(&self.files[first].entry.path);
                 self.conflicts.push(Problem::of_file(
                     &loaded.entry.path,
-                    format!("its major code, {major}, is that of {first} too, which is used; each has a file of its own"),
+                    format!(
+                        "its major code, {major}, is also that of {first}, which is used; each file needs its own \
+                         major code"
+                    ),
                 ));
                 continue;
             }

@@ -88,7 +88,7 @@ impl Index {
                 Value::Text(name) => match major.take() {
                     None => mistakes.push(Mistake::new(
                         statement.at,
-                        "this file is for no major code",
+                        "this file has no major code",
                         "`major=` expected before it",
                     )),
                     Some((None, _)) => {}
@@ -117,7 +117,7 @@ impl Index {
         }
         if entries.is_empty() {
             return Err(io::Error::other(format!(
-                "there is no template file in it: neither `{NAME}`, which names them, nor one that ends in `.{EXTENSION}`"
+                "it contains neither the index `{NAME}` nor a template file `*.{EXTENSION}`"
             )));
         }
         entries.sort_by(|one, other| one.path.cmp(&other.path));
@@ -126,7 +126,9 @@ impl Index {
 
     fn limited(mut self) -> Index {
         if self.entries.len() > MAX_FILES {
-            let message = format!("of {} template files, {MAX_FILES} are read", self.entries.len());
+            let count = self.entries.len();
+            let message =
+                format!("there are {count} template files, but only the first {MAX_FILES} are read");
             self.problems.push(Problem::of_file(&self.from, message));
             self.entries.truncate(MAX_FILES);
         }

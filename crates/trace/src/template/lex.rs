@@ -141,7 +141,7 @@ impl Lexer<'_> {
             let decimal = text.trim_start_matches('0');
             self.tell(
                 range,
-                format!("`{text}` would be octal in C, and codes are decimal or hexadecimal"),
+                format!("`{text}` would be octal in C; codes are decimal or hexadecimal"),
                 format!("`{}` or `0x...` expected", if decimal.is_empty() { "0" } else { decimal }),
             );
             return None;
@@ -150,7 +150,7 @@ impl Lexer<'_> {
         if number.is_none() {
             self.tell(
                 range,
-                format!("`{text}` is no code"),
+                format!("`{text}` is not a code"),
                 "a number from 0 to 4294967295 expected, as in 12 or 0x0c",
             );
         }
@@ -189,7 +189,7 @@ impl Lexer<'_> {
                 let end = self.here();
                 self.tell(
                     at..end,
-                    format!("`\\{}` is no escape", other.escape_debug()),
+                    format!("`\\{}` is not an escape", other.escape_debug()),
                     "one of \\n \\t \\\\ \\\" \\' \\? \\r \\a \\b \\f \\v \\x41 \\101 expected",
                 );
                 return;
@@ -215,9 +215,11 @@ impl Lexer<'_> {
         match value.map(u8::try_from) {
             Some(Ok(1..)) => quoted.push(&[value.unwrap_or(0) as u8], at),
             Some(Ok(0)) => {
-                self.tell(at..end, "a NUL cannot be in a text", "a number from 1 to 0xff expected");
+                self.tell(at..end, "a text cannot contain a NUL", "a number from 1 to 0xff expected");
             }
-            Some(Err(_)) => self.tell(at..end, "this is no byte", "a number up to \\377 expected"),
+            Some(Err(_)) => {
+                self.tell(at..end, "this does not fit in a byte", "a number up to \\377 expected")
+            }
             None => self.tell(at..end, "`\\x` without digits", "hexadecimal digits expected"),
         }
     }

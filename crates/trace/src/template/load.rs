@@ -40,13 +40,13 @@ impl Stamp {
 pub(super) fn text(path: &Path) -> io::Result<(String, Vec<Mistake>)> {
     // Other files may block, or never end.
     if !path.metadata()?.is_file() {
-        return Err(io::Error::other("is no regular file"));
+        return Err(io::Error::other("is not a regular file"));
     }
     let mut bytes = Vec::new();
     File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_BYTES {
         return Err(io::Error::other(format!(
-            "is larger than {MAX_BYTES} bytes, and a template file is not"
+            "is larger than {MAX_BYTES} bytes, the limit for a template file"
         )));
     }
     Ok(match String::from_utf8(bytes) {

@@ -105,7 +105,7 @@ impl Reader<'_> {
         }
         self.major = major;
         if !self.drafts.is_empty() {
-            self.wrong(at, "the major code stands at the head of the file", "`minor=` expected");
+            self.wrong(at, "the major code must be the first statement of the file", "`minor=` expected");
         }
     }
 
@@ -128,7 +128,7 @@ impl Reader<'_> {
         if is_second {
             self.wrong(at, "this template has a description already", "`fmt=` or `minor=` expected");
         } else if text.bytes.iter().any(|&byte| byte != b'\t' && byte.is_ascii_control()) {
-            self.wrong(value_at, "a description is one line", "a text without `\\n` and the like expected");
+            self.wrong(value_at, "a description is one line", "a text without control characters expected");
         }
     }
 

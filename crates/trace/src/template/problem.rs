@@ -137,7 +137,7 @@ impl fmt::Display for Problem {
     /// The message with its line, without a newline at the end:
     ///
     /// ```text
-    /// error: this is no control
+    /// error: this is not a control
     ///  --> malloc.fmt:4:11
     ///   |
     /// 4 | fmt="size %q"

@@ -83,11 +83,11 @@ impl Reader<'_> {
         let at = self.here();
         let Some(Word { token: Token::Name(name), .. }) = self.words.first() else {
             let known = self.known();
-            self.wrong(at, "no statement begins so".to_owned(), known);
+            self.wrong(at, "a statement cannot begin like this".to_owned(), known);
             return None;
         };
         let Some(&(keyword, kind)) = self.keywords.iter().find(|(keyword, _)| keyword == name) else {
-            let (message, known) = (format!("`{name}` is no keyword"), self.known());
+            let (message, known) = (format!("`{name}` is not a keyword"), self.known());
             self.wrong(at, message, known);
             return None;
         };

@@ -127,7 +127,7 @@ fn a_line_that_is_gone_fails_and_one_that_is_none_is_refused() {
     assert_eq!((error.raw_os_error(), sink.lost()), (Some(libc::EIO), 1));
     let scratch = tempfile::NamedTempFile::new().expect("a file");
     let error = Serial::open(scratch.path(), Progress::default()).expect_err("it is a file");
-    assert!(error.to_string().contains("no terminal"), "{error}");
+    assert!(error.to_string().contains("not a terminal"), "{error}");
 }
 
 /// A socket that receives messages.

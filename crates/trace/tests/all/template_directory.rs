@@ -77,11 +77,11 @@ fn what_is_wrong_with_a_directory_is_told_and_the_rest_is_used() {
     assert_eq!(
         first_lines,
         [
-            "error: this file is for no major code",
+            "error: this file has no major code",
             "error: major code 1 has a file already",
             "error: this major code has no file",
-            "error: other.fmt: its major code is 3, but directory has it for 2",
-            "error: one.fmt: its major code, 1, is that of one.fmt too, which is used; each has a file of its own",
+            "error: other.fmt: its major code is 3, but directory lists it for 2",
+            "error: one.fmt: its major code, 1, is also that of one.fmt, which is used; each file needs its own major code",
             "error: none: No such file or directory (os error 2)",
             "error: the file is not in UTF-8",
         ]
@@ -95,7 +95,7 @@ fn what_is_wrong_with_a_directory_is_told_and_the_rest_is_used() {
         (
             vec![(1, 1)],
             vec![
-"error: two.fmt: its major code, 1, is that of one.fmt too, which is used; each has a file of its own".to_owned()]
+"error: two.fmt: its major code, 1, is also that of one.fmt, which is used; each file needs its own major code".to_owned()]
         )
     );
 }
@@ -104,11 +104,9 @@ fn what_is_wrong_with_a_directory_is_told_and_the_rest_is_used() {
 fn what_is_no_directory_of_templates_is_refused() {
     let empty = directory(&[("a.txt", "major=1")]);
     let refused = |path: &Path| Templates::open(path).expect_err("no templates").to_string();
-    assert!(
-        refused(empty.path()).contains("neither `directory`, which names them, nor one that ends in `.fmt`")
-    );
+    assert!(refused(empty.path()).contains("neither the index `directory` nor a template file `*.fmt`"));
     assert!(refused(&empty.path().join("nowhere")).contains("No such file"));
-    assert!(refused(Path::new("/dev/zero")).contains("is no regular file"));
+    assert!(refused(Path::new("/dev/zero")).contains("is not a regular file"));
     write(empty.path(), "large.fmt", &" ".repeat((1 << 20) + 1));
     let read = Templates::open(empty.path()).expect("a file");
     assert!(seen(empty.path(), &read).1[0].contains("is larger than 1048576 bytes"));

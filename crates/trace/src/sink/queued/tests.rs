@@ -130,7 +130,7 @@ fn a_stuck_sink_that_may_lose_nothing_is_waited_for_once() {
     let refused = (0..all).filter(|&time| queue.record(0, &at(time)).is_err()).count();
     assert!(begin.elapsed() < Duration::from_secs(60), "nobody waits for it twice: {:?}", begin.elapsed());
     assert!((999..=1000).contains(&refused), "{refused}");
-    assert!(failure(&mut queue).contains("it has taken nothing for"));
+    assert!(failure(&mut queue).contains("it has accepted nothing for"));
     assert!(queue.is_ready(), "it keeps nobody");
     let _ = queue.finish();
     assert_eq!((queue.lost(), taken.lock().expect("nobody panics").len()), (all, 0));
@@ -150,8 +150,11 @@ fn who_asks_whether_a_stuck_sink_is_ready_is_not_kept_for_ever() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let error = queue.record(0, &at(2)).expect_err("it has failed");
-    assert!(error.to_string().contains("it has taken nothing for"), "whoever comes first tells why: {error}");
-    assert!(failure(&mut queue).contains("it has taken nothing for"));
+    assert!(
+        error.to_string().contains("it has accepted nothing for"),
+        "whoever comes first tells why: {error}"
+    );
+    assert!(failure(&mut queue).contains("it has accepted nothing for"));
 }
 
 /// A sink that waits on purpose, for the kernel's rate limit, is not stuck.

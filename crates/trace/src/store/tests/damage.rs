@@ -124,9 +124,9 @@ fn a_store_in_the_log_of_another_is_data() {
 #[test]
 fn what_is_no_store_is_refused() {
     let reason = |bytes: &[u8]| read(bytes).expect_err("no store").to_string();
-    assert_eq!(reason(b""), "it is no trace store: it is empty");
-    assert!(reason(b"text").contains("does not begin as one"));
-    assert!(reason(&[0x55; 100_000]).contains("does not begin as one"));
+    assert_eq!(reason(b""), "it is not a trace store: it is empty");
+    assert!(reason(b"text").contains("does not begin like one"));
+    assert!(reason(&[0x55; 100_000]).contains("does not begin like one"));
     let mut later = written(0, 1);
     later.truncate(block_ends(&later)[0].0);
     later[8] = 9;
