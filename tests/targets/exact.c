@@ -1,6 +1,7 @@
 /* build: -O2 -pthread
  *
- * Exact counts. Eight threads call one function 5,000 times each. The function offers three places to probe:
+ * Exact counts. Eight threads call one function as often as the argument says, 5,000 times by default. The function
+ * offers three places to probe:
  *   exact_entry  its first instruction, a push
  *   exact_mid    an instruction in the middle that addresses memory relative to rip
  *   exact_ret    its return
@@ -10,8 +11,11 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-enum { THREADS = 8, CALLS = 5000 };
+enum { THREADS = 8 };
+
+static uintptr_t calls = 5000;
 
 uintptr_t exact_bias = 0x1234567;
 uint64_t exact_entry(uint64_t a, uint64_t b);
@@ -57,13 +61,14 @@ __asm__(".text\n"
 
 static void *thread(void *argument) {
     uintptr_t id = (uintptr_t)argument, sum = 0;
-    for (uintptr_t i = 0; i < CALLS; i++) sum += exact_entry(i, id);
+    for (uintptr_t i = 0; i < calls; i++) sum += exact_entry(i, id);
     return (void *)(uintptr_t)sum;
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     pthread_t threads[THREADS];
     uintptr_t sum = 0, expected = 0;
+    if (argc > 1) calls = (uintptr_t)atol(argv[1]);
     for (uintptr_t t = 0; t < THREADS; t++) {
         if (pthread_create(&threads[t], NULL, thread, (void *)t)) return 2;
     }
@@ -73,7 +78,7 @@ int main(void) {
         sum += (uintptr_t)part;
     }
     for (uint64_t t = 0; t < THREADS; t++)
-        for (uint64_t i = 0; i < CALLS; i++) expected += (i * 3 + exact_bias) ^ t;
-    printf("calls %d sum %llx %s\n", THREADS * CALLS, (unsigned long long)sum, sum == expected ? "ok" : "wrong");
+        for (uint64_t i = 0; i < calls; i++) expected += (i * 3 + exact_bias) ^ t;
+    printf("calls %llu sum %llx %s\n", (unsigned long long)(THREADS * calls), (unsigned long long)sum, sum == expected ? "ok" : "wrong");
     return sum != expected;
 }

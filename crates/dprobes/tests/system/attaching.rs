@@ -142,7 +142,9 @@ fn detaching_in_the_middle_of_the_hits_loses_nothing_and_harms_nothing() {
     for _ in 0..5 {
         // Four threads, until the tracer is gone.
         server.send("0 4");
-        let mut attached = attach(pid, &counting(&program, ["work"]), &[]);
+        // Little waits in the rings: it is hits that are counted here, not how fast records are
+        // written.
+        let mut attached = attach(pid, &counting(&program, ["work"]), &["--buffer=256K"]);
         attached.wait_for(pid, &program, "work");
         std::thread::sleep(Duration::from_millis(100));
         let outcome = attached.stop(libc::SIGINT).ended_with(0);

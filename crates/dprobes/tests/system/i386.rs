@@ -43,17 +43,19 @@ fn hits_equal_calls_with_eight_threads() {
     for flags in [&[][..], &["-no-pie", "-fno-pie"], &["-static"], &["-static-pie"]] {
         let program = need!("i386", target_32("exact", flags), "gcc -m32");
         let points = counting(&program, ["exact_entry", "exact_mid", "exact_ret"]);
+        // A trap takes about a hundred times as long as a jump.
+        let calls = testing::rounds(1000, 5000);
+        let all = 8 * calls as u64;
         for run in 1..=testing::rounds(1, 3) {
-            let outcome = Run::new(&points).on([&program]).ended_with(0);
-            assert!(
-                outcome.stdout.starts_with("calls 40000 ") && outcome.stdout.ends_with(" ok\n"),
-                "{outcome:#?}"
-            );
+            let words = [program.as_os_str(), calls.to_string().as_ref()].map(ToOwned::to_owned);
+            let outcome = Run::new(&points).on(words).ended_with(0);
+            let says = outcome.stdout.starts_with(&format!("calls {all} "));
+            assert!(says && outcome.stdout.ends_with(" ok\n"), "{outcome:#?}");
             for minor in 1..=3 {
-                assert_eq!(outcome.stats.hits(minor), 40_000, "{flags:?} run {run}: {outcome:#?}");
-                assert_eq!(outcome.stats.runs(minor), 40_000, "{flags:?} run {run}: {outcome:#?}");
+                assert_eq!(outcome.stats.hits(minor), all, "{flags:?} run {run}: {outcome:#?}");
+                assert_eq!(outcome.stats.runs(minor), all, "{flags:?} run {run}: {outcome:#?}");
             }
-            assert_eq!(outcome.stats.locals, [40_000; 3], "{flags:?} run {run}: {outcome:#?}");
+            assert_eq!(outcome.stats.locals, [all; 3], "{flags:?} run {run}: {outcome:#?}");
         }
     }
 }
