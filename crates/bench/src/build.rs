@@ -22,6 +22,30 @@ pub fn given(command: Option<&Path>, release: bool) -> io::Result<PathBuf> {
     command.map_or_else(|| dprobes(release), Path::canonicalize)
 }
 
+/// The command as it was built for the tests, if that is newer than all sources; else as of
+/// [`dprobes`]. A build for this alone has other features of some libraries, and takes a minute.
+///
+/// # Errors
+/// As of [`dprobes`].
+pub fn tested_dprobes() -> io::Result<PathBuf> {
+    let built = target(false)?.join("dprobes");
+    let changed = |path: &Path| path.metadata().and_then(|file| file.modified());
+    let is_current = changed(&built).is_ok_and(|time| {
+        let sources = walk(&repository().join("crates"));
+        sources.iter().all(|source| changed(source).is_ok_and(|changed| changed < time))
+    });
+    if is_current { Ok(built) } else { dprobes(false) }
+}
+
+/// The sources of all crates: Rust files in directories named `src`, at any depth.
+fn walk(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let paths = entries
+        .map(|entry| entry.path())
+        .flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] });
+    paths.filter(|path| path.components().any(|part| part.as_os_str() == "src")).collect()
+}
+
 /// As [`dprobes`], with additional features.
 ///
 /// # Errors
@@ -48,7 +72,9 @@ pub fn dprobes_with(release: bool, features: &[&str]) -> io::Result<PathBuf> {
 /// If this process's program is unknown.
 pub fn target(release: bool) -> io::Result<PathBuf> {
     let itself = std::env::current_exe()?;
-    let target = itself.ancestors().nth(2).unwrap_or(repository());
+    // Tests are in the directory `deps` beside the commands.
+    let commands = itself.ancestors().skip(1).find(|directory| !directory.ends_with("deps"));
+    let target = commands.and_then(Path::parent).unwrap_or(repository());
     Ok(target.join(if release { "release" } else { "debug" }))
 }
 

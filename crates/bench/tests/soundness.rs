@@ -19,8 +19,7 @@ fn no_program_can_tell() {
     if !testing::have("soundness", &["gcc", "objdump"]) {
         return;
     }
-    // The command as it is built for tests: a release would have to be built for this test alone.
-    let command = dprobes_bench::build::dprobes(false).expect("the command can be built");
+    let command = dprobes_bench::build::tested_dprobes().expect("the command can be built");
     let output = soundness(&["--dprobes", command.to_str().expect("the path is text")]);
     let said = text(&output);
     assert!(output.status.success(), "{said}");

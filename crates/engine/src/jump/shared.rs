@@ -4,14 +4,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use layout::PAGE;
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
-
-/// Up to so many words are loaded one by one.
-const FEW: usize = 8;
 
 /// A memory file, mapped whole in the tracer. A process may have written its content: do not trust
 /// it.
@@ -94,61 +91,47 @@ impl Shared {
         }
     }
 
-    /// Copies bytes out. A process may write there meanwhile: each byte is then the old or the new
-    /// one. A few words, which most records log, are loaded one by one, which costs less than a
-    /// call.
+    /// Copies bytes out. A process may write there meanwhile: each word of 8 bytes, counted from
+    /// `offset`, is then the old or the new one if `offset` is a multiple of 8, as in all records;
+    /// else each byte is.
     #[inline]
     pub(crate) fn copy(&self, offset: usize, into: &mut [u8]) -> bool {
         let fits = offset.checked_add(into.len()).is_some_and(|end| end <= self.size());
-        if fits {
-            // SAFETY: `fits` says that both places have that many bytes, so each word that lies in
-            // `into` lies in the mapping; `into` is the tracer's own memory; the mapping, if it is
-            // read as words, is aligned, and atomics may be changed by others.
-            unsafe {
-                let from = self.memory.as_ptr().add(offset);
-                let word =
-                    |number| (*from.cast::<AtomicU64>().add(number)).load(Ordering::Relaxed).to_ne_bytes();
-                match into.as_chunks_mut::<8>() {
-                    ([one], []) if offset.is_multiple_of(8) => *one = word(0),
-                    ([one, two], []) if offset.is_multiple_of(8) => (*one, *two) = (word(0), word(1)),
-                    (words, []) if words.len() <= FEW && offset.is_multiple_of(8) => {
-                        (0..).zip(words).for_each(|(number, into)| *into = word(number));
-                    }
-                    _ => copy_unseen(from, into.as_mut_ptr(), into.len()),
-                }
-            };
+        if !fits {
+            return false;
         }
-        fits
+        let from = self.memory.as_ptr().wrapping_add(offset);
+        // SAFETY: all of `into` fits into the mapping from `offset` on, so each of its words and
+        // bytes does; the mapping is aligned, so words are where `offset` is; and atomics may be
+        // changed by others.
+        let word = |number: usize| unsafe {
+            (*from.cast::<AtomicU64>().add(number)).load(Ordering::Relaxed).to_ne_bytes()
+        };
+        // SAFETY: as for words.
+        let byte = |number: usize| unsafe { (*from.cast::<AtomicU8>().add(number)).load(Ordering::Relaxed) };
+        let (words, bytes) =
+            if offset.is_multiple_of(8) { into.as_chunks_mut() } else { (&mut [][..], into) };
+        let copied = words.len() * 8;
+        match words {
+            [one] => *one = word(0),
+            [one, two] => (*one, *two) = (word(0), word(1)),
+            words => (0..).zip(words).for_each(|(number, into)| *into = word(number)),
+        }
+        (copied..).zip(bytes).for_each(|(number, into)| *into = byte(number));
+        true
     }
 
     #[cfg(test)]
     pub(crate) fn write(&self, offset: usize, from: &[u8]) -> bool {
         let fits = offset.checked_add(from.len()).is_some_and(|end| end <= self.size());
         if fits {
-            // SAFETY: as in `copy`.
-            unsafe { copy_unseen(from.as_ptr(), self.memory.as_mut_ptr().add(offset), from.len()) };
+            for (number, &byte) in from.iter().enumerate() {
+                // SAFETY: as in `copy`.
+                unsafe { AtomicU8::from_ptr(self.memory.as_mut_ptr().add(offset + number)) }
+                    .store(byte, Ordering::Relaxed);
+            }
         }
         fits
-    }
-}
-
-/// Copies bytes by memcpy, called through assembly: a copy known to the compiler must not race with
-/// writes.
-///
-/// # Safety
-/// Both places have that many bytes; none of those that are written is borrowed by others.
-unsafe fn copy_unseen(from: *const u8, to: *mut u8, count: usize) {
-    // SAFETY: this is a C call of memcpy, with arguments that the caller vouches for. Any byte is
-    // valid, whoever writes it.
-    unsafe {
-        std::arch::asm!(
-            "call {memcpy}",
-            memcpy = sym libc::memcpy,
-            inout("rdi") to => _,
-            inout("rsi") from => _,
-            inout("rdx") count => _,
-            clobber_abi("C"),
-        );
     }
 }
 

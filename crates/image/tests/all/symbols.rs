@@ -242,15 +242,15 @@ fn a_rust_function_to_find(x: u64) -> u64 {
 fn rust_names() {
     assert_eq!(a_rust_function_to_find(1), 2);
     let image = Image::open(&std::env::current_exe().unwrap()).unwrap();
-    let lookup = image.lookup("symbols::a_rust_function_to_find");
+    let lookup = image.lookup("all::symbols::a_rust_function_to_find");
     assert_eq!(lookup.kind, NameKind::Demangled);
     assert_eq!(lookup.matches.len(), 1, "{:?}", lookup.matches);
     let found = lookup.matches[0];
     assert!(found.name.starts_with("_ZN") || found.name.starts_with("_R"), "{}", found.name);
     assert_eq!(image.lookup(&found.name).matches[0].vaddr, found.vaddr);
-    assert_eq!(found.demangled().as_deref(), Some("symbols::a_rust_function_to_find"));
-    let near = image.nearest_names("symbols::a_rust_funtion_to_find");
-    assert_eq!(near.first().map(String::as_str), Some("symbols::a_rust_function_to_find"), "{near:?}");
+    assert_eq!(found.demangled().as_deref(), Some("all::symbols::a_rust_function_to_find"));
+    let near = image.nearest_names("all::symbols::a_rust_funtion_to_find");
+    assert_eq!(near.first().map(String::as_str), Some("all::symbols::a_rust_function_to_find"), "{near:?}");
 }
 
 const VERSIONED: &str = r#"

@@ -6,4 +6,3 @@ mod support;
 mod hidden;
 mod listing;
 mod random;
-mod registers;

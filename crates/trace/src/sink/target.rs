@@ -177,7 +177,7 @@ mod tests {
             ("", "the targets are KLOG"),
             ("serial", "`serial` needs a device, as in serial:/dev/ttyS0"),
             ("ctf:", "`ctf` needs a directory, as in ctf:trace"),
-            ("com1:x", "`com1` is complete"),
+            ("com1:x", "`com1` takes no path"),
         ] {
             let error = Target::parse(text).expect_err(text).to_string();
             assert!(error.starts_with(reason), "{text}: {error}");

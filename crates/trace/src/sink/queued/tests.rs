@@ -239,7 +239,7 @@ fn what_waits_beside_records_is_bounded() {
     let (mut queue, allowed, _taken) = slow(false, u64::MAX);
     queue.record(0, &at(0)).expect("there is room");
     (0..=MOST as u32).for_each(|program| drop(queue.forget(program)));
-    assert!(failure(&mut queue).contains("waiting"));
+    assert!(failure(&mut queue).contains("unread messages about programs"));
     assert!(queue.forget(0).is_err());
     allowed.store(1, Ordering::SeqCst);
     let _ = queue.finish();

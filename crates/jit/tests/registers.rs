@@ -1,16 +1,17 @@
 //! What the program must not notice: registers, flags and the red zone after a hit, and a stack
-//! without room.
+//! without room. Its programs take all of the low addresses, so it is a program of its own.
 
-use crate::support;
-use crate::support::arena::{Arena, CONTEXTS, OWN, RING_SIZE};
-use crate::support::handler;
-use crate::support::interpreter::DEAD;
-use crate::support::native::{self, Registers, enter, exclusive};
+mod support;
+
 use dprobes_jit::{Compiled, Environment, Limits, Variable, Waiting, compile};
 use layout::claim::{FREE, TAKEN, UNUSABLE};
 use layout::thread_id;
 use proptest::prelude::*;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use support::arena::{Arena, CONTEXTS, OWN, RING_SIZE};
+use support::handler;
+use support::interpreter::DEAD;
+use support::native::{self, Registers, enter, exclusive};
 use vm::{Op, Register};
 
 fn push(value: u64) -> Vec<u8> {
