@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::support::{Outcome, Run, Server, attach, need, start_server, target};
+use crate::support::{Outcome, Run, Scratch, Server, attach, dprobes, need, run, start_server, target};
 
 fn program() -> Option<PathBuf> {
     target("intruder")
@@ -198,4 +198,49 @@ fn what_a_child_logs_that_has_its_parents_memory_is_the_childs() {
     pids.sort_unstable();
     pids.dedup();
     assert_eq!(pids.len() as u64, CHILDREN + 1);
+}
+
+/// A process that unmaps or replaces memory of its probes' handlers, which it has not mapped, harms
+/// at most itself: it gets its own SIGSEGV. Its parent is counted and logged exactly.
+#[test]
+fn what_a_process_takes_away_harms_no_other() {
+    let program = need!("own-rings", target("discards"), "gcc");
+    let text = format!(
+        "name = \"{}\"\nmodtype = user\nmajor = 4\nvars = 1\nmaxhits = 0xffffffffffffffff\n\
+         offset = discards_work\nminor = 1\ninc lv, 0\npush r, rdi\nlog 1\nexit\n",
+        program.display()
+    );
+    let scratch = Scratch::new();
+    let (file, records) = (scratch.file("program.rpn", &text), scratch.path().join("records"));
+    for options in [&["--engine=jump"][..], &["--engine=jump", "--lossless"]] {
+        for kind in ["gone", "zeros"] {
+            let mut harmed = 0;
+            let mut number = 0;
+            loop {
+                // Not with counts: the child has changed them, which are those of its user.
+                let mut command = dprobes();
+                command.arg("run").args(options).arg("-o").args([&records, &file]);
+                command.arg("--").arg(&program).args([kind, &number.to_string()]);
+                let (status, stdout, stderr) = run(&mut command);
+                if status.code() == Some(3) {
+                    break;
+                }
+                let what = format!("{options:?} {kind} {number}: {status} {stdout} {stderr}");
+                assert!(status.success(), "{what}");
+                // What is replaced by zeros is there, so nothing faults.
+                let may_fault = if kind == "gone" { libc::SIGSEGV } else { 0 };
+                let statuses = [0, may_fault, may_fault | 0x80];
+                let (parent, says) = stdout.split_once(' ').expect("the parent says its id");
+                let says = |status| says == format!("child {status} wrong 0\n");
+                assert!(statuses.into_iter().any(says), "{what}");
+                harmed += u64::from(!says(0));
+                let (text, of_parent) = (std::fs::read_to_string(&records), format!(" pid={parent}"));
+                let text = text.expect("the records");
+                assert_eq!(text.lines().filter(|line| line.ends_with(&of_parent)).count(), 200, "{what}");
+                number += 1;
+            }
+            assert!(number >= 2, "{options:?}: there were only {number} mappings");
+            assert_eq!(harmed > 0, kind == "gone", "{options:?} {kind}");
+        }
+    }
 }
