@@ -18,7 +18,7 @@ mod programs;
 mod scratch;
 mod trials;
 
-pub use needs::{THOROUGH, VARIABLE, find_program, have, rounds, skipped};
+pub use needs::{THOROUGH, VARIABLE, find_program, have, is_root, rounds, skipped};
 pub use place::{repository, scratch_directory};
 pub use programs::{go_target, output, spawn, target, variant};
 pub use scratch::Scratch;

@@ -15,6 +15,8 @@ use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
+use nix::unistd::Uid;
+
 /// The environment variable that says which tests may be skipped; all if it is not set.
 pub const VARIABLE: &str = "DPROBES_SKIP";
 
@@ -43,6 +45,11 @@ pub fn skipped(test: &str, needs: &str) {
 /// Whether a list allows a test to be skipped.
 fn may_skip(list: Option<&str>, test: &str) -> bool {
     list.is_none_or(|list| list.split(',').any(|name| name.trim() == test))
+}
+
+/// Whether this process may become another user, and touch what others may not.
+pub fn is_root() -> bool {
+    Uid::effective().is_root()
 }
 
 /// The path of an installed program by name, or `None`.

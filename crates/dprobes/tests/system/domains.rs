@@ -25,12 +25,6 @@ fn counting(program: &Path, most: u64, log: &str) -> String {
     .replace("vars = 2\n", "vars = 2\ngvars = 1\n")
 }
 
-/// Whether this test may become another user.
-fn is_root() -> bool {
-    // SAFETY: it takes no arguments.
-    unsafe { libc::geteuid() == 0 }
-}
-
 fn run(program: &Path, how: &str, text: &str, options: &[&str]) -> Outcome {
     let run = options.iter().fold(Run::new(text), |run, option| run.option(option));
     let calls = CALLS.to_string();
@@ -54,7 +48,7 @@ fn roots_counts_are(outcome: &Outcome, calls: u64) {
 #[test]
 fn a_program_of_another_user_changes_no_count_and_ends_no_probe_but_its_own() {
     let program = need!("domains", program(), "gcc");
-    if !is_root() {
+    if !testing::is_root() {
         return testing::skipped("domains", "root");
     }
     FORGED.set(true);
@@ -73,7 +67,7 @@ fn a_program_of_another_user_changes_no_count_and_ends_no_probe_but_its_own() {
 #[test]
 fn who_calls_a_setuid_program_changes_no_count_of_it() {
     let program = need!("domains", program(), "gcc");
-    if !is_root() {
+    if !testing::is_root() {
         return testing::skipped("domains", "root");
     }
     FORGED.set(true);
@@ -100,7 +94,7 @@ fn who_calls_a_setuid_program_changes_no_count_of_it() {
 #[test]
 fn each_user_has_turns_of_its_own_unless_all_share_them() {
     let program = need!("domains", program(), "gcc");
-    if !is_root() {
+    if !testing::is_root() {
         return testing::skipped("domains", "root");
     }
     let all = 2 * CALLS + 2;
@@ -131,7 +125,7 @@ fn more_users_than_can_be_told_apart_are_trapped() {
     /// One of them is root's, whose process makes no call.
     const DOMAINS: u64 = 128;
     let program = need!("domains", program(), "gcc");
-    if !is_root() {
+    if !testing::is_root() {
         return testing::skipped("domains", "root");
     }
     let text = counting(&program, 1 << 40, "abort");

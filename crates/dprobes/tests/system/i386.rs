@@ -6,6 +6,8 @@ use crate::signals::{number, under_a_timer};
 use crate::sleepers::nobody_notices;
 use crate::support::{Outcome, Run, Scratch, counting, find_program, need, run, target, variant};
 use crate::threads::come_and_go;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -168,8 +170,10 @@ fn a_linker_whose_mapping_is_not_recognised_is_watched_where_it_tells_debuggers(
     std::fs::create_dir_all(&directory).expect("a directory can be made");
     let path = directory.join("ld-linux.so.2");
     std::fs::write(&path, linker).expect("the linker can be written");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&path, mode).expect("it is ours");
+    // Another user's earlier run may have made it.
+    if std::fs::metadata(&path).expect("it was written").permissions().mode() & 0o111 == 0 {
+        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("it is ours");
+    }
     let flag = format!("-Wl,--dynamic-linker={}", path.display());
     let program = variant("dlopen", "dlopen-m32-other-linker", &["-m32", &flag]).expect("there is gcc");
     let outcome = Run::new(&counting(&library, ["plugin_work"]))

@@ -35,11 +35,6 @@ fn limit(resource: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
     }
 }
 
-fn is_root() -> bool {
-    // SAFETY: geteuid has no arguments and cannot fail.
-    unsafe { libc::geteuid() == 0 }
-}
-
 /// Checks that a server works on and has nothing of dprobes in it.
 #[track_caller]
 fn works_on(mut server: Server) {
@@ -112,7 +107,7 @@ fn signals_that_would_end_the_tracer_take_the_probes_out() {
 #[test]
 fn without_proc_nothing_is_begun() {
     let unshare = need!("limits", testing::find_program("unshare"), "unshare");
-    if !is_root() {
+    if !testing::is_root() {
         return testing::skipped("limits: a mount namespace", "root");
     }
     let script = "umount -l /proc && exec \"$0\" run --at nothing:main:entry --do 'inc lv, 0; abort' -- true";
@@ -127,7 +122,7 @@ fn without_proc_nothing_is_begun() {
 fn without_threads_nothing_is_begun() {
     /// The id of a user that does not exist.
     const USER: u32 = 61_234;
-    if !is_root() {
+    if !testing::is_root() {
         return testing::skipped("limits: a limit of processes", "root");
     }
     // Others may not enter the directory of the build.

@@ -9,7 +9,7 @@ use crate::support::{Run, need, target};
 fn a_process_in_a_pid_namespace_is_not_taken_for_a_stranger() {
     let program = need!("namespaces", target("intruder"), "gcc");
     // SAFETY: it takes no arguments.
-    if unsafe { libc::geteuid() } != 0 {
+    if !testing::is_root() {
         return testing::skipped("namespaces", "root");
     }
     if !testing::have("namespaces", &["unshare"]) {

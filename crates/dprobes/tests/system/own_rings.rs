@@ -20,12 +20,6 @@ fn logging(program: &Path) -> String {
 /// Large rings, by which the program under test recognises them.
 const BUFFER: &str = "--buffer=64M";
 
-/// Whether this test may become another user.
-fn is_root() -> bool {
-    // SAFETY: it takes no arguments.
-    unsafe { libc::geteuid() == 0 }
-}
-
 /// Checks that each of `hits` hits has its record, and none is dropped or missed.
 #[track_caller]
 fn exact(outcome: &Outcome, hits: u64) {
@@ -47,7 +41,7 @@ fn arguments(outcome: &Outcome) -> Vec<(String, usize)> {
 #[test]
 fn a_child_of_another_user_writes_into_nothing_of_its_parents() {
     let program = need!("own-rings", program(), "gcc");
-    if !is_root() {
+    if !testing::is_root() {
         return testing::skipped("own-rings", "root");
     }
     const CALLS: u64 = 5000;

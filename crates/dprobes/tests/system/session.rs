@@ -215,8 +215,7 @@ fn probes_of_one_module_are_not_those_of_another() {
 fn processes_of_others_are_probed_only_by_name() {
     let module = need!("session", target("server"), "gcc");
     let setpriv = need!("session", testing::find_program("setpriv"), "setpriv");
-    // SAFETY: geteuid has no arguments and cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
+    if !testing::is_root() {
         return testing::skipped("session: another user's process", "root");
     }
     let session = Session::new();
@@ -243,8 +242,7 @@ fn processes_of_others_are_probed_only_by_name() {
 fn users_share_variables_in_a_session_only_where_it_is_said() {
     let module = need!("session", target("server"), "gcc");
     let setpriv = need!("session", testing::find_program("setpriv"), "setpriv");
-    // SAFETY: geteuid has no arguments and cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
+    if !testing::is_root() {
         return testing::skipped("session: variables of two users", "root");
     }
     // Others may not enter the directory of the tests.
@@ -287,8 +285,7 @@ fn another_user_is_not_heard() {
     use std::os::unix::fs::PermissionsExt;
     let setpriv = need!("session", testing::find_program("setpriv"), "setpriv");
     let python = need!("session", testing::find_program("python3"), "python3");
-    // SAFETY: geteuid has no arguments and cannot fail.
-    if unsafe { libc::geteuid() } != 0 {
+    if !testing::is_root() {
         return testing::skipped("session: another user at the socket", "root");
     }
     let module = need!("session", target("server"), "gcc");
