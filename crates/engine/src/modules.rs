@@ -18,7 +18,7 @@ use crate::placing::placer::Placer;
 use crate::preplan::Preplan;
 use crate::site::Armed;
 use crate::site_use::Use;
-use crate::space::Space;
+use crate::space::{ModuleState, Space};
 use crate::window::Window;
 
 impl Placer<'_, '_> {
@@ -31,14 +31,14 @@ impl Placer<'_, '_> {
             return Ok((thread, stop));
         };
         if let Some(space) = self.followed.spaces.get_mut(&number) {
-            space.stale = false;
-            if !space.watched && !space.starting {
+            space.modules.stale = false;
+            if !space.modules.watched && !space.modules.starting {
                 self.followed.threads.seize_strays(&mut self.followed.spaces, self.messages, tid, number);
             }
         }
         if let Some(space) = self.followed.spaces.get(&number)
             && space.members == 1
-            && !space.starting
+            && !space.modules.starting
         {
             // The only thread of the space is stopped, so the space counts as held.
             self.followed.holds.begin();
@@ -47,14 +47,14 @@ impl Placer<'_, '_> {
         self.forget_unmapped(number, &modules);
         let works = self.plan_new(number, &thread, &modules);
         if let Some(space) = self.followed.spaces.get_mut(&number) {
-            space.foreseen = None;
+            space.modules.foreseen = None;
         }
         let mut state = (thread, stop);
         for work in works {
             state = self.place(number, state.0, state.1, work)?;
         }
         if let Some(space) = self.followed.spaces.get_mut(&number) {
-            space.seen = modules.iter().map(module_key).collect();
+            space.modules.seen = modules.iter().map(module_key).collect();
         }
         self.tell_waiting(number, tid, &modules);
         Ok(state)
@@ -67,7 +67,7 @@ impl Placer<'_, '_> {
         let Some(number) = self.followed.threads.get(&tid).and_then(|tracked| tracked.space) else {
             return Ok((thread, stop));
         };
-        if self.followed.spaces.get(&number).is_none_or(|space| space.watched) {
+        if self.followed.spaces.get(&number).is_none_or(|space| space.modules.watched) {
             return Ok((thread, stop));
         }
         self.followed.threads.seize_strays(&mut self.followed.spaces, self.messages, tid, number);
@@ -140,7 +140,7 @@ impl Placer<'_, '_> {
         Checks {
             opcodes: true,
             shadow_stack: process::has_shadow_stack(tid),
-            domain: space.map_or(Domain::OWN, |space| space.domain),
+            domain: space.map_or(Domain::OWN, |space| space.trust.domain),
         }
     }
 
@@ -162,9 +162,9 @@ impl Placer<'_, '_> {
         let Some(space) = self.followed.spaces.get_mut(&number) else { return };
         let by_key: HashMap<ModuleKey, &Module> =
             modules.iter().map(|module| (module_key(module), module)).collect();
-        space.placed.retain(|(_, placed)| by_key.contains_key(placed));
-        space.named.retain(|key| by_key.contains_key(key));
-        space.blocking.retain(|key| by_key.contains_key(key));
+        space.modules.placed.retain(|(_, placed)| by_key.contains_key(placed));
+        space.modules.named.retain(|key| by_key.contains_key(key));
+        space.modules.blocking.retain(|key| by_key.contains_key(key));
         let memory = &space.code.memory;
         let stays = |copied: &Copied| by_key.contains_key(&copied.module()) && copied.is_there(memory);
         let lost: Vec<ModuleKey> =
@@ -183,8 +183,8 @@ impl Placer<'_, '_> {
         if !gone.is_empty() {
             space.changed();
         }
-        space.planners.remove(&gone);
-        space.planners.retain(|module| by_key.contains_key(module));
+        space.plans.planners.remove(&gone);
+        space.plans.planners.retain(|module| by_key.contains_key(module));
         space.sites.retain_modules(|module| by_key.contains_key(module));
         for address in gone {
             let Some(armed) = space.sites.remove(&address) else { continue };
@@ -193,7 +193,7 @@ impl Placer<'_, '_> {
                 // If the module was mapped anew at the same place, its probes are planned anew.
                 for wanted in &armed.site().uses {
                     if let Use::Probe { program, .. } = *wanted {
-                        space.placed.remove(&(program, armed.site().module));
+                        space.modules.placed.remove(&(program, armed.site().module));
                     }
                 }
             }
@@ -210,8 +210,8 @@ impl Placer<'_, '_> {
             let here = (program_number, module_key(&module));
             let copies = self.armer().armings_for(program_number, thread, &module);
             let Some(space) = self.followed.spaces.get_mut(&number) else { break };
-            space.placed.insert(here);
-            let foreseen = space.foreseen.as_mut().and_then(|all| Preplan::take(all, here));
+            space.modules.placed.insert(here);
+            let foreseen = space.modules.foreseen.as_mut().and_then(|all| Preplan::take(all, here));
             works.push(match foreseen {
                 Some(Preplan { plan, draft, count, probes, .. }) => {
                     let draft = Some(Box::new(draft));
@@ -235,13 +235,13 @@ impl Placer<'_, '_> {
     /// Plans the engine's own sites, unless they are armed. They are traps, and come first, so that
     /// probes at the same places are traps too.
     fn plan_own(&mut self, number: u32, tid: i32, modules: &[Module]) -> Vec<Work> {
-        if self.followed.spaces.get(&number).is_none_or(|space| space.watched) {
+        if self.followed.spaces.get(&number).is_none_or(|space| space.modules.watched) {
             return Vec::new();
         }
         let checks = self.checks(tid);
         let Some(space) = self.followed.spaces.get_mut(&number) else { return Vec::new() };
-        space.watched = true;
-        own_sites(tid, modules, &space.text(), space.starting, checks, &mut self.cache.loaders)
+        space.modules.watched = true;
+        own_sites(tid, modules, &space.text(), space.modules.starting, checks, &mut self.cache.loaders)
     }
 
     /// The modules in which programs are still to be placed, with the checks for their probes.
@@ -252,7 +252,9 @@ impl Placer<'_, '_> {
         modules: &[Module],
     ) -> Vec<(usize, Module, Checks)> {
         let pid = self.followed.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
-        let Some(Space { placed, named, .. }) = self.followed.spaces.get_mut(&number) else {
+        let Some(Space { modules: ModuleState { placed, named, .. }, .. }) =
+            self.followed.spaces.get_mut(&number)
+        else {
             return Vec::new();
         };
         let mut unplaced = Vec::new();
@@ -279,7 +281,7 @@ impl Placer<'_, '_> {
     pub(crate) fn begun(&mut self, tid: i32) {
         let Some(number) = self.followed.threads.get(&tid).and_then(|tracked| tracked.space) else { return };
         let Some(space) = self.followed.spaces.get_mut(&number) else { return };
-        space.starting = false;
+        space.modules.starting = false;
         let entries: Vec<u64> = space
             .sites
             .own()
@@ -298,7 +300,7 @@ impl Placer<'_, '_> {
                 }
             }
         }
-        if !space.planners.is_empty() {
+        if !space.plans.planners.is_empty() {
             self.followed.take_out_jumps(number, &unused);
         } else {
             unused.into_iter().for_each(|address| space.disarm(address));
@@ -308,7 +310,8 @@ impl Placer<'_, '_> {
     /// Reports, for a process that has begun, the modules that are not mapped.
     fn tell_waiting(&mut self, number: u32, tid: i32, modules: &[Module]) {
         let pid = self.followed.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
-        let Some(space) = self.followed.spaces.get_mut(&number).filter(|space| !space.starting) else {
+        let Some(space) = self.followed.spaces.get_mut(&number).filter(|space| !space.modules.starting)
+        else {
             return;
         };
         self.session.begun.insert(number);
@@ -318,7 +321,7 @@ impl Placer<'_, '_> {
             }
             let module = program.module();
             let waits = program.probes.iter().all(|probe| probe.state == State::Waiting);
-            let mut is_mapped = || modules.iter().any(|other| space.named.is(other, module, tid));
+            let mut is_mapped = || modules.iter().any(|other| space.modules.named.is(other, module, tid));
             if waits && !is_mapped() && self.messages.told.waiting.insert(program_number) {
                 self.messages.observer.note(&Note::Waiting { pid, module: module.to_owned() });
             }

@@ -44,13 +44,13 @@ impl Disarmer<'_, '_> {
         programs.into_iter().for_each(|program| self.cache.armings.forget_armings(self.programs, program));
         let mut disarmed = Vec::new();
         let mut jumps = Vec::new();
-        let concerned = |space: &Space| only.is_none_or(|only| space.domain == only);
+        let concerned = |space: &Space| only.is_none_or(|only| space.trust.domain == only);
         for (&number, space) in self.followed.spaces.iter_mut().filter(|(_, space)| concerned(space)) {
             // A plan for the space may contain this probe.
-            space.foreseen = None;
+            space.modules.foreseen = None;
             space.changed();
             let mut empty = Vec::new();
-            let planned = !space.planners.is_empty();
+            let planned = !space.plans.planners.is_empty();
             space.sites.make_own(|copied| over.iter().any(|wanted| wanted.is_of(copied.program())));
             for (&address, armed) in space.sites.own_mut() {
                 let is_jump = planned || armed.jump().is_some();

@@ -67,7 +67,7 @@ impl Tracer<'_> {
         let spaces: Vec<u32> = self.followed.spaces.keys().copied().collect();
         for number in spaces {
             if let Some(space) = self.followed.spaces.get_mut(&number) {
-                space.stale = true;
+                space.modules.stale = true;
             }
             self.session.waiting = true;
             self.followed.ask_one(&mut self.messages, number);
@@ -96,7 +96,7 @@ impl Tracer<'_> {
         let uses: HashSet<Use> = probes.map(|probe| Use::Probe { program: number, probe }).collect();
         self.disarmer().retire(&uses, None);
         for space in self.followed.spaces.values_mut() {
-            space.placed.retain(|(placed, _)| *placed != number);
+            space.modules.placed.retain(|(placed, _)| *placed != number);
         }
     }
 
@@ -123,7 +123,7 @@ impl Tracer<'_> {
     pub fn settle(&mut self, control: &Control, patience: Duration) -> bool {
         let end = Instant::now() + patience;
         loop {
-            if self.followed.spaces.values().all(|space| !space.stale) {
+            if self.followed.spaces.values().all(|space| !space.modules.stale) {
                 return true;
             }
             if Instant::now() >= end {

@@ -11,22 +11,21 @@ use crate::code_bytes::Text;
 use crate::guard::Guard;
 use crate::hold::Held;
 use crate::interrupted::Interrupted;
-use crate::jump::{
-    Again, Domain, HandlerMemory, Hidden, Jumps, Looks, Part, Planners, Rings, ThreadLayout, Trampoline,
-};
-use crate::ledger::{Entered, Ledger};
-use crate::loader::Arrived;
+use crate::jump::{Again, Domain, Hidden, Jumps, Looks, Part, Planners, Trampoline};
+use crate::ledger::Ledger;
 use crate::memory_entries::MemoryEntries;
 use crate::module_key::{Generation, ModuleKey};
 use crate::module_names::Named;
-use crate::preplan::Preplan;
 use crate::site::{self, Armed, Code, Disarmed, Site};
 use crate::site_use::Use;
 use crate::sites::Sites;
 use crate::slots::Area;
 use crate::window::Window;
 
+pub(crate) use parts::{CallState, Mapped, ModuleState, Plans, SharedMemory, ThreadState, TrustState};
+
 mod ours;
+mod parts;
 
 mod disarm;
 
@@ -46,89 +45,18 @@ pub(crate) struct Space {
     pub(crate) disarmed: HashMap<u64, Disarmed>,
     /// Instructions that threads still have to execute after a signal.
     pub(crate) interrupted: Interrupted,
-    pub(crate) areas: Vec<Area>,
-    /// The memory that jump probes need, once mapped.
-    pub(crate) handler_memory: Option<HandlerMemory>,
-    /// Bytes of the cells that are mapped, once there is handler memory.
-    pub(crate) cells: u64,
-    /// Its trust domain, the domain it is to change to, and when its domain is checked again.
-    pub(crate) domain: Domain,
-    pub(crate) becomes: Option<Domain>,
-    pub(crate) again: Again,
-    /// Whether the tracer's sign of life is mapped, for threads that wait.
-    pub(crate) has_sign: bool,
-    /// The armings that were copied to it: the number of each, and the distance of its sites from
-    /// those of the original.
-    pub(crate) moved: Vec<(u32, u64)>,
-    /// The rings of its contexts, once mapped.
-    pub(crate) rings: Option<Rc<Rings>>,
-    /// Whether it is a copy of a space that has rings, and has no rings of its own yet.
-    pub(crate) lacks_rings: bool,
-    /// Why the compiled handlers in it cannot log, if that was tried and failed.
-    pub(crate) ringless: Option<String>,
-    /// The table of memory that handlers must not see, if any handler accesses memory.
-    pub(crate) hidden: Option<Hidden>,
-    /// Why handler memory is not mapped, if that was tried and failed.
-    pub(crate) no_handler_memory: Option<String>,
-    /// How handlers find the id of a thread, once known; the process id; and the threads for which
-    /// that does not hold.
-    pub(crate) known: Option<ThreadLayout>,
-    pub(crate) pid: i32,
-    pub(crate) unidentified_threads: HashSet<i32>,
-    /// Whether its threads currently do not wait for room in a ring.
-    pub(crate) waits_disabled: bool,
-    /// When its threads are identified again.
-    pub(crate) looks: Looks,
-    /// Whether its threads may not read the time stamp counter. The tracer tells it the time then.
-    pub(crate) tsc_forbidden: bool,
+    pub(crate) mapped: Mapped,
+    pub(crate) shared: SharedMemory,
+    pub(crate) trust: TrustState,
+    pub(crate) plans: Plans,
+    pub(crate) threads: ThreadState,
     /// The trampolines.
     pub(crate) jumps: Jumps,
-    /// The current state of the sites and of what is known of their jumps.
-    pub(crate) generation: Generation,
-    /// Which bytes are changed, and which other bytes must stay as they are; empty until there are
-    /// jumps.
-    pub(crate) planners: Planners,
-    /// The number of mappings made in it for probes.
-    pub(crate) mappings: usize,
-    /// Whether the kernel has refused to map memory in it.
-    pub(crate) map_refused: bool,
-    /// Slots that are mapped and not used yet.
-    pub(crate) spare_slots: Option<Area>,
-    /// Ledger entries of sites that are about to trap, until the sites have entries of their own.
-    pub(crate) trapping: Vec<Entered>,
-    /// An instruction of the process that makes a system call: `syscall`, or `int 0x80`.
-    pub(crate) syscall: Option<Entrance>,
-    /// The ledger entry of the bytes lent for system calls.
-    spare_noted: Option<Entered>,
-    /// The guard, which handles traps in the process if the tracer dies, and whether installing it
-    /// was tried.
-    pub(crate) guard: Option<Guard>,
-    pub(crate) guard_tried: bool,
-    /// Ledger entries of the memory that is mapped in it.
-    pub(crate) noted: MemoryEntries,
-    /// The modules in which programs have been placed, by program.
-    pub(crate) placed: HashSet<(usize, ModuleKey)>,
-    /// The modules in which the calls that block all signals have been made sites, as far as
-    /// possible.
-    pub(crate) blocking: HashSet<ModuleKey>,
-    /// Caches whether a program's module name matches a mapped module.
-    pub(crate) named: Named,
+    pub(crate) calls: CallState,
+    pub(crate) modules: ModuleState,
     /// At the end of a session: a thread that is kept stopped until the others have left, to unmap
     /// the memory for probes.
     pub(crate) unmapper: Option<Stopped>,
-    /// Whether the dynamic linker is watched.
-    pub(crate) watched: bool,
-    /// Whether its program has not begun yet: it still runs in the dynamic linker.
-    pub(crate) starting: bool,
-    /// What the dynamic linker has just mapped. Set only while the thread that mapped it is
-    /// stopped: nothing has executed it.
-    pub(crate) mapped_now: Option<Arrived>,
-    /// The modules that were mapped at the last look.
-    pub(crate) seen: HashSet<ModuleKey>,
-    /// Whether modules are to be looked for as soon as one of its threads stops.
-    pub(crate) stale: bool,
-    /// The plan of what to place as soon as one of its threads stops, once worked out.
-    pub(crate) foreseen: Option<Vec<Preplan>>,
 }
 
 impl Space {
@@ -140,47 +68,53 @@ impl Space {
             sites: Sites::new(),
             disarmed: HashMap::new(),
             interrupted: Interrupted::default(),
-            areas: Vec::new(),
-            handler_memory: None,
-            cells: 0,
-            domain: Domain::OWN,
-            becomes: None,
-            again: Again::default(),
-            has_sign: false,
-            moved: Vec::new(),
-            rings: None,
-            lacks_rings: false,
-            ringless: None,
-            hidden: None,
-            no_handler_memory: None,
-            known: None,
-            pid: 0,
-            unidentified_threads: HashSet::new(),
-            waits_disabled: false,
-            looks: Looks::new(starting),
-            tsc_forbidden: false,
+            mapped: Mapped {
+                areas: Vec::new(),
+                mappings: 0,
+                map_refused: false,
+                spare_slots: None,
+                noted: MemoryEntries::default(),
+            },
+            shared: SharedMemory {
+                handler_memory: None,
+                cells: 0,
+                has_sign: false,
+                rings: None,
+                lacks_rings: false,
+                ringless: None,
+                hidden: None,
+                no_handler_memory: None,
+            },
+            trust: TrustState { domain: Domain::OWN, becomes: None, again: Again::default() },
+            plans: Plans { moved: Vec::new(), generation: Generation::next(), planners: Planners::default() },
+            threads: ThreadState {
+                known: None,
+                pid: 0,
+                unidentified_threads: HashSet::new(),
+                waits_disabled: false,
+                looks: Looks::new(starting),
+                tsc_forbidden: false,
+            },
             jumps: Jumps::default(),
-            generation: Generation::next(),
-            planners: Planners::default(),
-            mappings: 0,
-            map_refused: false,
-            spare_slots: None,
-            trapping: Vec::new(),
-            syscall: None,
-            spare_noted: None,
-            guard: None,
-            guard_tried: false,
-            noted: MemoryEntries::default(),
-            placed: HashSet::new(),
-            blocking: HashSet::new(),
-            named: Named::default(),
+            calls: CallState {
+                trapping: Vec::new(),
+                syscall: None,
+                spare_noted: None,
+                guard: None,
+                guard_tried: false,
+            },
+            modules: ModuleState {
+                placed: HashSet::new(),
+                blocking: HashSet::new(),
+                named: Named::default(),
+                watched: false,
+                starting,
+                mapped_now: None,
+                seen: HashSet::new(),
+                stale: true,
+                foreseen: None,
+            },
             unmapper: None,
-            watched: false,
-            starting,
-            mapped_now: None,
-            seen: HashSet::new(),
-            stale: true,
-            foreseen: None,
         })
     }
 
@@ -214,54 +148,64 @@ impl Space {
             self.disarmed.iter().map(|(&address, site)| (address, site.inherit(&mut batch))).collect();
         // Fails only if the child is gone.
         let _ = site::write(batch, &code, &held);
-        let guard = self.guard.as_ref().and_then(|guard| guard.copy(&code.memory));
+        let guard = self.calls.guard.as_ref().and_then(|guard| guard.copy(&code.memory));
         let mut copy = Space {
             code,
             members: 1,
             sites,
             disarmed,
             interrupted: Interrupted::default(),
-            areas: self.areas.clone(),
-            handler_memory: self.handler_memory.clone(),
-            moved: self.moved.clone(),
-            rings: None,
-            cells: self.cells,
-            domain: self.domain,
-            becomes: None,
-            again: self.again,
-            has_sign: self.has_sign,
-            lacks_rings: self.rings.is_some() || self.lacks_rings,
-            ringless: self.ringless.clone(),
-            hidden: self.hidden.as_ref().map(Hidden::copy),
-            no_handler_memory: self.no_handler_memory.clone(),
-            known: self.known,
-            pid: 0,
-            unidentified_threads: HashSet::new(),
-            waits_disabled: false,
-            looks: self.looks,
-            tsc_forbidden: false,
+            mapped: Mapped {
+                areas: self.mapped.areas.clone(),
+                mappings: self.mapped.mappings,
+                map_refused: self.mapped.map_refused,
+                spare_slots: self.mapped.spare_slots.clone(),
+                noted: MemoryEntries::default(),
+            },
+            shared: SharedMemory {
+                handler_memory: self.shared.handler_memory.clone(),
+                rings: None,
+                cells: self.shared.cells,
+                has_sign: self.shared.has_sign,
+                lacks_rings: self.shared.rings.is_some() || self.shared.lacks_rings,
+                ringless: self.shared.ringless.clone(),
+                hidden: self.shared.hidden.as_ref().map(Hidden::copy),
+                no_handler_memory: self.shared.no_handler_memory.clone(),
+            },
+            plans: Plans {
+                moved: self.plans.moved.clone(),
+                generation: Generation::next(),
+                planners: self.plans.planners.clone(),
+            },
+            trust: TrustState { domain: self.trust.domain, becomes: None, again: self.trust.again },
+            threads: ThreadState {
+                known: self.threads.known,
+                pid: 0,
+                unidentified_threads: HashSet::new(),
+                waits_disabled: false,
+                looks: self.threads.looks,
+                tsc_forbidden: false,
+            },
             jumps: self.jumps.clone(),
-            generation: Generation::next(),
-            planners: self.planners.clone(),
-            mappings: self.mappings,
-            map_refused: self.map_refused,
-            spare_slots: self.spare_slots.clone(),
-            trapping: Vec::new(),
-            syscall: self.syscall,
-            spare_noted: None,
-            guard_tried: self.guard_tried && guard.is_some() == self.guard.is_some(),
-            guard,
-            noted: MemoryEntries::default(),
-            placed: self.placed.clone(),
-            blocking: self.blocking.clone(),
-            named: Named::default(),
+            calls: CallState {
+                trapping: Vec::new(),
+                syscall: self.calls.syscall,
+                spare_noted: None,
+                guard_tried: self.calls.guard_tried && guard.is_some() == self.calls.guard.is_some(),
+                guard,
+            },
+            modules: ModuleState {
+                placed: self.modules.placed.clone(),
+                blocking: self.modules.blocking.clone(),
+                named: Named::default(),
+                watched: self.modules.watched,
+                starting: self.modules.starting,
+                mapped_now: None,
+                seen: self.modules.seen.clone(),
+                stale: self.modules.stale,
+                foreseen: None,
+            },
             unmapper: None,
-            watched: self.watched,
-            starting: self.starting,
-            mapped_now: None,
-            seen: self.seen.clone(),
-            stale: self.stale,
-            foreseen: None,
         };
         copy.note_spare();
         copy.clear_spare();
@@ -272,33 +216,33 @@ impl Space {
             let batch = copy.all_out();
             copy.disarm_all(batch, &held);
             let mappings = process::maps(child).unwrap_or_default();
-            copy.areas.retain(|area| area.is_among(&mappings));
-            copy.spare_slots = copy.spare_slots.filter(|area| area.is_among(&mappings));
+            copy.mapped.areas.retain(|area| area.is_among(&mappings));
+            copy.mapped.spare_slots = copy.mapped.spare_slots.filter(|area| area.is_among(&mappings));
             copy.jumps.retain(&mappings);
-            copy.planners = Planners::default();
+            copy.plans.planners = Planners::default();
             // The child's copy of the memory for jumps may be older than the tracer's knowledge of
             // it: the child gets new memory.
-            if let Some(handler_memory) = copy.handler_memory.take() {
-                copy.has_sign = false;
-                let mapped = handler_memory.mapped(std::mem::take(&mut copy.cells));
+            if let Some(handler_memory) = copy.shared.handler_memory.take() {
+                copy.shared.has_sign = false;
+                let mapped = handler_memory.mapped(std::mem::take(&mut copy.shared.cells));
                 mapped.into_iter().for_each(|(base, size)| copy.jumps.add_pads(base, size));
-                if std::mem::take(&mut copy.lacks_rings) {
+                if std::mem::take(&mut copy.shared.lacks_rings) {
                     handler_memory
                         .claimed()
                         .into_iter()
                         .for_each(|(base, size)| copy.jumps.add_pads(base, size));
                 }
             }
-            if let Some(hidden) = copy.hidden.take() {
+            if let Some(hidden) = copy.shared.hidden.take() {
                 let (base, size) = hidden.mapped();
                 copy.jumps.add_pads(base, size);
             }
             copy.jumps.retain_pads(&mappings);
-            (copy.no_handler_memory, copy.known) = (None, None);
-            copy.placed.clear();
-            copy.blocking.clear();
-            copy.watched = false;
-            copy.stale = true;
+            (copy.shared.no_handler_memory, copy.threads.known) = (None, None);
+            copy.modules.placed.clear();
+            copy.modules.blocking.clear();
+            copy.modules.watched = false;
+            copy.modules.stale = true;
         }
         Ok(copy)
     }
@@ -306,7 +250,7 @@ impl Space {
     /// Whether a probe is armed, or may be as soon as one of its threads stops or its program has
     /// begun.
     pub(crate) fn is_probed(&self) -> bool {
-        self.starting || self.stale || self.sites.any_is_probed()
+        self.modules.starting || self.modules.stale || self.sites.any_is_probed()
     }
 
     /// The code as the program has it, without changes made for probes.
@@ -328,7 +272,7 @@ impl Space {
                 _ => None,
             };
         }
-        let (address, offset) = self.areas.iter().find_map(|area| area.slot_at(rip))?;
+        let (address, offset) = self.mapped.areas.iter().find_map(|area| area.slot_at(rip))?;
         let slot = self.site(address)?.slot.as_ref()?;
         Some((address, slot.place(offset)))
     }
@@ -352,7 +296,7 @@ impl Space {
             return Some((Rc::clone(trampoline), part));
         }
         let handler_memory =
-            self.handler_memory.as_ref().filter(|handler_memory| handler_memory.is_agent(rip))?;
+            self.shared.handler_memory.as_ref().filter(|handler_memory| handler_memory.is_agent(rip))?;
         // On entry to and exit from the agent, the thread has the program's stack and the context
         // in a register.
         let [rbx, rdi] = [registers.general()[3], registers.rdi()];
@@ -378,22 +322,23 @@ impl Space {
         let is_its = |area: &Area| area.slot_at(slot.address) == Some((site.address, 0));
         let is_same = before.displaced.original() == site.displaced.original()
             && before.displaced.lent() == site.displaced.lent();
-        (is_same && self.areas.iter().any(is_its)).then_some(slot)
+        (is_same && self.mapped.areas.iter().any(is_its)).then_some(slot)
     }
 
     /// How its threads make system calls for the tracer.
     pub(crate) fn entrance(&self) -> Option<Entrance> {
-        let refuge = self.guard.as_ref().map(Guard::refuge);
-        self.syscall.map(|entrance| Entrance { refuge, ..entrance })
+        let refuge = self.calls.guard.as_ref().map(Guard::refuge);
+        self.calls.syscall.map(|entrance| Entrance { refuge, ..entrance })
     }
 
     /// Enters in the ledger that bytes are lent for system calls, before they are. Without an
     /// entry, no bytes are lent.
     pub(crate) fn note_spare(&mut self) {
-        if let Some(Entrance { spare: Some(spare), .. }) = self.syscall {
-            self.spare_noted = self.code.enter(&[lent(spare)]).ok().and_then(|mut entered| entered.pop());
-            if self.spare_noted.is_none() && self.code.ledger.is_some() {
-                self.syscall = self.syscall.map(|entrance| Entrance { spare: None, ..entrance });
+        if let Some(Entrance { spare: Some(spare), .. }) = self.calls.syscall {
+            self.calls.spare_noted =
+                self.code.enter(&[lent(spare)]).ok().and_then(|mut entered| entered.pop());
+            if self.calls.spare_noted.is_none() && self.code.ledger.is_some() {
+                self.calls.syscall = self.calls.syscall.map(|entrance| Entrance { spare: None, ..entrance });
             }
         }
     }
@@ -401,7 +346,7 @@ impl Space {
     /// Restores the lent bytes in a child. Its one thread is in no call for the tracer, but another
     /// thread of its parent may have been.
     fn clear_spare(&self) {
-        if let Some(Entrance { spare: Some(spare), .. }) = self.syscall {
+        if let Some(Entrance { spare: Some(spare), .. }) = self.calls.syscall {
             let mut batch = Batch::default();
             batch.take_out(lent(spare));
             let is_there = lent(spare).is_in(&Window::new(&self.code.memory));
@@ -415,14 +360,14 @@ impl Space {
     /// The sites that only lend signal masks for other sites' traps, in modules that have no such
     /// traps any more.
     pub(crate) fn blocks_for_nobody(&mut self) -> Vec<u64> {
-        if self.blocking.is_empty() {
+        if self.modules.blocking.is_empty() {
             return Vec::new();
         }
         let traps = self.sites.own().map(|(_, armed)| armed).filter(|armed| armed.jump().is_none());
         let traps = traps.map(Armed::site);
         let probed: HashSet<ModuleKey> =
             traps.filter(|site| site.is_probed()).map(|site| site.module).collect();
-        self.blocking.retain(|module| probed.contains(module));
+        self.modules.blocking.retain(|module| probed.contains(module));
         let is_one = |site: &Site| site.uses == [Use::MasksSignals] && !probed.contains(&site.module);
         let sites = self.sites.own().filter(|(_, armed)| armed.jump().is_none() && is_one(armed.site()));
         sites.map(|(&address, _)| address).collect()
@@ -435,7 +380,7 @@ impl Space {
 
     /// Adds an arming's number, and how much higher its sites are here: records refer to it.
     pub(crate) fn add_moved(&mut self, moved: (u32, u64)) {
-        self.moved.push(moved);
-        self.rings.iter().for_each(|rings| rings.add_moved(moved));
+        self.plans.moved.push(moved);
+        self.shared.rings.iter().for_each(|rings| rings.add_moved(moved));
     }
 }

@@ -259,7 +259,7 @@ impl<'a> Tracer<'a> {
         };
         if !control.placed.load(Ordering::Relaxed)
             && !self.followed.spaces.is_empty()
-            && self.followed.spaces.values().all(|space| !space.stale)
+            && self.followed.spaces.values().all(|space| !space.modules.stale)
         {
             control.placed.store(true, Ordering::Relaxed);
             if self.session.failure.is_none() {
@@ -345,7 +345,7 @@ impl<'a> Tracer<'a> {
             return self.leave(thread, stop);
         }
         self.slot_watcher().check_slot(&thread)?;
-        let stale = self.followed.space_of(tid).is_some_and(|space| space.stale);
+        let stale = self.followed.space_of(tid).is_some_and(|space| space.modules.stale);
         if stale && self.placer().needs_preplan(tid) {
             let (thread, stop) = self.placer().watch(thread, stop)?;
             self.followed.go_on(thread, stop)?;
@@ -360,7 +360,7 @@ impl<'a> Tracer<'a> {
     /// Adds an address space.
     pub(crate) fn add_space(&mut self, mut space: Space) -> u32 {
         self.domains().enter_domain(&mut space);
-        self.session.waiting |= space.stale;
+        self.session.waiting |= space.modules.stale;
         self.followed.spaces.add(space)
     }
 
@@ -425,8 +425,13 @@ impl<'a> Tracer<'a> {
         self.followed.spaces.hide_again();
         // Looking for modules needs a stopped thread. The thread that was asked may be blocked
         // where no tracer can stop it, so another one is asked.
-        let stale: Vec<u32> =
-            self.followed.spaces.iter().filter(|(_, space)| space.stale).map(|(&number, _)| number).collect();
+        let stale: Vec<u32> = self
+            .followed
+            .spaces
+            .iter()
+            .filter(|(_, space)| space.modules.stale)
+            .map(|(&number, _)| number)
+            .collect();
         for &number in &stale {
             self.followed.ask_one(&mut self.messages, number);
         }

@@ -63,14 +63,14 @@ impl Followed {
     /// Restores all bytes of an address space.
     pub(crate) fn restore_all(&mut self, messages: &mut Messages<'_>, number: u32) {
         let Some(space) = self.spaces.get_mut(&number) else { return };
-        if space.planners.is_empty() {
+        if space.plans.planners.is_empty() {
             let fixed = Fixed::of(&process::maps(space.code.process).unwrap_or_default());
             match space.has_jumps() {
                 false => space.disarm_traps(&fixed),
                 true => space.traps().into_iter().for_each(|address| space.disarm(address)),
             }
         }
-        if space.has_jumps() || !space.planners.is_empty() {
+        if space.has_jumps() || !space.plans.planners.is_empty() {
             let batch = space.all_out();
             match self.hold(number) {
                 Ok(held) => {
@@ -165,7 +165,7 @@ impl Followed {
         let mapped = space.mapped();
         let Some(entrance) = space.entrance() else { return Ok(thread) };
         // Jumps that could not be removed lead there.
-        if mapped.is_empty() && space.guard.is_none() || space.has_jumps() {
+        if mapped.is_empty() && space.calls.guard.is_none() || space.has_jumps() {
             return Ok(thread);
         }
         // The thread was brought out of that memory. If it is there nevertheless, the memory stays.

@@ -161,7 +161,7 @@ impl Tracer<'_> {
         if space.members == 1 {
             return self.followed.detach_last(&mut self.messages, number, thread);
         }
-        let keeps = space.guard.is_some() || !space.mapped().is_empty();
+        let keeps = space.calls.guard.is_some() || !space.mapped().is_empty();
         if has_siblings && space.unmapper.is_none() && keeps {
             space.unmapper = Some(thread);
             return Ok(());

@@ -123,7 +123,8 @@ fn fill(
     let pages = PageMap::open(tid).map_err(|error| error.to_string())?;
     // Opened anew: a file opened before an exec shows the old memory.
     let memory = Memory::open(tid).map_err(|error| error.to_string())?;
-    let slots: Vec<_> = space.areas.iter().map(|area| area.base()..area.base() + area.size()).collect();
+    let slots: Vec<_> =
+        space.mapped.areas.iter().map(|area| area.base()..area.base() + area.size()).collect();
     let Layout { regions, sparse, mappings } = memory::layout(tid, &memory, &pages, &slots)?;
     let mut changes = Vec::new();
     space.sites.each_change(|change| changes.push(*change));

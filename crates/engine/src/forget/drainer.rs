@@ -35,8 +35,12 @@ impl Drainer<'_, '_> {
             self.messages.told.forget(*number);
             for space in self.followed.spaces.values_mut() {
                 // The plan contains a copy of the handlers' descriptions.
-                space.foreseen = None;
-                space.handler_memory.iter_mut().for_each(|handler_memory| handler_memory.forget(*number));
+                space.modules.foreseen = None;
+                space
+                    .shared
+                    .handler_memory
+                    .iter_mut()
+                    .for_each(|handler_memory| handler_memory.forget(*number));
             }
             if let Some(cells) = &mut self.sharing.cells {
                 give_back(program, cells);

@@ -28,7 +28,7 @@ impl Placer<'_, '_> {
         work: &mut Work,
     ) -> Result<(Stopped, Stop), Error> {
         let key = module_key(&work.module);
-        if self.followed.spaces.get(&number).is_none_or(|space| space.blocking.contains(&key))
+        if self.followed.spaces.get(&number).is_none_or(|space| space.modules.blocking.contains(&key))
             || self.cache.blocks.of(&work.module.image).is_empty()
         {
             return Ok((thread, stop));
@@ -36,11 +36,11 @@ impl Placer<'_, '_> {
         // The first call installs the guard.
         let (mut thread, mut stop, _) = self.followed.spaces.with_calls(number, thread, stop, &[], Ok)?;
         let Some(space) = self.followed.spaces.get_mut(&number) else { return Ok((thread, stop)) };
-        if !space.guard.as_ref().is_some_and(Guard::answers) {
+        if !space.calls.guard.as_ref().is_some_and(Guard::answers) {
             return Ok((thread, stop));
         }
-        space.blocking.insert(key);
-        let is_planned = space.planners.has(&key);
+        space.modules.blocking.insert(key);
+        let is_planned = space.plans.planners.has(&key);
         let mut sites = self.plan_blocks(number, thread.tid(), &work.module);
         if let Some(program) = work.program.filter(|_| is_planned) {
             let sites_of = ToArm::Planned(std::mem::take(&mut sites));
@@ -57,7 +57,7 @@ impl Placer<'_, '_> {
         if area.and_then(|area| self.arm(number, area, sites)).is_err() {
             self.give_up_traps(number, &addresses);
         } else if let Some(space) = self.followed.spaces.get_mut(&number) {
-            space.trapping.clear();
+            space.calls.trapping.clear();
         }
         Ok((thread, stop))
     }

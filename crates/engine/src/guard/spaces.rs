@@ -24,7 +24,7 @@ impl Spaces {
         entrance: Entrance,
     ) -> Result<(Stopped, Stop), Error> {
         let Some(space) = self.get_mut(&number) else { return Ok((thread, stop)) };
-        if std::mem::replace(&mut space.guard_tried, true) || thread.registers()?.is_32_bit() {
+        if std::mem::replace(&mut space.calls.guard_tried, true) || thread.registers()?.is_32_bit() {
             return Ok((thread, stop));
         }
         let caller = Caller::unfiltered(thread, stop, entrance);
@@ -61,8 +61,8 @@ impl Spaces {
         }
         guard.handles = handles;
         if let Some(space) = self.get_mut(&number) {
-            space.mappings += 2;
-            space.guard = Some(guard);
+            space.mapped.mappings += 2;
+            space.calls.guard = Some(guard);
         }
         caller.end()
     }
@@ -78,7 +78,7 @@ impl Spaces {
         stop: Stop,
         before: u64,
     ) -> Result<(Stopped, Stop), Error> {
-        let guard = self.get_mut(&number).and_then(|space| space.guard.as_mut());
+        let guard = self.get_mut(&number).and_then(|space| space.calls.guard.as_mut());
         let Some(guard) = guard.filter(|guard| guard.handles) else { return Ok((thread, stop)) };
         let mask = thread.signal_mask()?;
         if guard.masks.is_harmless(mask) {
@@ -107,7 +107,7 @@ impl Spaces {
         sites: &[&Site],
     ) -> Result<(Stopped, Stop), Error> {
         let (mut thread, mut stop) = (thread, stop);
-        let table = self.get(&number).and_then(|space| space.guard.as_ref()).map(|guard| &guard.table);
+        let table = self.get(&number).and_then(|space| space.calls.guard.as_ref()).map(|guard| &guard.table);
         if let Some((size, now)) = table.map(|table| (table.size_for(sites.len()), table.size()))
             && size > now
         {
@@ -120,15 +120,15 @@ impl Spaces {
             })?;
             (thread, stop) = (called.0, called.1);
             if let Some((space, base)) = self.get_mut(&number).zip(base) {
-                space.mappings += 1;
-                if let Some(guard) = &mut space.guard {
+                space.mapped.mappings += 1;
+                if let Some(guard) = &mut space.calls.guard {
                     // Fails only if the process is gone.
                     let _ = guard.move_table(base, size, &space.code.memory);
                 }
             }
         }
         if let Some(space) = self.get_mut(&number)
-            && let Some(guard) = &mut space.guard
+            && let Some(guard) = &mut space.calls.guard
         {
             sites.iter().for_each(|site| guard.traps(site.address, None, &space.code.memory));
         }
@@ -144,8 +144,8 @@ impl Spaces {
         stop: Stop,
     ) -> Result<(Stopped, Stop), Error> {
         let Some(space) = self.get_mut(&number) else { return Ok((thread, stop)) };
-        let entrances = space.entrance().zip(space.syscall);
-        let Some((guard, (entrance, bare))) = space.guard.take().zip(entrances) else {
+        let entrances = space.entrance().zip(space.calls.syscall);
+        let Some((guard, (entrance, bare))) = space.calls.guard.take().zip(entrances) else {
             return Ok((thread, stop));
         };
         let mut caller = Caller::unfiltered(thread, stop, entrance);

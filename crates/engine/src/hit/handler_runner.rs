@@ -83,7 +83,7 @@ impl<'a> HandlerRunner<'_, 'a> {
     fn domain(&self, tid: i32) -> Domain {
         let space =
             self.followed.threads.get(&tid).and_then(|thread| self.followed.spaces.get(&thread.space?));
-        space.map_or(Domain::OWN, |space| space.domain)
+        space.map_or(Domain::OWN, |space| space.trust.domain)
     }
 
     /// The module that contains a site.

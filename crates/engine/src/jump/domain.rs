@@ -25,7 +25,7 @@ use crate::space::Space;
 
 /// When the process is checked again; soon while it is to change its domain.
 fn next_look(space: &Space) -> NextLook {
-    if space.becomes.is_some() { NextLook::Soon } else { space.again.next() }
+    if space.trust.becomes.is_some() { NextLook::Soon } else { space.trust.again.next() }
 }
 
 /// Assigns processes to trust domains.
@@ -55,7 +55,7 @@ impl Domains<'_, '_> {
         let Some(cells) = &mut self.sharing.cells else { return };
         let spaces = self.followed.spaces.values();
         let used: HashSet<Domain> =
-            spaces.flat_map(|space| space.becomes.into_iter().chain([space.domain])).collect();
+            spaces.flat_map(|space| space.trust.becomes.into_iter().chain([space.trust.domain])).collect();
         let all: Vec<Domain> = cells.domains().iter().map(|(domain, _)| *domain).collect();
         let left: Vec<Domain> = all.into_iter().filter(|domain| !used.contains(domain)).collect();
         left.iter().for_each(|&domain| self.cache.armings.leave_armings(self.programs, domain));
@@ -75,10 +75,11 @@ impl Domains<'_, '_> {
     pub(crate) fn enter_domain(&mut self, space: &mut Space) {
         let Some(trust) = Trust::of(space.code.process) else { return };
         let domain = self.domain_of(&trust);
-        space.again = Again::of(&trust);
-        space.becomes = (space.handler_memory.is_some() && space.domain != domain).then_some(domain);
-        if space.handler_memory.is_none() {
-            space.domain = domain;
+        space.trust.again = Again::of(&trust);
+        space.trust.becomes =
+            (space.shared.handler_memory.is_some() && space.trust.domain != domain).then_some(domain);
+        if space.shared.handler_memory.is_none() {
+            space.trust.domain = domain;
         }
         self.sharing.next_look = self.sharing.next_look.max(next_look(space));
     }
@@ -93,11 +94,11 @@ impl Domains<'_, '_> {
             .followed
             .spaces
             .iter_mut()
-            .filter_map(|(&number, space)| space.again.is_due(now).then_some(number));
+            .filter_map(|(&number, space)| space.trust.again.is_due(now).then_some(number));
         for number in due.collect::<Vec<_>>() {
             self.look_who(number);
         }
-        let changing = |space: &Space| space.becomes.is_some();
+        let changing = |space: &Space| space.trust.becomes.is_some();
         let changing: Vec<u32> = self
             .followed
             .spaces
@@ -116,14 +117,14 @@ impl Domains<'_, '_> {
         let Some(trust) = pid.and_then(Trust::of) else { return };
         let domain = self.domain_of(&trust);
         let Some(space) = self.followed.spaces.get_mut(&number) else { return };
-        if domain == space.becomes.unwrap_or(space.domain) {
+        if domain == space.trust.becomes.unwrap_or(space.trust.domain) {
             return;
         }
-        space.again = Again::of(&trust);
-        if space.handler_memory.is_none() {
-            space.domain = domain;
+        space.trust.again = Again::of(&trust);
+        if space.shared.handler_memory.is_none() {
+            space.trust.domain = domain;
         } else {
-            space.becomes = (space.domain != domain).then_some(domain);
+            space.trust.becomes = (space.trust.domain != domain).then_some(domain);
         }
     }
 
@@ -135,9 +136,9 @@ impl Domains<'_, '_> {
         let number = self.followed.threads.get(&thread.tid()).and_then(|tracked| tracked.space);
         let space = number.and_then(|number| Some((number, self.followed.spaces.get_mut(&number)?)));
         let Some((number, space)) = space else { return Ok((thread, stop)) };
-        let Some(domain) = space.becomes.take() else { return Ok((thread, stop)) };
-        let (pid, size) = (space.code.process, space.cells);
-        let base = space.handler_memory.as_ref().map(|handler_memory| handler_memory.cells);
+        let Some(domain) = space.trust.becomes.take() else { return Ok((thread, stop)) };
+        let (pid, size) = (space.code.process, space.shared.cells);
+        let base = space.shared.handler_memory.as_ref().map(|handler_memory| handler_memory.cells);
         let memory = self.sharing.cells.as_ref().and_then(|cells| cells.memory(domain));
         let descriptor = memory.as_ref().and_then(|memory| memory.descriptor());
         let Some((base, descriptor)) = base.zip(descriptor) else { return Ok((thread, stop)) };
@@ -174,7 +175,7 @@ impl Domains<'_, '_> {
     /// Records that a process belongs to a domain now, with all its probes.
     fn has_entered(&mut self, number: u32, domain: Domain) {
         let Some(space) = self.followed.spaces.get_mut(&number) else { return };
-        space.domain = domain;
+        space.trust.domain = domain;
         let programs = &mut self.programs;
         space.sites.each_use(|wanted| {
             if let Use::Probe { program, probe } = *wanted {

@@ -47,7 +47,7 @@ impl Stepper<'_, '_> {
             RDTSC => {
                 let now = counter();
                 (general[RAX], general[RDX]) = (now & u64::from(u32::MAX), now >> 32);
-                space.tsc_forbidden = true;
+                space.threads.tsc_forbidden = true;
                 tell_time(space);
             }
             CPUID => {
@@ -67,12 +67,12 @@ impl Stepper<'_, '_> {
 
 /// Writes the time into all processes that may not read it themselves.
 pub(super) fn tell_times(spaces: &Spaces) {
-    spaces.values().filter(|space| space.tsc_forbidden).for_each(tell_time);
+    spaces.values().filter(|space| space.threads.tsc_forbidden).for_each(tell_time);
 }
 
 /// Writes the time into the process.
 fn tell_time(space: &Space) {
-    let Some(handler_memory) = &space.handler_memory else { return };
+    let Some(handler_memory) = &space.shared.handler_memory else { return };
     let write = |field: usize, bytes: &[u8]| {
         // Fails only if the process is gone.
         let _ = space.code.memory.poke(handler_memory.identity + field as u64, bytes);

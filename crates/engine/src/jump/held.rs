@@ -24,7 +24,8 @@ impl Followed {
         }
         if let Some(space) = self.spaces.get_mut(&number) {
             // The agent may be running on behalf of one.
-            let handler_memory = space.handler_memory.as_ref().filter(|_| space.rings.is_some());
+            let handler_memory =
+                space.shared.handler_memory.as_ref().filter(|_| space.shared.rings.is_some());
             let claimed = handler_memory
                 .map_or_else(Vec::new, |handler_memory| handler_memory.contexts.claimed(&space.code.memory));
             space.jumps.free(|trampoline| {

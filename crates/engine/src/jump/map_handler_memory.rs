@@ -66,17 +66,17 @@ impl<'a> MemoryMapper<'_, 'a> {
         if let Some(space) = self.followed.spaces.get_mut(&number) {
             match &made {
                 Ok(()) => {
-                    if space.handler_memory.is_none() {
-                        space.mappings += handler_memory.mapped(cells).len();
-                        space.cells = cells;
+                    if space.shared.handler_memory.is_none() {
+                        space.mapped.mappings += handler_memory.mapped(cells).len();
+                        space.shared.cells = cells;
                     }
-                    space.handler_memory = Some(handler_memory.clone());
+                    space.shared.handler_memory = Some(handler_memory.clone());
                 }
                 Err(Failed::Taken(_)) => {}
-                Err(Failed::For(reason)) if space.handler_memory.is_none() => {
-                    space.no_handler_memory = Some(reason.clone())
+                Err(Failed::For(reason)) if space.shared.handler_memory.is_none() => {
+                    space.shared.no_handler_memory = Some(reason.clone())
                 }
-                Err(Failed::For(reason)) => space.ringless = Some(reason.clone()),
+                Err(Failed::For(reason)) => space.shared.ringless = Some(reason.clone()),
             }
         }
         let reason = |failed| match failed {
@@ -93,7 +93,7 @@ impl<'a> MemoryMapper<'_, 'a> {
         handler_memory: &HandlerMemory,
     ) -> Laid {
         self.domains().look_who(number);
-        let domain = self.followed.spaces.get(&number).map_or(Domain::OWN, |space| space.domain);
+        let domain = self.followed.spaces.get(&number).map_or(Domain::OWN, |space| space.trust.domain);
         let failed = |reason: &str| Err(Failed::For(reason.to_owned()));
         let mappings = match thread.mappings() {
             Ok(mappings) => mappings,
@@ -117,12 +117,12 @@ impl<'a> MemoryMapper<'_, 'a> {
         };
         let mut mapped = Vec::new();
         let (mut caller, mut result) = (caller, Ok(()));
-        if space.handler_memory.is_none() {
+        if space.shared.handler_memory.is_none() {
             (caller, result) =
                 self.lay_pieces(caller, handler_memory, domain, &space.code.memory, &mut mapped)?;
         }
         let mut rings = None;
-        let signs = self.programs.is_lossless() && handler_memory.claims && !space.has_sign;
+        let signs = self.programs.is_lossless() && handler_memory.claims && !space.shared.has_sign;
         if result.is_ok()
             && signs
             && let Some(sign) = &self.sharing.sign
@@ -130,7 +130,7 @@ impl<'a> MemoryMapper<'_, 'a> {
             let (place, descriptor) = (handler_memory.sign(), sign.descriptor());
             (caller, result) = caller.share_over(descriptor, place, PAGE, libc::PROT_READ)?;
         }
-        if result.is_ok() && handler_memory.claims && space.rings.is_none() {
+        if result.is_ok() && handler_memory.claims && space.shared.rings.is_none() {
             let (next, laid) = map_contexts(caller, handler_memory, space.code.process, &mut mapped)?;
             caller = next;
             match laid {
@@ -144,8 +144,8 @@ impl<'a> MemoryMapper<'_, 'a> {
         }
         let (thread, stop) = caller.end()?;
         if let Some(space) = self.followed.spaces.get_mut(&number).filter(|_| signs && result.is_ok()) {
-            space.has_sign = true;
-            space.mappings += 1;
+            space.shared.has_sign = true;
+            space.mapped.mappings += 1;
         }
         if let Some(rings) = rings {
             self.take_rings(number, rings, 3);
@@ -207,8 +207,8 @@ impl<'a> MemoryMapper<'_, 'a> {
     pub(crate) fn grow_cells(&mut self, number: u32, thread: Stopped, stop: Stop) -> Called<()> {
         let used = self.sharing.cells.as_ref().map_or(0, Cells::used);
         let Some(space) = self.followed.spaces.get(&number) else { return Ok((thread, stop, Ok(()))) };
-        let (base, now) = match &space.handler_memory {
-            Some(handler_memory) => (handler_memory.cells, space.cells),
+        let (base, now) = match &space.shared.handler_memory {
+            Some(handler_memory) => (handler_memory.cells, space.shared.cells),
             None => return Ok((thread, stop, Ok(()))),
         };
         // A child may be a copy from before its parent's cells grew; and the program may have
@@ -230,7 +230,7 @@ impl<'a> MemoryMapper<'_, 'a> {
         let (thread, stop, allowed) = done?;
         let grown = allowed.and(grown);
         if let Some(space) = self.followed.spaces.get_mut(&number).filter(|_| grown.is_ok()) {
-            space.cells = used;
+            space.shared.cells = used;
         }
         Ok((thread, stop, grown))
     }
@@ -245,7 +245,8 @@ impl<'a> MemoryMapper<'_, 'a> {
         let Some(number) = number else { return Ok((thread, stop)) };
         let syscall = self.followed.spaces.find_syscall(number, &thread, &[])?;
         let Some(space) = self.followed.spaces.get(&number) else { return Ok((thread, stop)) };
-        let Some(handler_memory) = space.handler_memory.clone().filter(|_| space.lacks_rings) else {
+        let Some(handler_memory) = space.shared.handler_memory.clone().filter(|_| space.shared.lacks_rings)
+        else {
             return Ok((thread, stop));
         };
         let has_contexts = handler_memory.contexts.are_mapped(&space.code.memory);
@@ -291,11 +292,11 @@ impl<'a> MemoryMapper<'_, 'a> {
         for tracked in self.followed.threads.values().filter(|tracked| tracked.space == Some(number)) {
             who.add(tracked.identity.tid, tracked.identity.pid);
         }
-        space.moved.iter().for_each(|moved| rings.add_moved(*moved));
+        space.plans.moved.iter().for_each(|moved| rings.add_moved(*moved));
         self.reader.drain.add(Rc::clone(&rings), who);
-        space.lacks_rings = false;
-        space.mappings += mappings;
-        space.rings = Some(rings);
+        space.shared.lacks_rings = false;
+        space.mapped.mappings += mappings;
+        space.shared.rings = Some(rings);
         // Fails only if the process is gone.
         let _ = space.hide([]);
     }

@@ -19,7 +19,7 @@ impl Space {
     /// Removes sites of both engines, and the instructions moved for them. A site whose bytes
     /// others rely on stays, without a handler.
     pub(crate) fn take_out_planned(&mut self, addresses: &[u64], held: &Held) {
-        let (removals, unknown) = self.planners.remove(addresses);
+        let (removals, unknown) = self.plans.planners.remove(addresses);
         self.take_out(unknown, held);
         removals.into_iter().for_each(|removal| self.take_out_of(removal, held));
     }

@@ -184,7 +184,7 @@ impl Stepper<'_, '_> {
                 registers.set_rip(trampoline.without(handler));
                 let site = space.site(trampoline.site()).map(|site| (site.module, site.address));
                 if let Some((module, address)) = site {
-                    let domain = space.domain;
+                    let domain = space.trust.domain;
                     trampoline
                         .uses_from(handler)
                         .for_each(|wanted| self.miss(wanted, domain, &module, address));
@@ -192,7 +192,7 @@ impl Stepper<'_, '_> {
                 true
             }
             // The agent has faulted where it must not. It abandons the run.
-            Part::Handler => match &space.handler_memory {
+            Part::Handler => match &space.shared.handler_memory {
                 Some(handler_memory) if handler_memory.is_agent(registers.rip()) => {
                     registers.set_rip(handler_memory.give_up);
                     true
@@ -223,7 +223,7 @@ impl Stepper<'_, '_> {
     fn drop_tentative(&mut self, tid: i32, number: u32, registers: &Registers) {
         let Some(space) = self.followed.spaces.get(&number) else { return };
         let Some((trampoline, Part::Displaced(place))) = space.in_jump(registers) else { return };
-        let Some(rings) = &space.rings else { return };
+        let Some(rings) = &space.shared.rings else { return };
         if !trampoline.is_awaited_at(registers.rip()) || matches!(place, SlotPosition::After { .. }) {
             return;
         }

@@ -20,7 +20,7 @@ impl Spaces {
         let (thread, stop, left) = self.unmap_pieces(number, thread, stop, &pads)?;
         if let Some((space, left)) = self.get_mut(&number).zip(left.ok()) {
             let gone: Vec<_> = pads.into_iter().filter(|pad| !left.contains(pad)).collect();
-            space.mappings = space.mappings.saturating_sub(gone.len());
+            space.mapped.mappings = space.mapped.mappings.saturating_sub(gone.len());
             space.jumps.remove_pads(&gone);
         }
         Ok((thread, stop))
@@ -40,7 +40,7 @@ impl Spaces {
             Ok(mappings) => mappings,
             Err(error) => return Ok((thread, stop, Err(error.to_string()))),
         };
-        let own = self.get(&number).map_or(0, |space| space.mappings);
+        let own = self.get(&number).map_or(0, |space| space.mapped.mappings);
         if let Err(reason) = count_mapping(mappings.len(), own) {
             return Ok((thread, stop, Err(reason)));
         }
@@ -72,7 +72,7 @@ impl Spaces {
         if outcome.is_ok()
             && let Some(space) = self.get_mut(&number)
         {
-            space.mappings += 1;
+            space.mapped.mappings += 1;
         }
         Ok((thread, stop, allowed.and(outcome)))
     }
@@ -171,8 +171,8 @@ impl Spaces {
         let Some(space) = self.get_mut(&number) else {
             return Ok(Err("the process is gone".to_owned()));
         };
-        if space.syscall.is_none() {
-            space.syscall = process::find_syscall(&space.code.memory, mappings, machine);
+        if space.calls.syscall.is_none() {
+            space.calls.syscall = process::find_syscall(&space.code.memory, mappings, machine);
             space.note_spare();
         }
         Ok(space

@@ -9,31 +9,32 @@ use crate::space::Space;
 impl Space {
     fn state(&self) -> State {
         State {
-            generation: self.generation,
-            mappings: self.mappings,
-            cells: self.cells,
-            areas: self.areas.len(),
+            generation: self.plans.generation,
+            mappings: self.mapped.mappings,
+            cells: self.shared.cells,
+            areas: self.mapped.areas.len(),
             parts: [
-                self.handler_memory.is_some(),
-                self.rings.is_some(),
-                self.lacks_rings,
-                self.hidden.is_some(),
-                self.spare_slots.is_some(),
+                self.shared.handler_memory.is_some(),
+                self.shared.rings.is_some(),
+                self.shared.lacks_rings,
+                self.shared.hidden.is_some(),
+                self.mapped.spare_slots.is_some(),
             ],
-            guard: self.guard.iter().flat_map(|guard| guard.pieces()).count(),
+            guard: self.calls.guard.iter().flat_map(|guard| guard.pieces()).count(),
         }
     }
 
     /// Updates the entries, if the mapped memory has changed.
     pub(crate) fn note_memory(&mut self) {
         let state = self.state();
-        let Some(ledger) = self.code.ledger.as_ref().filter(|_| self.noted.state != Some(state)) else {
+        let Some(ledger) = self.code.ledger.as_ref().filter(|_| self.mapped.noted.state != Some(state))
+        else {
             return;
         };
         let probes = self.each_mapped().map(|(base, size)| Mapped { base, size, piece: Piece::Probes });
         let there: BTreeSet<Mapped> =
-            probes.chain(self.guard.iter().flat_map(|guard| guard.pieces())).collect();
-        let mut entered = std::mem::take(&mut self.noted.entered);
+            probes.chain(self.calls.guard.iter().flat_map(|guard| guard.pieces())).collect();
+        let mut entered = std::mem::take(&mut self.mapped.noted.entered);
         entered.retain(|mapped, _| there.contains(mapped));
         for mapped in there {
             if !entered.contains_key(&mapped)
@@ -43,12 +44,12 @@ impl Space {
                 entered.insert(mapped, entry);
             }
         }
-        self.noted = MemoryEntries { state: Some(state), entered };
+        self.mapped.noted = MemoryEntries { state: Some(state), entered };
     }
 
     /// Strikes out all entries, since memory is about to be unmapped. [`Space::note_memory`] makes
     /// them again.
     pub(crate) fn strike_memory(&mut self) {
-        self.noted = MemoryEntries::default();
+        self.mapped.noted = MemoryEntries::default();
     }
 }

@@ -96,10 +96,10 @@ impl Tracer<'_> {
             self.messages.tell_failure(left);
             return;
         }
-        let (lacks_rings, stale, becomes) = self
-            .followed
-            .space_of(tid)
-            .map_or((false, false, false), |space| (space.lacks_rings, space.stale, space.becomes.is_some()));
+        let (lacks_rings, stale, becomes) =
+            self.followed.space_of(tid).map_or((false, false, false), |space| {
+                (space.shared.lacks_rings, space.modules.stale, space.trust.becomes.is_some())
+            });
         if !lacks_rings && !stale && !becomes {
             return self.followed.resume(thread, 0);
         }
@@ -141,7 +141,7 @@ impl Tracer<'_> {
             Ok(copy) => {
                 // If the copy is stale because a module was unmapped, the parent's site is to be
                 // forgotten too.
-                space.stale |= copy.stale;
+                space.modules.stale |= copy.modules.stale;
                 Some(self.add_space(copy))
             }
             Err(error) => {

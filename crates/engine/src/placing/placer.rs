@@ -77,7 +77,7 @@ impl<'a> Placer<'_, 'a> {
         note_offsets(self.programs, &work.module, &traps);
         // Once a module has jumps, all changes to it go through its planner.
         let key = module_key(&work.module);
-        let planned = self.followed.spaces.get(&number).is_some_and(|space| space.planners.has(&key));
+        let planned = self.followed.spaces.get(&number).is_some_and(|space| space.plans.planners.has(&key));
         if let Some(program) =
             work.program.filter(|&program| planned || self.programs[program].options.engine != Engine::Trap)
         {
@@ -116,7 +116,7 @@ impl<'a> Placer<'_, 'a> {
             }
         }
         let lends = traps.iter().any(|site| site.0.is_probed());
-        let planned = self.followed.spaces.get(&number).is_some_and(|space| space.planners.has(&key));
+        let planned = self.followed.spaces.get(&number).is_some_and(|space| space.plans.planners.has(&key));
         if lends && !planned {
             // The signal masks must be lent before anything traps.
             (thread, stop) = self.lend_sets(number, thread, stop, &mut work)?;
@@ -131,7 +131,7 @@ impl<'a> Placer<'_, 'a> {
                 return Ok((thread, stop));
             }
             if let Some(space) = self.followed.spaces.get_mut(&number) {
-                space.trapping.clear();
+                space.calls.trapping.clear();
             }
             if lends && planned {
                 // The sites that the planner has made traps are traps already.
@@ -208,11 +208,11 @@ impl<'a> Placer<'_, 'a> {
     /// Gives up sites that were to trap: restores their bytes where a planner has already changed
     /// them.
     pub(crate) fn give_up_traps(&mut self, number: u32, addresses: &[u64]) {
-        if self.followed.spaces.get(&number).is_some_and(|space| !space.planners.is_empty()) {
+        if self.followed.spaces.get(&number).is_some_and(|space| !space.plans.planners.is_empty()) {
             self.followed.take_out_jumps(number, addresses);
         }
         if let Some(space) = self.followed.spaces.get_mut(&number) {
-            space.trapping.clear();
+            space.calls.trapping.clear();
         }
     }
 
@@ -264,7 +264,7 @@ impl<'a> Placer<'_, 'a> {
                 continue;
             }
             if let Some(armed) = space.sites.get_mut(&address) {
-                set_armed(self.programs, space.domain, &site.0.uses, address, None);
+                set_armed(self.programs, space.trust.domain, &site.0.uses, address, None);
                 add_uses(armed.uses_mut(), site.0.uses);
                 continue;
             }
@@ -289,13 +289,13 @@ impl<'a> Placer<'_, 'a> {
         }
         // Registered before any thread can be in it.
         if area.size() > 0 {
-            space.areas.push(area);
+            space.mapped.areas.push(area);
         }
         // Fails only if the process is gone.
         let _ = space.hide(ready.iter().map(|site| site.0.trap()).collect::<Vec<_>>());
         let mut batch = Batch::default();
         for site in ready {
-            if let Some(guard) = &mut space.guard {
+            if let Some(guard) = &mut space.calls.guard {
                 let slot = site.0.slot.as_ref().map(|slot| slot.address);
                 guard.traps(site.0.address, slot, &space.code.memory);
             }
@@ -303,7 +303,7 @@ impl<'a> Placer<'_, 'a> {
             let armed = site.arm(&space.code, &mut batch).map_err(failed)?;
             space.disarmed.remove(&address);
             space.sites.insert(address, armed);
-            set_armed(self.programs, space.domain, &uses, address, None);
+            set_armed(self.programs, space.trust.domain, &uses, address, None);
             count_asked(self.programs, &uses);
         }
         // Writes them together: threads that hit the first ones would wait until all are written. A

@@ -25,7 +25,10 @@ impl Placer<'_, '_> {
         };
         let jumps = || self.programs.values().any(|program| program.options.engine != Engine::Trap);
         // If threads are held, they would wait for the plan.
-        !space.starting && space.foreseen.is_none() && self.followed.holds.events.is_empty() && jumps()
+        !space.modules.starting
+            && space.modules.foreseen.is_none()
+            && self.followed.holds.events.is_empty()
+            && jumps()
     }
 
     /// Plans what to place in the process of a thread, then asks one of its threads to stop.
@@ -77,7 +80,7 @@ impl Placer<'_, '_> {
         }
         self.cache.checked.clear();
         if let Some(space) = self.followed.spaces.get_mut(&number) {
-            space.foreseen = Some(foreseen);
+            space.modules.foreseen = Some(foreseen);
         }
         self.followed.ask_one(self.messages, number);
     }

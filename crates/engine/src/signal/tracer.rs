@@ -202,7 +202,7 @@ impl Tracer<'_> {
             };
             let note = |tracer: &mut Self, mapped| {
                 if let Some(space) = number.and_then(|number| tracer.followed.spaces.get_mut(&number)) {
-                    space.mapped_now = mapped;
+                    space.modules.mapped_now = mapped;
                 }
             };
             note(self, mapped_now);

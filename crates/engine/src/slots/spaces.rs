@@ -28,7 +28,9 @@ impl Spaces {
             return Ok((thread, stop, Ok(Area::new(0, 0))));
         }
         let wanted = wanted_slots(missing.iter().copied(), thread.registers()?.is_32_bit());
-        if let Some(spare) = space.and_then(|space| space.spare_slots.take_if(|spare| spare.suits(&wanted))) {
+        if let Some(spare) =
+            space.and_then(|space| space.mapped.spare_slots.take_if(|spare| spare.suits(&wanted)))
+        {
             return Ok((thread, stop, Ok(spare)));
         }
         let (thread, stop, base) = self.map_code(number, thread, stop, &wanted)?;
@@ -55,16 +57,16 @@ impl Spaces {
         }
         let wanted = wanted_slots(missing.iter().copied(), thread.registers()?.is_32_bit());
         if let Some(space) = self.get_mut(&number) {
-            if space.spare_slots.as_ref().is_some_and(|spare| spare.suits(&wanted)) {
+            if space.mapped.spare_slots.as_ref().is_some_and(|spare| spare.suits(&wanted)) {
                 return Ok((thread, stop, Ok(())));
             }
             // The spare area is unmapped with the others.
-            space.areas.extend(space.spare_slots.take());
+            space.mapped.areas.extend(space.mapped.spare_slots.take());
         }
         let (thread, stop, base) = self.map_code(number, thread, stop, &wanted)?;
         let mapped = base.map(|base| {
             if let Some(space) = self.get_mut(&number) {
-                space.spare_slots = Some(Area::new(base, wanted.size));
+                space.mapped.spare_slots = Some(Area::new(base, wanted.size));
             }
         });
         Ok((thread, stop, mapped))

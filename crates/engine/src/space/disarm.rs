@@ -10,7 +10,7 @@ use crate::site;
 impl Space {
     /// Marks the sites as changed: plans made for their former state are invalid.
     pub(crate) fn changed(&mut self) {
-        self.generation = Generation::next();
+        self.plans.generation = Generation::next();
     }
 
     /// Disarms a site that traps: restores its byte.
@@ -71,7 +71,7 @@ impl Space {
         // Fails only if the process is gone or has unmapped the page.
         let _ = site::write(batch, &self.code, held);
         self.changed();
-        self.planners = Planners::default();
+        self.plans.planners = Planners::default();
         self.jumps.forget_all_ways();
         let sites = self.sites.take_all();
         self.disarmed.reserve(sites.len());

@@ -31,18 +31,26 @@ impl Space {
 
     /// As [`Space::mapped`], one by one.
     pub(crate) fn each_mapped(&self) -> impl Iterator<Item = (u64, u64)> {
-        let slots = self.areas.iter().chain(&self.spare_slots).map(|area| (area.base(), area.size()));
-        let handler_memory =
-            self.handler_memory.iter().flat_map(|handler_memory| handler_memory.mapped(self.cells));
-        let contexts = self.handler_memory.as_ref().filter(|_| self.rings.is_some() || self.lacks_rings);
+        let slots =
+            self.mapped.areas.iter().chain(&self.mapped.spare_slots).map(|area| (area.base(), area.size()));
+        let handler_memory = self
+            .shared
+            .handler_memory
+            .iter()
+            .flat_map(|handler_memory| handler_memory.mapped(self.shared.cells));
+        let contexts = self
+            .shared
+            .handler_memory
+            .as_ref()
+            .filter(|_| self.shared.rings.is_some() || self.shared.lacks_rings);
         let rings = contexts.into_iter().flat_map(HandlerMemory::claimed);
-        let rings = rings.chain(self.rings.as_ref().map(|rings| rings.place()));
-        let hidden = self.hidden.iter().map(Hidden::mapped);
+        let rings = rings.chain(self.shared.rings.as_ref().map(|rings| rings.place()));
+        let hidden = self.shared.hidden.iter().map(Hidden::mapped);
         slots.chain(self.jumps.mapped()).chain(handler_memory).chain(rings).chain(hidden)
     }
 
     /// As [`Space::mapped`], with the guard: all memory of dprobes in the process.
     pub(crate) fn each_ours(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.each_mapped().chain(self.guard.iter().flat_map(Guard::mapped))
+        self.each_mapped().chain(self.calls.guard.iter().flat_map(Guard::mapped))
     }
 }

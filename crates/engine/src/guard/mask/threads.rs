@@ -12,7 +12,7 @@ impl Threads {
     /// Notes that a thread has hit a trap. Returns the trap it hit before.
     pub(crate) fn met(&mut self, spaces: &Spaces, tid: i32, trap: u64) -> u64 {
         let Some(tracked) = self.get_mut(&tid) else { return 0 };
-        let guard = tracked.space.and_then(|space| spaces.get(&space)?.guard.as_ref());
+        let guard = tracked.space.and_then(|space| spaces.get(&space)?.calls.guard.as_ref());
         tracked.calls = guard.map_or(0, |guard| guard.preludes.stops_after(trap));
         std::mem::replace(&mut tracked.last_trap, trap)
     }
@@ -21,7 +21,7 @@ impl Threads {
     /// guard's handler. Returns whether it did.
     pub(crate) fn unblock_trap(&self, spaces: &Spaces, thread: &mut Stopped) -> bool {
         let space = self.get(&thread.tid()).and_then(|tracked| spaces.get(&tracked.space?));
-        let guard = space.and_then(|space| space.guard.as_ref());
+        let guard = space.and_then(|space| space.calls.guard.as_ref());
         let mask = thread.signal_mask().unwrap_or(0);
         guard.is_some_and(|guard| guard.handles)
             && mask & SIGTRAP_BIT != 0

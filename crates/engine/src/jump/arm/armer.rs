@@ -41,14 +41,14 @@ pub(crate) enum ToArm {
 /// system call by which the dynamic linker has just mapped that code or closes its file. Of other
 /// code that is not known. The linker itself is never fresh: the engine has its own sites there.
 pub(super) fn is_fresh(space: &Space, thread: &Stopped, module: &Module) -> bool {
-    if !space.starting || proof::may_be_linker(thread.tid(), module) {
+    if !space.modules.starting || proof::may_be_linker(thread.tid(), module) {
         return false;
     }
-    let mapped = match space.mapped_now {
+    let mapped = match space.modules.mapped_now {
         Some(Arrived::At(mapped)) => mapped,
         Some(Arrived::File(device, inode)) => {
             let is_its = (device, inode) == (module.device, module.inode);
-            return is_its && !space.seen.contains(&module_key(module));
+            return is_its && !space.modules.seen.contains(&module_key(module));
         }
         None => {
             let registers = thread.registers();
@@ -155,8 +155,11 @@ impl<'a> Armer<'_, 'a> {
                 Err(reason) => return Ok((thread, stop, Err(reason))),
             }
         }
-        let can_trap =
-            self.followed.spaces.get(&number).is_some_and(|space| !space.planners.has(&module_key(module)));
+        let can_trap = self
+            .followed
+            .spaces
+            .get(&number)
+            .is_some_and(|space| !space.plans.planners.has(&module_key(module)));
         let left = match sites {
             ToArm::Planned(planned) => planned,
             ToArm::Drafted(draft) => draft.into_sites().collect(),
@@ -167,7 +170,7 @@ impl<'a> Armer<'_, 'a> {
 
     /// Drops uses whose probes have ended meanwhile, and sites without any use left.
     fn still_wanted(&self, number: u32, sites: impl Iterator<Item = Planned>) -> Vec<Planned> {
-        let domain = self.followed.spaces.get(&number).map_or(Domain::OWN, |space| space.domain);
+        let domain = self.followed.spaces.get(&number).map_or(Domain::OWN, |space| space.trust.domain);
         let is_wanted = |wanted: &Use| match *wanted {
             Use::Probe { program, probe } => !self.programs[program].probes[probe].is_over_in(domain),
             _ => true,

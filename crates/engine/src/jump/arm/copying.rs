@@ -58,8 +58,8 @@ impl Armer<'_, '_> {
         module: &Module,
     ) -> Option<Circumstances> {
         let space = self.followed.spaces.get(&number)?;
-        let is_alone = !space.planners.has(&module_key(module)) && space.planners.is_clean();
-        let again = self.serving || space.starting;
+        let is_alone = !space.plans.planners.has(&module_key(module)) && space.plans.planners.is_clean();
+        let again = self.serving || space.modules.starting;
         // An arming that may be copied leaves addresses near other mappings unused. With
         // `--engine jump` all addresses are needed: no site may trap.
         if !is_alone || !again || self.programs[program].options.engine != Engine::Auto {
@@ -67,8 +67,8 @@ impl Armer<'_, '_> {
         }
         Some(Circumstances {
             program,
-            domain: space.domain,
-            starting: space.starting,
+            domain: space.trust.domain,
+            starting: space.modules.starting,
             fresh: false,
             shadow_stacks: process::has_shadow_stack(tid),
         })
@@ -210,15 +210,18 @@ impl Armer<'_, '_> {
         let space = self.followed.spaces.get(&number).ok_or("the process is gone")?;
         let key = module_key(module);
         let code = copied.mapping(mappings).ok_or("its code is mapped otherwise")?;
-        if space.planners.has(&key) || !copied.has_seen(space.traps_in(code.start..code.end)) {
+        if space.plans.planners.has(&key) || !copied.has_seen(space.traps_in(code.start..code.end)) {
             return Err("there are other probes in it");
         }
-        if space.no_handler_memory.is_some() || space.ringless.is_some() || space.map_refused {
+        if space.shared.no_handler_memory.is_some()
+            || space.shared.ringless.is_some()
+            || space.mapped.map_refused
+        {
             return Err("the process has no room");
         }
         // A record names its arming, not its site's address: an arming may be in a process only
         // once.
-        if space.moved.iter().any(|(number, _)| *number == copied.moved().0) {
+        if space.plans.moved.iter().any(|(number, _)| *number == copied.moved().0) {
             return Err("the module is, or was, armed so in another place of the process");
         }
         let mut known = Basis::of(space);
@@ -254,7 +257,7 @@ impl Armer<'_, '_> {
         }
         let space = self.followed.spaces.get(&number).ok_or("the process is gone")?;
         let more = areas.len() + pads.len();
-        mapping::count_mapping(mappings.len() + more - 1, space.mappings)
+        mapping::count_mapping(mappings.len() + more - 1, space.mapped.mappings)
             .map_err(|_| "it has too many mappings")?;
         let others = mappings.len().saturating_sub(known.planners.mappings());
         let most = mapping::mappings_for_pads(others);
@@ -288,7 +291,7 @@ impl Armer<'_, '_> {
         if let Err(error) = written {
             return Ok(Err(format!("writing the trampolines: {error}")));
         }
-        if space.hidden.is_some()
+        if space.shared.hidden.is_some()
             && let Err(error) = space.hide(copied.changes())
         {
             return Ok(Err(format!("writing what handlers do not see: {error}")));
@@ -315,7 +318,7 @@ impl Armer<'_, '_> {
         self.followed.bring_back(number, &held);
         self.followed.identify_all(number, Some(thread));
         let Some(space) = self.followed.spaces.get_mut(&number) else { return gone() };
-        space.trapping.extend(trapping);
+        space.calls.trapping.extend(trapping);
         // Known before any thread can be in them.
         space.jumps.add_copy(copied.clone());
         space.add_moved(copied.moved());
@@ -325,8 +328,8 @@ impl Armer<'_, '_> {
         }
         space.sites.add_copy(copied.clone(), entered);
         if let Some(after) = draft.after {
-            (space.planners, space.generation) = (after.planners, after.generation);
-            (space.jumps.room, space.handler_memory) = (after.room, after.handler_memory);
+            (space.plans.planners, space.plans.generation) = (after.planners, after.generation);
+            (space.jumps.room, space.shared.handler_memory) = (after.room, after.handler_memory);
         }
         self.cache.armings.copied += 1;
         copied.count_copy();

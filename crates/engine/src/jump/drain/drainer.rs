@@ -150,7 +150,7 @@ impl Drainer<'_, '_> {
         let is_named = items(Items::UID) || items(Items::PROCNAME);
         let number = self.followed.threads.get(&thread.tid()).and_then(|tracked| tracked.space);
         let space = number.and_then(|number| self.followed.spaces.get(&number));
-        if let Some(rings) = space.and_then(|space| space.rings.as_ref()).filter(|_| is_named) {
+        if let Some(rings) = space.and_then(|space| space.shared.rings.as_ref()).filter(|_| is_named) {
             let mut sources = self.reader.drain.sources.iter_mut();
             if let Some(source) = sources.find(|source| Rc::ptr_eq(&source.rings, rings)) {
                 source.who.remember(thread.tid());
@@ -169,7 +169,9 @@ impl Drainer<'_, '_> {
     /// instruction.
     pub(crate) fn release_context(&mut self, space: Option<u32>, tid: i32) {
         let Some(space) = space.and_then(|number| self.followed.spaces.get(&number)) else { return };
-        let (Some(handler_memory), Some(rings)) = (&space.handler_memory, &space.rings) else { return };
+        let (Some(handler_memory), Some(rings)) = (&space.shared.handler_memory, &space.shared.rings) else {
+            return;
+        };
         let Some(source) = self.reader.drain.sources.iter().find(|source| Rc::ptr_eq(&source.rings, rings))
         else {
             return;
@@ -185,7 +187,7 @@ impl Drainer<'_, '_> {
     pub(crate) fn note_thread(&mut self, tid: i32) {
         let Some(tracked) = self.followed.threads.get(&tid) else { return };
         let space = tracked.space.and_then(|number| self.followed.spaces.get(&number));
-        let Some(rings) = space.and_then(|space| space.rings.as_ref()) else { return };
+        let Some(rings) = space.and_then(|space| space.shared.rings.as_ref()) else { return };
         let mut sources = self.reader.drain.sources.iter_mut();
         if let Some(source) = sources.find(|source| Rc::ptr_eq(&source.rings, rings)) {
             source.who.add(tid, tracked.identity.pid);
@@ -211,10 +213,11 @@ impl Drainer<'_, '_> {
 
     /// Whether a handler has claimed the context of a ring; never in a process that is gone.
     fn is_claimed(&self, rings: &Rings, ring: u32) -> bool {
-        let has = |space: &&Space| space.rings.as_ref().is_some_and(|own| std::ptr::eq(&**own, rings));
+        let has = |space: &&Space| space.shared.rings.as_ref().is_some_and(|own| std::ptr::eq(&**own, rings));
         let space = self.followed.spaces.values().find(has);
-        let handler_memory = space
-            .and_then(|space| space.handler_memory.as_ref().map(|handler_memory| (space, handler_memory)));
+        let handler_memory = space.and_then(|space| {
+            space.shared.handler_memory.as_ref().map(|handler_memory| (space, handler_memory))
+        });
         handler_memory.is_some_and(|(space, handler_memory)| {
             handler_memory.contexts.is_claimed(&space.code.memory, ring)
         })

@@ -12,12 +12,12 @@ use crate::space::Space;
 impl Space {
     /// Writes the table, if there is one, with changes that are about to be made.
     pub(crate) fn hide(&mut self, more: impl IntoIterator<Item = Change>) -> io::Result<()> {
-        if self.hidden.is_none() {
+        if self.shared.hidden.is_none() {
             return Ok(());
         }
         let mut secret = HiddenRanges::default();
         secret.ranges.extend(self.each_ours().map(|(start, size)| start..start + size));
-        let Some(mut hidden) = self.hidden.take() else { return Ok(()) };
+        let Some(mut hidden) = self.shared.hidden.take() else { return Ok(()) };
         let bytes = &mut secret.bytes;
         let mut add = |change: &Change| {
             let both = change.original().iter().zip(change.written()).enumerate();
@@ -29,14 +29,14 @@ impl Space {
         self.sites.each_change(&mut add);
         more.into_iter().for_each(|change| add(&change));
         let written = hidden.write(&self.code.memory, secret);
-        hidden.shows = Some(self.generation);
-        self.hidden = Some(hidden);
+        hidden.shows = Some(self.plans.generation);
+        self.shared.hidden = Some(hidden);
         written
     }
 
     /// Whether the table is older than the last change of the sites.
     pub(crate) fn hides_what_was(&self) -> bool {
-        self.hidden.as_ref().is_some_and(|hidden| hidden.shows != Some(self.generation))
+        self.shared.hidden.as_ref().is_some_and(|hidden| hidden.shows != Some(self.plans.generation))
     }
 
     /// The first of these addresses that is hidden from handlers: memory of ours.

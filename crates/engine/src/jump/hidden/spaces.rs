@@ -21,10 +21,10 @@ impl Spaces {
             if mapped.is_ok() {
                 let mappings = process::maps(thread.tid()).unwrap_or_default();
                 let limit = process::stack_limit(thread.tid());
-                space.hidden = Some(Hidden::new(base, &mappings, limit));
-                space.mappings += 1;
+                space.shared.hidden = Some(Hidden::new(base, &mappings, limit));
+                space.mapped.mappings += 1;
             }
-            if let Some(handler_memory) = &mut space.handler_memory {
+            if let Some(handler_memory) = &mut space.shared.handler_memory {
                 handler_memory.hidden = if mapped.is_ok() { base } else { 0 };
             }
         }

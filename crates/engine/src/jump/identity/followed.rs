@@ -13,7 +13,7 @@ impl Followed {
     /// Looks at a program that begins now: its libc may have set up more.
     pub(crate) fn identify_begun(&mut self, thread: &Stopped) {
         let Some(number) = self.threads.get(&thread.tid()).and_then(|tracked| tracked.space) else { return };
-        if self.spaces.get(&number).is_some_and(|space| space.known.is_some()) {
+        if self.spaces.get(&number).is_some_and(|space| space.threads.known.is_some()) {
             self.look(number, Some(thread));
         }
     }
@@ -21,7 +21,7 @@ impl Followed {
     /// Looks at the address spaces that are due.
     pub(crate) fn identify_again(&mut self) {
         let now = Instant::now();
-        let due = |space: &Space| space.looks.due.is_some_and(|due| due <= now);
+        let due = |space: &Space| space.threads.looks.due.is_some_and(|due| due <= now);
         let numbers: Vec<u32> =
             self.spaces.iter().filter(|(_, space)| due(space)).map(|(&number, _)| number).collect();
         for number in numbers {
@@ -29,12 +29,12 @@ impl Followed {
                 return;
             }
             if let Some(space) = self.spaces.get_mut(&number) {
-                space.looks.due = None;
+                space.threads.looks.due = None;
             }
             if self.hold(number).is_ok() {
                 self.look(number, None);
             } else if let Some(space) = self.spaces.get_mut(&number) {
-                space.looks.plan();
+                space.threads.looks.plan();
             }
         }
     }
@@ -42,7 +42,7 @@ impl Followed {
     /// Looks at the threads of an address space, unless that was done. All are held, but for
     /// `thread`, which is being answered.
     pub(crate) fn identify_all(&mut self, number: u32, thread: Option<&Stopped>) {
-        if self.spaces.get(&number).is_some_and(|space| space.known.is_none()) {
+        if self.spaces.get(&number).is_some_and(|space| space.threads.known.is_none()) {
             self.look(number, thread);
         }
     }
@@ -50,7 +50,8 @@ impl Followed {
     /// Looks at all threads of an address space, which are held. What was known stays until more is
     /// found.
     fn look(&mut self, number: u32, thread: Option<&Stopped>) {
-        let Some(space) = self.spaces.get_mut(&number).filter(|space| space.handler_memory.is_some()) else {
+        let Some(space) = self.spaces.get_mut(&number).filter(|space| space.shared.handler_memory.is_some())
+        else {
             return;
         };
         let held = self.holds.events.iter().filter_map(|event| match event {
@@ -63,7 +64,7 @@ impl Followed {
             match stopped.iter().find(|thread| thread.tid() == tracked.identity.tid) {
                 Some(thread) => threads.push(*thread),
                 // It waits in the kernel and cannot be stopped: try later.
-                None => return space.looks.plan(),
+                None => return space.threads.looks.plan(),
             }
         }
         let Some(&first) = threads.first() else { return };
@@ -72,17 +73,17 @@ impl Followed {
             rseq: common_rseq(&threads).unwrap_or(0),
         };
         if known.thread == 0 || known.rseq == 0 {
-            space.looks.plan();
+            space.threads.looks.plan();
         }
-        if space.known.is_some_and(|before| !known.is_more_than(before)) {
+        if space.threads.known.is_some_and(|before| !known.is_more_than(before)) {
             return;
         }
         let of = thread.unwrap_or(first).tid();
         let pid = self.threads.get(&of).map(|tracked| tracked.identity.pid);
-        space.known = Some(known);
-        space.pid = pid.unwrap_or(0);
+        space.threads.known = Some(known);
+        space.threads.pid = pid.unwrap_or(0);
         // It is true of all threads, except for those of another process in the same memory.
-        space.unidentified_threads = self
+        space.threads.unidentified_threads = self
             .threads
             .values()
             .filter(|tracked| tracked.space == Some(number) && Some(tracked.identity.pid) != pid)
@@ -97,19 +98,21 @@ impl Followed {
         let Some(tracked) = self.threads.get(&tid) else { return };
         let (pid, Some(number)) = (tracked.identity.pid, tracked.space) else { return };
         let Some(space) = self.spaces.get_mut(&number) else { return };
-        let Some(known) = space.known.filter(|_| space.handler_memory.is_some()) else { return };
+        let Some(known) = space.threads.known.filter(|_| space.shared.handler_memory.is_some()) else {
+            return;
+        };
         let mut changed = false;
-        if space.pid == 0 {
+        if space.threads.pid == 0 {
             // A copy of its parent's address space, in which the page is all zeros.
-            space.pid = pid;
+            space.threads.pid = pid;
             changed = true;
         }
         let is_known = (known.thread == 0 || process::keeps_its_id(thread, known.thread))
             && (known.rseq == 0
                 || (has_rseq(thread, known.rseq) || will_have_rseq(thread, known))
                     && put_mark(thread, known.rseq));
-        if pid != space.pid || !is_known {
-            changed |= space.unidentified_threads.insert(tid);
+        if pid != space.threads.pid || !is_known {
+            changed |= space.threads.unidentified_threads.insert(tid);
         }
         if changed {
             write_identity(space);

@@ -75,7 +75,8 @@ impl Drainer<'_, '_> {
     fn waits_for_room(&self, tid: i32, ring: u32) -> bool {
         let space =
             self.followed.threads.get(&tid).and_then(|tracked| self.followed.spaces.get(&tracked.space?));
-        let rings = space.filter(|space| !space.waits_disabled).and_then(|space| space.rings.as_ref());
+        let rings =
+            space.filter(|space| !space.threads.waits_disabled).and_then(|space| space.shared.rings.as_ref());
         rings.is_some_and(|rings| {
             !self.followed.departure.is_parting
                 && self.reader.drain.waiter(rings, ring) == Some(tid)

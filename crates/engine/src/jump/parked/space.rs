@@ -8,7 +8,7 @@ use crate::space::Space;
 
 /// Whether a thread has found no free context since the last call.
 pub(super) fn is_crowded(space: &Space) -> bool {
-    let Some(handler_memory) = &space.handler_memory else { return false };
+    let Some(handler_memory) = &space.shared.handler_memory else { return false };
     let place = handler_memory.identity + offset_of!(Identity, no_free_context) as u64;
     let mut crowded = [0; 4];
     let is_crowded = space.code.memory.peek(place, &mut crowded).is_ok() && crowded != [0; 4];

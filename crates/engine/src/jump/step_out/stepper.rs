@@ -67,7 +67,7 @@ impl<'a> Stepper<'_, 'a> {
         // If the tracer dies while the thread's signal mask is not its own, the thread traps soon,
         // and the guard's handler restores the mask.
         if let Some(space) = self.followed.spaces.get(&number)
-            && let Some(guard) = &space.guard
+            && let Some(guard) = &space.calls.guard
         {
             guard.steps(&thread, mask, &space.code.memory)?;
         }

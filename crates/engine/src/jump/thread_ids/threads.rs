@@ -14,7 +14,7 @@ impl Threads {
             return;
         };
         let space = tracked.space.and_then(|number| spaces.get(&number));
-        if space.is_none_or(|space| space.handler_memory.is_none()) {
+        if space.is_none_or(|space| space.shared.handler_memory.is_none()) {
             return;
         }
         tracked.has_ids = true;

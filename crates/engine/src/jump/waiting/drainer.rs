@@ -54,9 +54,9 @@ impl Drainer<'_, '_> {
 
     fn set_gives_up(&mut self, number: u32, value: u32) {
         let Some(space) = self.followed.spaces.get_mut(&number) else { return };
-        let Some(handler_memory) = &space.handler_memory else { return };
+        let Some(handler_memory) = &space.shared.handler_memory else { return };
         let place = handler_memory.identity + offset_of!(Identity, must_not_wait) as u64;
-        space.waits_disabled = value != 0;
+        space.threads.waits_disabled = value != 0;
         // Fails only if the process is gone.
         let _ = space.code.memory.poke(place, &value.to_le_bytes());
         if value != 0 {

@@ -31,8 +31,8 @@ impl Armer<'_, '_> {
         if draft.after.is_none() {
             return Ok((thread, stop, Ok(CarryOutcome::Out(draft.left))));
         }
-        if space.generation != draft.generation
-            || space.handler_memory.is_some() == draft.maps_handler_memory
+        if space.plans.generation != draft.generation
+            || space.shared.handler_memory.is_some() == draft.maps_handler_memory
             || !draft.has_seen_traps(space)
         {
             return Ok((
@@ -80,8 +80,11 @@ impl Armer<'_, '_> {
         let held = match self.followed.hold(number) {
             Ok(held) => held,
             Err(reason) => {
-                let can_trap =
-                    self.followed.spaces.get(&number).is_some_and(|space| !space.planners.has(&draft.module));
+                let can_trap = self
+                    .followed
+                    .spaces
+                    .get(&number)
+                    .is_some_and(|space| !space.plans.planners.has(&draft.module));
                 let left = draft.into_sites();
                 let left = left.map(|site| NotJumped { site, reason: reason.clone(), can_trap, was: None });
                 return Ok(Written::Nothing(Ok(CarryOutcome::Out(left.collect()))));
@@ -124,7 +127,7 @@ impl Armer<'_, '_> {
         let pieces: Vec<(u64, u64)> = draft.areas.iter().chain(&draft.pads).copied().collect();
         let (thread, stop, mapped) = self.followed.spaces.map_pieces(number, thread, stop, &pieces)?;
         if let Some(space) = self.followed.spaces.get_mut(&number) {
-            space.map_refused |= mapped.is_err();
+            space.mapped.map_refused |= mapped.is_err();
         }
         if mapped.is_err() {
             return Ok((thread, stop, mapped));
@@ -141,7 +144,7 @@ impl Armer<'_, '_> {
         draft: &Draft,
     ) -> Called<()> {
         if let Some(space) = self.followed.spaces.get_mut(&number) {
-            space.mappings += draft.areas.len() + draft.pads.len();
+            space.mapped.mappings += draft.areas.len() + draft.pads.len();
             draft.areas.iter().for_each(|&(base, size)| space.jumps.room.add(base, size));
             draft.pads.iter().for_each(|&(base, size)| space.jumps.add_pads(base, size));
         }
@@ -157,7 +160,7 @@ impl Armer<'_, '_> {
     fn map_rest(&mut self, number: u32, thread: Stopped, stop: Stop, draft: &Draft) -> Called<()> {
         let (mut thread, mut stop) = (thread, stop);
         let lossless = self.programs.is_lossless();
-        let lacks = |space: &Space| space.rings.is_none() || lossless && !space.has_sign;
+        let lacks = |space: &Space| space.shared.rings.is_none() || lossless && !space.shared.has_sign;
         let lacks = self.followed.spaces.get(&number).is_some_and(lacks);
         if let Some(handler_memory) = draft.after.as_ref().and_then(|after| after.handler_memory.as_ref())
             && (draft.maps_handler_memory || handler_memory.claims && lacks)
@@ -232,7 +235,7 @@ impl Armer<'_, '_> {
         let Some(space) = self.followed.spaces.get_mut(&number) else { return left };
         left.extend(demoted);
         let Writing { mut armed, notes, probed, retired, mut out, batch, trapping, .. } = writing;
-        space.trapping.extend(trapping);
+        space.calls.trapping.extend(trapping);
         let memory = &space.code.memory;
         let mut failed = None;
         let mut gone = Vec::new();
@@ -267,7 +270,7 @@ impl Armer<'_, '_> {
         for note in &notes {
             crate::placing::set_armed(
                 self.programs,
-                space.domain,
+                space.trust.domain,
                 &note.new,
                 note.address,
                 Some(note.tactic),
@@ -292,9 +295,9 @@ impl Armer<'_, '_> {
             }
         }
         if let Some(after) = after {
-            let before = std::mem::replace(&mut space.planners, after.planners);
+            let before = std::mem::replace(&mut space.plans.planners, after.planners);
             self.spent.push(Box::new(before));
-            (space.generation, space.jumps.room, space.handler_memory) =
+            (space.plans.generation, space.jumps.room, space.shared.handler_memory) =
                 (after.generation, after.room, after.handler_memory);
         }
         self.spent.push(Box::new((probed, notes, code, fresh, texts)));

@@ -151,7 +151,7 @@ impl<'a> Drafter<'_, 'a> {
                 &mappings,
                 &groups,
                 &mut known,
-                self.serving && !space.map_refused,
+                self.serving && !space.mapped.map_refused,
             )
         {
             for group in &mut groups {
@@ -228,7 +228,7 @@ impl<'a> Drafter<'_, 'a> {
         }
         if known.handler_memory.is_none() {
             let no_handler_memory =
-                self.followed.spaces.get(&number).and_then(|space| space.no_handler_memory.clone());
+                self.followed.spaces.get(&number).and_then(|space| space.shared.no_handler_memory.clone());
             let handler_memory =
                 no_handler_memory.map_or_else(|| self.choose_handler_memory(tid, mappings), Err)?;
             handler_memory.reserved().into_iter().for_each(|(base, size)| known.reserve(base, size));
@@ -273,7 +273,7 @@ impl<'a> Drafter<'_, 'a> {
         let mut groups = Vec::with_capacity(by_mapping.len());
         for (mapping, sites) in by_mapping.into_values() {
             let space = self.followed.spaces.get(&number);
-            let again = self.serving || space.is_some_and(|space| space.starting);
+            let again = self.serving || space.is_some_and(|space| space.modules.starting);
             let text =
                 space.and_then(|space| Text::read(space, module, &mapping, &mut self.cache.texts, again));
             let Some(text) = text else {

@@ -15,9 +15,9 @@ impl Basis {
     /// The present state.
     pub(crate) fn of(space: &Space) -> Basis {
         Basis {
-            generation: space.generation,
-            handler_memory: space.handler_memory.clone(),
-            planners: space.planners.clone(),
+            generation: space.plans.generation,
+            handler_memory: space.shared.handler_memory.clone(),
+            planners: space.plans.planners.clone(),
             room: space.jumps.room.clone(),
             reserved: Vec::new(),
             avoided: Vec::new(),
@@ -79,7 +79,7 @@ impl Draft {
         let taken = known.taken(tid, mappings);
         let areas = area::choose(&taken, size, &(first..=last), near, lowest, more_to_come)
             .ok_or("there is not enough free memory within 1 GiB of the module")?;
-        mapping::count_mapping(mappings.len() + areas.len() - 1, space.mappings)?;
+        mapping::count_mapping(mappings.len() + areas.len() - 1, space.mapped.mappings)?;
         for &(start, size) in &areas {
             known.room.add(start, size);
             known.reserve(start, size);

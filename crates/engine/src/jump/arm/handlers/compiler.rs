@@ -54,7 +54,7 @@ impl HandlerCompiler<'_> {
                 let known = At { site, may_fault, ahead, waits: tentative > 0, arming };
                 let compiled = self.compile(handler_memory, (program, probe), known)?;
                 if compiled.claims {
-                    let ringless = self.spaces.get(&number).and_then(|space| space.ringless.clone());
+                    let ringless = self.spaces.get(&number).and_then(|space| space.shared.ringless.clone());
                     ringless.map_or(Ok(()), Err)?;
                     handler_memory.claims = true;
                 }
