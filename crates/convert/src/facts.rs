@@ -71,7 +71,7 @@ struct Program {
     items: Items,
 }
 
-/// The facts of a trace, prepared for lookups.
+/// The facts of a trace, prepared for lookups. Its fields are the kinds of facts that a store has.
 #[derive(Clone, Debug, Default)]
 pub struct TraceFacts {
     programs: Map<u32, Program>,

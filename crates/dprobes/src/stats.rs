@@ -42,6 +42,7 @@ struct Holds {
     greatest: u128,
 }
 
+/// A probe's counts. Its fields are those of the JSON object.
 #[derive(Serialize)]
 struct Probe<'a> {
     module: &'a str,

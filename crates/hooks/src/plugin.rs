@@ -87,7 +87,8 @@ pub struct Event {
     pub time: u64,
 }
 
-/// A `callk`: `struct dprobes_callk`. Valid while the exit runs.
+/// A `callk`: `struct dprobes_callk`. Valid while the exit runs. Its fields are those of the C
+/// structure.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Callk {

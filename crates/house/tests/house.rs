@@ -30,6 +30,9 @@ const SPREAD: usize = 6;
 const WIDE: &[(&str, &str, usize)] =
     &[("image", "Image", 12), ("jit", "Compiler", 13), ("patch", "Planner", 8)];
 
+/// The most fields of a struct whose documentation does not say why it has more.
+const FIELDS: usize = 15;
+
 fn repository() -> PathBuf {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     repository.canonicalize().expect("the repository is there")
@@ -162,4 +165,53 @@ fn no_type_has_methods_in_many_files() {
     }
     wrong.extend(known.iter().map(|(of, name, _)| format!("{of}: {name} is not wide: delete it from WIDE")));
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// The structs in a source text that are not inside of anything: the name, how many fields it has,
+/// and its documentation.
+fn structs(text: &str) -> Vec<(String, usize, String)> {
+    let visible = |line: &str| line.trim_start_matches("pub(crate) ").trim_start_matches("pub ").to_owned();
+    let mut found = Vec::new();
+    let mut doc = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if let Some(more) = line.strip_prefix("///") {
+            doc.push_str(more);
+        } else if let Some(name) = visible(line).strip_prefix("struct ").filter(|_| line.ends_with('{')) {
+            let name =
+                name.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or(name).to_owned();
+            let inside = lines.by_ref().take_while(|line| *line != "}");
+            let is_field = |line: &&str| {
+                let field = line.strip_prefix("    ").filter(|field| !field.starts_with(' '));
+                let field = field.map(|field| visible(field.trim_start_matches("pub(super) ")));
+                let name = field.as_deref().and_then(|field| field.split_once(": ")).map(|(name, _)| name);
+                name.is_some_and(|name| name.chars().all(|c| c.is_alphanumeric() || c == '_'))
+            };
+            found.push((name, inside.filter(is_field).count(), std::mem::take(&mut doc)));
+        } else if !line.starts_with("#[") && !line.starts_with("    ") && !line.starts_with(")]") {
+            doc.clear();
+        }
+    }
+    found
+}
+
+#[test]
+fn a_struct_of_many_fields_says_why() {
+    let mut wrong = Vec::new();
+    let (mut all, mut largest) = (0, 0);
+    for path in sources().values().flat_map(|source| files(source)) {
+        let text = std::fs::read_to_string(&path).expect("a source file");
+        for (name, count, doc) in structs(&text) {
+            (all, largest) = (all + 1, largest.max(count));
+            if count > FIELDS && !doc.contains("fields") {
+                let path = path.strip_prefix(repository()).unwrap_or(&path).display();
+                wrong.push(format!(
+                    "{path}: {name} has {count} fields: group them, or say in its documentation why it has more \
+                     than {FIELDS} fields"
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert!(all > 300 && largest > FIELDS, "{all} structs, the largest of {largest} fields");
 }

@@ -49,7 +49,7 @@ pub(crate) enum Next {
     End,
 }
 
-/// A handler being compiled.
+/// A handler being compiled. Its fields are the whole state of one pass over the handler.
 pub(crate) struct Compiler<'a> {
     pub(crate) handler: &'a Handler<'a>,
     pub(crate) environment: &'a Environment<'a>,

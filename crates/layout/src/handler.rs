@@ -1,7 +1,8 @@
 //! What the agent needs to know about a handler, and where compiled code calls the agent.
 
 /// What the interpreter needs to know about a handler. The tracer writes one for each probepoint,
-/// below [`LOW_END`](crate::LOW_END), where all its addresses point too.
+/// below [`LOW_END`](crate::LOW_END), where all its addresses point too. Its fields are read by
+/// compiled code at fixed offsets.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandlerInfo {

@@ -30,7 +30,7 @@ impl ModuleKind {
     }
 }
 
-/// A compiled program.
+/// A compiled program. Its fields are the statements of a program's head, and its probes.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Object {
     /// The module's name or path, as written.
@@ -91,7 +91,7 @@ impl Object {
     }
 }
 
-/// A probe.
+/// A probe. Its fields are the statements of a probe's head, and its handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// Its probepoint as written, without spaces: `main+0x10`.

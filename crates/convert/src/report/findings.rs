@@ -28,7 +28,7 @@ pub(crate) struct Where {
     pub(crate) records: u64,
 }
 
-/// The results of a report on a trace.
+/// The results of a report on a trace. Its fields are the parts of the report.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     /// The name of the trace.

@@ -36,7 +36,7 @@ pub(crate) enum Request {
     Stop,
 }
 
-/// A program to insert.
+/// A program to insert. Its fields are the options of `insert`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Insert {
     /// The program's file, as an absolute path.

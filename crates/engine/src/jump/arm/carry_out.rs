@@ -46,9 +46,13 @@ enum Written {
 /// Writes trampolines, pads in new pages and descriptions of handlers, which no thread uses yet.
 fn write_code(space: &mut Space, draft: &mut Draft) -> io::Result<()> {
     let memory = &space.code.memory;
-    draft.code.sort_unstable_by_key(|(address, _)| *address);
-    write::all(memory, draft.code.iter().map(|(address, bytes)| (*address, &bytes[..])))?;
-    write::apart(memory, draft.new_page_pads.iter().map(|(&address, bytes)| (address, &bytes[..])), NEAR)?;
+    draft.bytes.code.sort_unstable_by_key(|(address, _)| *address);
+    write::all(memory, draft.bytes.code.iter().map(|(address, bytes)| (*address, &bytes[..])))?;
+    write::apart(
+        memory,
+        draft.bytes.new_page_pads.iter().map(|(&address, bytes)| (address, &bytes[..])),
+        NEAR,
+    )?;
     if let Some(handler_memory) = draft.after.as_mut().and_then(|after| after.handler_memory.as_mut()) {
         handler_memory.write(memory)?;
     }

@@ -69,7 +69,7 @@ pub(in crate::jump) fn choose_hidden(
     if let Some(handler_memory) = &mut known.handler_memory {
         handler_memory.hidden = place;
     }
-    draft.hidden = Some(place);
+    draft.to_map.hidden = Some(place);
     Ok(())
 }
 

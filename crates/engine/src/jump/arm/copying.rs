@@ -163,7 +163,7 @@ impl Armer<'_, '_> {
         let Some(code) = copied.mapping(&mappings) else {
             return Ok((thread, stop, Err("its code is mapped otherwise".to_owned())));
         };
-        let pads = draft.pads.clone();
+        let pads = draft.to_map.pads.clone();
         match self.write_copy(number, &mut thread, (module, code), draft, (copied, is_file))? {
             Ok(left) => Ok((thread, stop, Ok(left))),
             Err(reason) => {
@@ -268,7 +268,7 @@ impl Armer<'_, '_> {
         known.planners.carry(key, &copied.arming.planner, copied.by);
         known.room.add_moved(&copied.arming.room, copied.by);
         known.generation = Generation::next();
-        (draft.areas, draft.pads) = (areas, pads);
+        (draft.to_map.areas, draft.to_map.pads) = (areas, pads);
         draft.after = Some(known);
         Ok(draft)
     }

@@ -82,6 +82,26 @@ pub(crate) struct Draft {
     pub(crate) generation: Generation,
     pub(crate) after: Option<Basis>,
     pub(crate) module: ModuleKey,
+    pub(crate) to_map: ToMap,
+    /// The code as it was read, and the traps of ours that were in it then.
+    pub(crate) texts: Vec<Text>,
+    pub(super) seen: Vec<u64>,
+    pub(super) jumps: Vec<PlannedJump>,
+    pub(crate) trampolines: New,
+    pub(crate) bytes: DraftBytes,
+    /// The `int3`s of sites that will trap.
+    pub(super) traps: Vec<Change>,
+    /// The jumps and the traps, ready to be written.
+    pub(crate) writing: Writing,
+    pub(crate) left: Vec<NotJumped>,
+    pub(super) to_keep: ToKeep,
+    /// Sites that are jumps and become traps, because others could not be armed otherwise.
+    pub(crate) demoted: Vec<NotJumped>,
+}
+
+/// Memory that a draft has to be mapped.
+#[derive(Debug, Default)]
+pub(crate) struct ToMap {
     /// Whether handler memory must be mapped first.
     pub(crate) maps_handler_memory: bool,
     /// Where to map the table of memory that handlers must not see
@@ -90,11 +110,11 @@ pub(crate) struct Draft {
     /// Memory to be mapped for trampolines, and for landing pads: addresses and sizes.
     pub(crate) areas: Vec<(u64, u64)>,
     pub(crate) pads: Vec<(u64, u64)>,
-    /// The code as it was read, and the traps of ours that were in it then.
-    pub(crate) texts: Vec<Text>,
-    pub(super) seen: Vec<u64>,
-    pub(super) jumps: Vec<PlannedJump>,
-    pub(crate) trampolines: New,
+}
+
+/// Bytes that a draft has to be written, but for the sites themselves.
+#[derive(Debug, Default)]
+pub(crate) struct DraftBytes {
     /// The bytes of trampolines, and of landing pads in pages that are newly mapped: no thread is
     /// there yet.
     pub(crate) code: Vec<(u64, Vec<u8>)>,
@@ -103,19 +123,18 @@ pub(crate) struct Draft {
     pub(crate) old_page_pads: Vec<Write>,
     /// Original bytes to be restored.
     pub(crate) restore: Vec<Write>,
-    /// The `int3`s of sites that will trap.
-    pub(super) traps: Vec<Change>,
-    /// The jumps and the traps, ready to be written.
-    pub(crate) writing: Writing,
-    pub(crate) left: Vec<NotJumped>,
-    /// If the result is to be kept for other processes: the data to keep with it, its own memory
-    /// for trampolines, and handler memory with new descriptions of handlers (after the state of
-    /// the descriptions before).
+}
+
+/// What is needed if the result of a draft is to be kept for other processes.
+#[derive(Debug, Default)]
+pub(crate) struct ToKeep {
+    /// The data to keep with it, if it is to be kept.
     pub(super) keep: Option<Keep>,
+    /// Its own memory for trampolines.
     pub(super) own_room: Room,
+    /// Handler memory with new descriptions of handlers, after the state of the descriptions
+    /// before.
     pub(super) described: Option<(u64, HandlerMemory)>,
-    /// Sites that are jumps and become traps, because others could not be armed otherwise.
-    pub(crate) demoted: Vec<NotJumped>,
 }
 
 impl Draft {

@@ -164,14 +164,14 @@ impl Draft {
             let at = plan.map.partition_point(|run| run.end <= pad.address);
             // A pad in a page that is mapped already is written separately.
             match plan.map.get(at).is_some_and(|run| run.contains(&pad.address)) {
-                true => drop(self.new_page_pads.insert(pad.address, pad.bytes)),
-                false => self.old_page_pads.push(pad),
+                true => drop(self.bytes.new_page_pads.insert(pad.address, pad.bytes)),
+                false => self.bytes.old_page_pads.push(pad),
             }
         }
-        self.pads.extend(plan.map.iter().map(|run| (run.start, run.end - run.start)));
+        self.to_map.pads.extend(plan.map.iter().map(|run| (run.start, run.end - run.start)));
         self.trampolines.add(trampolines, ways);
-        self.code.extend(code);
-        self.restore.extend(plan.restore);
+        self.bytes.code.extend(code);
+        self.bytes.restore.extend(plan.restore);
         self.texts.push(text);
     }
 }

@@ -2,7 +2,7 @@
 
 use process::{Stop, Stopped};
 
-use super::super::draft::Draft;
+use super::super::draft::{Draft, DraftBytes};
 use super::super::writing::Writing;
 use super::{CarryOutcome, Written, write_code};
 use crate::hold::Held;
@@ -32,7 +32,7 @@ impl Armer<'_, '_> {
             return Ok((thread, stop, Ok(CarryOutcome::Out(draft.left))));
         }
         if space.plans.generation != draft.generation
-            || space.shared.handler_memory.is_some() == draft.maps_handler_memory
+            || space.shared.handler_memory.is_some() == draft.to_map.maps_handler_memory
             || !draft.has_seen_traps(space)
         {
             return Ok((
@@ -49,7 +49,7 @@ impl Armer<'_, '_> {
         if let Some(space) = self.followed.spaces.get_mut(&number) {
             space.note_memory();
         }
-        let pads = draft.pads.clone();
+        let pads = draft.to_map.pads.clone();
         match self.write_all(number, &mut thread, draft)? {
             Written::All(left) => Ok((thread, stop, Ok(CarryOutcome::Out(left)))),
             Written::Nothing(carried) => {
@@ -99,7 +99,7 @@ impl Armer<'_, '_> {
         // Landing pads in pages that are in use; no site jumps to these pads yet.
         let memory = &space.code.memory;
         if let Err(error) =
-            draft.old_page_pads.iter().try_for_each(|pad| memory.poke(pad.address, &pad.bytes))
+            draft.bytes.old_page_pads.iter().try_for_each(|pad| memory.poke(pad.address, &pad.bytes))
         {
             self.followed.holds.released_if_alone();
             return outdated(draft, format!("writing the landing pads: {error}"));
@@ -124,7 +124,7 @@ impl Armer<'_, '_> {
         stop: Stop,
         draft: &Draft,
     ) -> Called<()> {
-        let pieces: Vec<(u64, u64)> = draft.areas.iter().chain(&draft.pads).copied().collect();
+        let pieces: Vec<(u64, u64)> = draft.to_map.areas.iter().chain(&draft.to_map.pads).copied().collect();
         let (thread, stop, mapped) = self.followed.spaces.map_pieces(number, thread, stop, &pieces)?;
         if let Some(space) = self.followed.spaces.get_mut(&number) {
             space.mapped.map_refused |= mapped.is_err();
@@ -144,13 +144,14 @@ impl Armer<'_, '_> {
         draft: &Draft,
     ) -> Called<()> {
         if let Some(space) = self.followed.spaces.get_mut(&number) {
-            space.mapped.mappings += draft.areas.len() + draft.pads.len();
-            draft.areas.iter().for_each(|&(base, size)| space.jumps.room.add(base, size));
-            draft.pads.iter().for_each(|&(base, size)| space.jumps.add_pads(base, size));
+            space.mapped.mappings += draft.to_map.areas.len() + draft.to_map.pads.len();
+            draft.to_map.areas.iter().for_each(|&(base, size)| space.jumps.room.add(base, size));
+            draft.to_map.pads.iter().for_each(|&(base, size)| space.jumps.add_pads(base, size));
         }
         let (mut thread, mut stop, mapped) = self.map_rest(number, thread, stop, draft)?;
         if mapped.is_err() {
-            (thread, stop) = self.followed.spaces.unmap_pads(number, thread, stop, draft.pads.clone())?;
+            (thread, stop) =
+                self.followed.spaces.unmap_pads(number, thread, stop, draft.to_map.pads.clone())?;
         }
         Ok((thread, stop, mapped))
     }
@@ -163,7 +164,7 @@ impl Armer<'_, '_> {
         let lacks = |space: &Space| space.shared.rings.is_none() || lossless && !space.shared.has_sign;
         let lacks = self.followed.spaces.get(&number).is_some_and(lacks);
         if let Some(handler_memory) = draft.after.as_ref().and_then(|after| after.handler_memory.as_ref())
-            && (draft.maps_handler_memory || handler_memory.claims && lacks)
+            && (draft.to_map.maps_handler_memory || handler_memory.claims && lacks)
         {
             let (stopped, now, laid) =
                 self.memory_mapper().map_missing_handler_memory(number, thread, stop, handler_memory)?;
@@ -177,7 +178,7 @@ impl Armer<'_, '_> {
         if grown.is_err() {
             return Ok((thread, stop, grown));
         }
-        if let Some(base) = draft.hidden {
+        if let Some(base) = draft.to_map.hidden {
             let (stopped, now, mapped) = self.followed.spaces.map_hidden(number, thread, stop, base)?;
             (thread, stop) = (stopped, now);
             if mapped.is_err() {
@@ -192,8 +193,10 @@ impl Armer<'_, '_> {
     /// Makes an arming of a draft that is about to be written, if it is to be kept and can be
     /// moved.
     fn arming_of(&self, draft: &mut Draft) -> Option<Arming> {
-        let keep = draft.keep.take()?;
-        let is_whole = draft.restore.is_empty() && draft.demoted.is_empty() && draft.old_page_pads.is_empty();
+        let keep = draft.to_keep.keep.take()?;
+        let is_whole = draft.bytes.restore.is_empty()
+            && draft.demoted.is_empty()
+            && draft.bytes.old_page_pads.is_empty();
         let [text] = &draft.texts[..] else { return None };
         let after = draft.after.as_ref().filter(|_| is_whole)?;
         Arming::of(Parts {
@@ -203,15 +206,15 @@ impl Armer<'_, '_> {
             start: text.range().start,
             keep,
             module: draft.module,
-            described: draft.described.take(),
+            described: draft.to_keep.described.take(),
             seen: &draft.seen,
             writing: &draft.writing,
             trampolines: &draft.trampolines,
-            room: std::mem::take(&mut draft.own_room),
-            areas: draft.areas.clone(),
-            pads: draft.pads.clone(),
-            trampoline_bytes: &draft.code,
-            pad_bytes: &draft.new_page_pads,
+            room: std::mem::take(&mut draft.to_keep.own_room),
+            areas: draft.to_map.areas.clone(),
+            pads: draft.to_map.pads.clone(),
+            trampoline_bytes: &draft.bytes.code,
+            pad_bytes: &draft.bytes.new_page_pads,
             left: &draft.left,
         })
     }
@@ -223,12 +226,10 @@ impl Armer<'_, '_> {
         let Draft {
             after,
             trampolines,
-            restore,
+            bytes: DraftBytes { restore, code, new_page_pads: fresh, .. },
             mut left,
             demoted,
             writing,
-            code,
-            new_page_pads: fresh,
             texts,
             ..
         } = draft;

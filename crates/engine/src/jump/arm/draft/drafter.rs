@@ -191,16 +191,16 @@ impl<'a> Drafter<'_, 'a> {
             return Draft { left: draft.into_all_left(false, &full.to_string()), ..Draft::default() };
         }
         if let Some(mut shared_room) = shared_room {
-            draft.own_room = known.room.clone();
+            draft.to_keep.own_room = known.room.clone();
             shared_room.add_moved(&known.room, 0);
             known.room = shared_room;
         }
         known.avoided.clear();
         let describes = |handler_memory: &HandlerMemory| handler_memory.described() != described;
-        draft.described =
+        draft.to_keep.described =
             known.handler_memory.clone().filter(describes).map(|handler_memory| (described, handler_memory));
-        let in_heaps = draft.pads.iter().filter(|pad| heaps.contains(&pad.0)).count();
-        draft.keep = keep.filter(|_| in_heaps <= FEW);
+        let in_heaps = draft.to_map.pads.iter().filter(|pad| heaps.contains(&pad.0)).count();
+        draft.to_keep.keep = keep.filter(|_| in_heaps <= FEW);
         draft.writing =
             Writing::of(space, std::mem::take(&mut draft.jumps), std::mem::take(&mut draft.traps));
         known.generation = Generation::next();
@@ -233,7 +233,7 @@ impl<'a> Drafter<'_, 'a> {
                 no_handler_memory.map_or_else(|| self.choose_handler_memory(tid, mappings), Err)?;
             handler_memory.reserved().into_iter().for_each(|(base, size)| known.reserve(base, size));
             known.handler_memory = Some(handler_memory);
-            draft.maps_handler_memory = true;
+            draft.to_map.maps_handler_memory = true;
         }
         Ok(())
     }

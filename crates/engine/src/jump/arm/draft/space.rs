@@ -84,7 +84,7 @@ impl Draft {
             known.room.add(start, size);
             known.reserve(start, size);
         }
-        self.areas = areas;
+        self.to_map.areas = areas;
         Ok(())
     }
 }
