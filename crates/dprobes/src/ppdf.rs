@@ -78,7 +78,7 @@ pub(crate) fn load(program: &Program) -> Result<Option<Ppdf>, Failure> {
     }
     file.read_to_end(&mut bytes).map_err(|error| failed(&error))?;
     let ppdf = rpn::ppdf::read(&bytes);
-    let ppdf = ppdf.map_err(|damaged| failed(&format!("no sound PPDF: {damaged}; build it anew")))?;
+    let ppdf = ppdf.map_err(|damaged| failed(&format!("invalid PPDF: {damaged}; build it again")))?;
     Ok(Some(ppdf))
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn check_ppdf(ppdf: Ppdf, path: &Path) -> Result<Object, Failure> {
     if object.kind == ModuleKind::User
         && let Some(probe) = object.probes.iter().find(|probe| probe.sites.is_empty())
     {
-        return Err(failed(&format!("the probe at {} is not resolved; build the PPDF anew", probe.point)));
+        return Err(failed(&format!("the probe at {} is not resolved; build the PPDF again", probe.point)));
     }
     Ok(object)
 }

@@ -154,7 +154,7 @@ fn functions(point: &str, places: &[PlaceReport]) -> String {
             writeln!(text, "{:>12} {share:>7.2}  {module}{}", place.hits, printable::text(&place.function));
     }
     let sites: usize = places.iter().map(|place| place.sites).sum();
-    let _ = writeln!(text, "{total:>12}          in all, at {}", count(sites as u64, "site"));
+    let _ = writeln!(text, "{total:>12}          total, at {}", count(sites as u64, "site"));
     let silent = places.iter().filter(|place| place.hits == 0).count();
     if silent > 0 {
         let _ = writeln!(text, "{silent:>12}          more without a hit");

@@ -50,10 +50,9 @@ pub(crate) fn suit(targets: &[Target], shown: &Shown) -> Result<(), Failure> {
     }
     Err(Failure::new(match targets {
         [Target::Store(_)] => {
-            "--unformatted-output is for text, and a trace store is none; give it to `dprobes show`"
-                .to_owned()
+            "--unformatted-output is for text, not for a trace store; give it to `dprobes show`".to_owned()
         }
-        _ => format!("--unformatted-output is for text, and {} is none", names(targets)),
+        _ => format!("--unformatted-output is for text, not for {}", names(targets)),
     }))
 }
 

@@ -57,7 +57,7 @@ fn explanation(error: &Error, words: &[OsString]) -> Option<String> {
         .collect();
     match takers.split_last() {
         None if classic_name(option).is_some() => {
-            Some(format!("`{option}` is a command of its own, and one command is given at a time"))
+            Some(format!("`{option}` is a command; only one command can be given"))
         }
         None => None,
         Some((only, [])) => Some(format!("`{command}` takes no `{option}`; {only} does")),

@@ -143,14 +143,13 @@ fn is_of_a_frame(flags: u64, segments: u64) -> bool {
 pub(crate) fn unmap(pid: i32, pieces: &[Mapped]) -> Result<(), Error> {
     let unsuitable = |reason: &str| Error::Unsuitable { pid, reason: reason.to_owned() };
     let guard = pieces.iter().find(|mapped| mapped.piece == Piece::Guard);
-    let guard = guard
-        .ok_or_else(|| unsuitable("it has nothing by which it is known to be still the same program"))?;
+    let guard = guard.ok_or_else(|| unsuitable("it cannot be verified that it is still the same program"))?;
     let end = Instant::now() + LEAVES;
     let mut pause = PAUSE;
     loop {
         let memory = Memory::open(pid)?;
         if !guard::is_at(guard.base, &memory) {
-            return Err(unsuitable("it is not the same program any more"));
+            return Err(unsuitable("it has executed another program"));
         }
         let mut threads = HashMap::new();
         let stopped = stop_all(pid, &mut threads, Instant::now() + STOP_TIMEOUT);
@@ -202,7 +201,7 @@ fn unmap_by(
     let mappings = process::maps(pid).unwrap_or_default();
     let Some(bare) = process::find_syscall(memory, &mappings, Machine::X86_64) else {
         let_go(thread, stop);
-        let reason = "it has no instruction that makes a system call".to_owned();
+        let reason = "no system call instruction was found in it".to_owned();
         return Err(Error::Unsuitable { pid, reason });
     };
     let of = |wanted: fn(Piece) -> bool| -> Vec<(u64, u64)> {

@@ -84,7 +84,7 @@ fn suitable(pid: i32) -> Result<i32, ProcessError> {
         ));
     }
     if status.tgid != pid {
-        return refuse(&format!("it is a thread of process {}; give that", status.tgid));
+        return refuse(&format!("it is a thread of process {}; give that process", status.tgid));
     }
     Ok(thread)
 }

@@ -3,7 +3,7 @@
 /// Refuses a place that may be data.
 pub(crate) fn check_doubt(image: &image::Image, vaddr: u64) -> Result<(), String> {
     match image.doubt(vaddr) {
-        Some(doubt) => Err(format!("{doubt} (`--dont-verify-opcodes` insists)")),
+        Some(doubt) => Err(format!("{doubt} (`--dont-verify-opcodes` probes it anyway)")),
         None => Ok(()),
     }
 }
@@ -17,7 +17,7 @@ pub(crate) fn not_relocated(
 ) -> Result<(), String> {
     if image.is_relocated(vaddr, displaced.length() as u64) {
         return Err(format!(
-            "`{}`: the dynamic linker writes into its bytes (a text relocation), and would write into the probe's",
+            "`{}`: the dynamic linker relocates its bytes (a text relocation), and would overwrite the probe",
             displaced.text()
         ));
     }

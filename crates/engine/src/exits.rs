@@ -54,10 +54,7 @@ impl HandlerRunner<'_, '_> {
                 let without = match left_out.is_empty() {
                     true => String::new(),
                     false => {
-                        format!(
-                            "; without thread {}, which the kernel does not let stop",
-                            left_out.join(", ")
-                        )
+                        format!("; without thread {}, which could not be stopped", left_out.join(", "))
                     }
                 };
                 format!(

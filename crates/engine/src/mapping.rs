@@ -147,8 +147,7 @@ pub(crate) fn allow_call(thread: &mut Stopped) -> Result<bool, String> {
     match thread.status().map(|status| status.seccomp) {
         Ok(0) => Ok(false),
         _ => thread.suspend_seccomp().map(|()| true).map_err(|_| {
-            "the process is in a seccomp sandbox, in which no memory can be mapped for the probes without \
-             CAP_SYS_ADMIN"
+            "the process is in a seccomp sandbox, in which mapping memory for the probes needs CAP_SYS_ADMIN"
                 .to_owned()
         }),
     }

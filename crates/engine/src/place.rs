@@ -227,7 +227,7 @@ fn locate(
             let vaddr = symbol(name, symbols.unwrap_or(&module.image), remark)?;
             Ok(vaddr.wrapping_add_signed(*addend))
         }
-        Location::Points { .. } => Err("points of functions are found otherwise".to_owned()),
+        Location::Points { .. } => Err("points of functions have no address of their own".to_owned()),
     }
 }
 
@@ -262,8 +262,7 @@ pub(crate) fn site(
     }
     if let Some(instruction) = expected.bytes.filter(|it| checks.opcodes && !bytes.starts_with(it)) {
         return Err(format!(
-            "the instruction {} expected, {} found at {}: the module was changed since the PPDF was built; build it \
-             anew, or see `--dont-verify-opcodes`",
+            "the instruction {} expected, {} found at {}: the module was changed since the PPDF was built; build it again, or see `--dont-verify-opcodes`",
             shown(instruction),
             shown(&bytes[..bytes.len().min(instruction.len())]),
             numbers.place(vaddr)
@@ -312,7 +311,7 @@ fn not_critical(planned: Planned, critical: &[(u64, u64)]) -> Result<Planned, St
     let address = planned.0.address;
     if critical.iter().any(|&(start, end)| (start..end).contains(&address)) {
         return Err(format!(
-            "`{}` is in a restartable sequence (rseq), which a stop would never let end",
+            "`{}` is in a restartable sequence (rseq), which would be restarted at each hit, for ever",
             planned.0.displaced.text()
         ));
     }

@@ -75,7 +75,7 @@ impl<'a> Numbers<'a> {
                 self.choice(*start)
             ),
         };
-        format!("{what}; `--dont-verify-opcodes` probes it all the same")
+        format!("{what}; `--dont-verify-opcodes` probes it anyway")
     }
 }
 

@@ -104,11 +104,11 @@ pub(crate) fn find(
     }
     found.remarks.extend(remark_on(
         &picking,
-        "all implementations that may be picked are probed, which other functions may share",
+        "all implementations that it may choose are probed; other functions may share them",
     ));
     found.remarks.extend(remark_on(
         &resolvers,
-        "the implementations cannot be told, and the probe is on the resolver, which runs once",
+        "its implementations are not known, so the probe is on its resolver, which runs once",
     ));
     let mut seen = BTreeSet::new();
     for (vaddr, name) in &targets {
@@ -151,7 +151,7 @@ fn select(function: &str, symbols: &Image) -> Result<Vec<Selected>, Missing> {
     let plain: String = function.chars().filter(|character| !"*?[]!".contains(*character)).collect();
     let near = symbols.nearest_names(&plain);
     let hint = match near.as_slice() {
-        [] => "`dprobes list` shows the functions there are".to_owned(),
+        [] => "`dprobes list` shows the functions".to_owned(),
         near => format!(
             "did you mean {}?",
             near.iter().map(|name| format!("`{}`", printable::text(name))).collect::<Vec<_>>().join(", ")

@@ -39,8 +39,7 @@ pub fn resolve(probe: &Probe, symbols: &Image, module: &Image, verify: bool) -> 
         }
         Location::Offset(offset) => code_offset(*offset, module)?,
         Location::Address(_) if module.is_position_independent() => {
-            return Err("`address =` is an address in a process, and this module is loaded anywhere; give \
-                        `offset =` instead"
+            return Err("`address =` is an address in a process, but this module may be loaded anywhere; give `offset =` instead"
                 .to_owned());
         }
         Location::Address(address) => *address,
@@ -173,7 +172,7 @@ pub(crate) fn site_address(site: &Site, image: &Image) -> Result<u64, String> {
     let vaddr = code_offset(site.offset, image)?;
     if vaddr != site.vaddr {
         return Err(format!(
-            "offset {:#x} expected at address {:#x}, found at {vaddr:#x}; build the PPDF anew",
+            "offset {:#x} expected at address {:#x}, found at {vaddr:#x}; build the PPDF again",
             site.offset, site.vaddr
         ));
     }
@@ -183,7 +182,7 @@ pub(crate) fn site_address(site: &Site, image: &Image) -> Result<u64, String> {
 /// Why a file is not the one that sites were resolved in. The build-id decides, or the size if
 /// there is no build-id.
 pub(crate) fn other_file(expected: &ModuleFile, found: &Image) -> Option<String> {
-    let advice = "the PPDF was built for another build of the module; build it anew for this one";
+    let advice = "the PPDF was built for another build of the module; build it again for this one";
     let build_id = found.build_id().unwrap_or_default();
     if build_id != expected.build_id {
         let id = |bytes: &[u8]| match bytes {
@@ -205,8 +204,7 @@ pub(crate) fn verify_opcode(
 ) -> Result<(), String> {
     match (opcode, found.first()) {
         (Some(expected), Some(found)) if expected != u32::from(*found) => Err(format!(
-            "opcode {expected:#04x} expected, {found:#04x} found at {}; correct `opcode =`, or leave it out to \
-             have the place checked by disassembly",
+            "opcode {expected:#04x} expected, {found:#04x} found at {}; correct `opcode =`, or leave it out: the disassembler then checks the place",
             place()
         )),
         _ => Ok(()),
@@ -225,7 +223,7 @@ pub(crate) fn symbol(name: &str, image: &Image, remark: &mut dyn FnMut(String)) 
     let Some(first) = found.first() else {
         if image.is_data(name) {
             return Err(format!(
-                "`{name}` is data, not code: a probe is on an instruction; `dprobes list` shows the functions there are"
+                "`{name}` is data, not code: a probe is on an instruction; `dprobes list` shows the functions"
             ));
         }
         let near = image.nearest_names(name);
@@ -234,7 +232,7 @@ pub(crate) fn symbol(name: &str, image: &Image, remark: &mut dyn FnMut(String)) 
                 "; the file has no symbols: give the offset in the file as a number, or with --sym the file that has them"
                     .to_owned()
             }
-            [] => "; `dprobes list` shows the functions there are".to_owned(),
+            [] => "; `dprobes list` shows the functions".to_owned(),
             near => format!(
                 "; did you mean {}?",
                 near.iter().map(|name| format!("`{}`", printable::text(name))).collect::<Vec<_>>().join(", ")

@@ -35,7 +35,9 @@ impl Versions {
             (&other.module, other.vars, points(other)) == (&main.module, main.vars, points(&main))
         };
         let other = match other {
-            Ok(other) if !like_main(&other) => Err(format!("the text has other probes for {}", other.arch)),
+            Ok(other) if !like_main(&other) => {
+                Err(format!("the file on disk now has other probes for {}", other.arch))
+            }
             other => other.map(Box::new),
         };
         Versions { main, other, refused: None }
@@ -137,6 +139,6 @@ mod tests {
         assert_eq!((one.widest_word(), one.of_word(Word::W4).arch), (Word::W4, Arch::I386));
         let more = format!("{TEXT}offset = g\nexit\n");
         let unlike = Versions::of_text(object(TEXT, Arch::X86_64), Ok(object(&more, Arch::I386)));
-        assert_eq!(unlike.of(Machine::I386), Err("the text has other probes for i386"));
+        assert_eq!(unlike.of(Machine::I386), Err("the file on disk now has other probes for i386"));
     }
 }

@@ -122,9 +122,9 @@ impl Session<'_> {
         reply.warnings.extend(self.refused.lines(number));
         let control = Arc::clone(&self.watch.control);
         if !self.tracer.settle(&control, SETTLING) {
-            reply.warnings.push(
-                "a process has not stopped yet for its probes: they come in as soon as it does".to_owned(),
-            );
+            reply
+                .warnings
+                .push("a process has not stopped yet: its probes are inserted as soon as it does".to_owned());
         }
         reply.warnings.extend(self.sinks.0.borrow_mut().heard());
         if insert.mode == Mode::Replace {

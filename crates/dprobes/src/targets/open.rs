@@ -84,7 +84,9 @@ impl Open {
         let name = self.name();
         Some(match error.kind() {
             io::ErrorKind::Interrupted => {
-                format!("warning: {name}: nobody took the records; those that were not written yet are lost")
+                format!(
+                    "warning: {name}: no target took the records; those that were not written yet are lost"
+                )
             }
             _ => format!("warning: {name}: {error}; records are lost"),
         })

@@ -127,7 +127,7 @@ fn at_end(path: &Path) -> io::Result<File> {
     options.append(true).create(true).mode(0o600).custom_flags(libc::O_NONBLOCK);
     options.open(path).map_err(|error| match error.raw_os_error() {
         Some(libc::ENXIO) => {
-            let text = "nobody reads this pipe; begin its reader before the records are to go there";
+            let text = "nobody reads this pipe; start its reader first";
             io::Error::new(error.kind(), text)
         }
         _ => error,

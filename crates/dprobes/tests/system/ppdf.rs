@@ -435,7 +435,7 @@ fn a_damaged_file_gives_one_error_and_starts_nothing() {
     let said_of = |bytes: &[u8]| {
         std::fs::write(&ppdf, bytes).expect("it can be written");
         let said = refusal(125, [OsStr::new("run"), ppdf.as_os_str(), "--".as_ref(), program.as_os_str()]);
-        assert!(said.contains("program.ppdf: no sound PPDF: offset 0x"), "{said}");
+        assert!(said.contains("program.ppdf: invalid PPDF: offset 0x"), "{said}");
         assert!(said.contains("expected") && said.contains("found"), "{said}");
         said
     };

@@ -412,7 +412,7 @@ fn a_pipe_that_nobody_reads_is_refused_by_a_session() {
     let pipe = session.path().join("pipe");
     make_pipe(&pipe);
     let name = pipe.display().to_string();
-    let reason = "nobody reads this pipe; begin its reader before the records are to go there";
+    let reason = "nobody reads this pipe; start its reader first";
     for (target, told) in [(format!("file:{name}"), &name), (format!("ltt:{name}"), &format!("ltt:{name}"))] {
         let begin = Instant::now();
         let refused = session.fails(&["insert", "--log-target", &target, &file]);

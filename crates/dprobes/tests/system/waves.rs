@@ -190,7 +190,7 @@ fn a_jump_without_room_becomes_a_trap() {
         assert_eq!(server.ask("go 10"), "ran 10");
         let hits = |major: &str, hits: &str| (major.to_owned(), hits.to_owned());
         if first_engine == "auto" {
-            assert!(stderr.contains(" became a trap, which takes longer: "), "{stderr}");
+            assert!(stderr.contains(" became a trap, which is slower: "), "{stderr}");
             assert_eq!(counted(&session), [hits("1", "20"), hits("2", "10")]);
         } else {
             // Then the other program is refused.

@@ -44,7 +44,7 @@ impl CoreFile {
                 Err(cause) => return Err(format!("{}: {cause}", printable::path(&path))),
             }
         }
-        Err(format!("there are {NAMES} core files of it already"))
+        Err(format!("there are {NAMES} core files of this process already"))
     }
 
     pub(super) fn path(&self) -> &Path {

@@ -40,7 +40,7 @@ pub(super) struct Layout {
 /// Decides which memory of a stopped thread's process is dumped, except the ranges `without`.
 ///
 /// # Errors
-/// The process is gone, or its memory is in too many pieces.
+/// The process is gone, or it has too many mappings for a core file.
 pub(super) fn layout(
     tid: i32,
     memory: &Memory,
@@ -67,7 +67,7 @@ pub(super) fn layout(
 }
 
 fn too_many() -> String {
-    format!("its memory is in more pieces than the {REGIONS} that a core file can have")
+    format!("it has more than {REGIONS} mappings, the most that a core file can have")
 }
 
 /// A dumped range of a mapping, as `elfcore` takes it.

@@ -117,7 +117,7 @@ fn fill(
     let left_out = hold::hold_others(followed, messages, tid, pid)?;
     let number = followed.threads.get(&tid).and_then(|tracked| tracked.space);
     let Some(space) = number.and_then(|number| followed.spaces.get(&number)) else {
-        return Err("its memory is not known".to_owned());
+        return Err("its memory layout is not known".to_owned());
     };
     let threads = threads::views(followed, pid, thread, registers, space)?;
     let pages = PageMap::open(tid).map_err(|error| error.to_string())?;

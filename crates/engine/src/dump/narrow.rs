@@ -95,7 +95,8 @@ fn head(source: &Source<'_>) -> Result<Vec<u8>, String> {
     // ET_CORE, EM_386; version, entry, program headers, section headers, flags.
     halves(&mut head, &[4, 3]);
     words(&mut head, &[1, 0, HEADER as u32, 0, 0]);
-    let count = u16::try_from(1 + source.regions.len()).map_err(|_| "its memory is in too many pieces")?;
+    let count =
+        u16::try_from(1 + source.regions.len()).map_err(|_| "it has too many mappings for a core file")?;
     halves(&mut head, &[HEADER as u16, PROGRAM_HEADER as u16, count, 0, 0, 0]);
     words(&mut head, &[PT_NOTE, headers as u32, 0, 0, notes.len() as u32, 0, 0, 4]);
     for region in source.regions {
@@ -104,7 +105,7 @@ fn head(source: &Source<'_>) -> Result<Vec<u8>, String> {
         let flags = flags.iter().filter(|(has, _)| *has).map(|(_, flag)| flag).sum();
         let size = region.end - region.begin;
         let [offset, address, length, _] = [place, region.begin, size, region.end - 1].map(u32::try_from);
-        let beyond = |_| "it has memory, or as much, as a core file of 32 bits cannot have".to_owned();
+        let beyond = |_| "its memory does not fit into a 32-bit core file".to_owned();
         u32::try_from(region.end - 1).map_err(beyond)?;
         let (offset, address, length) =
             (offset.map_err(beyond)?, address.map_err(beyond)?, length.map_err(beyond)?);

@@ -144,7 +144,7 @@ impl Domains<'_, '_> {
         let Some((base, descriptor)) = base.zip(descriptor) else { return Ok((thread, stop)) };
         let failed = |reason: String| {
             Note::Other(format!(
-                "process {pid} has taken on other rights, and goes on counting with those that it had: {reason}"
+                "process {pid} has changed its credentials, and still counts in the memory of its earlier trust domain: {reason}"
             ))
         };
         let caller = match self.followed.spaces.find_syscall(number, &thread, &[])? {

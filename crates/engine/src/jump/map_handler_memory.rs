@@ -174,7 +174,7 @@ impl<'a> MemoryMapper<'_, 'a> {
         let own = cells.and_then(|cells| Some((cells.used(), cells.memory(domain)?)));
         let Some((used, cells)) = own.as_ref().and_then(|(used, memory)| Some((*used, memory.descriptor()?)))
         else {
-            let reason = "it is one of more kinds of users than can be told apart, or there is no memory";
+            let reason = "there are too many trust domains, or there is no memory";
             return Ok((caller, Err(Error::Unsuitable { pid, reason: reason.to_owned() })));
         };
         let execute = libc::PROT_READ | libc::PROT_EXEC;
@@ -214,7 +214,7 @@ impl<'a> MemoryMapper<'_, 'a> {
         // A child may be a copy from before its parent's cells grew; and the program may have
         // unmapped them.
         if space.code.memory.peek(base + now - 1, &mut [0]).is_err() {
-            return Ok((thread, stop, Err("what is to be counted in is not mapped any more".to_owned())));
+            return Ok((thread, stop, Err("the memory of the counters is not mapped any more".to_owned())));
         }
         if now >= used {
             return Ok((thread, stop, Ok(())));
@@ -224,7 +224,7 @@ impl<'a> MemoryMapper<'_, 'a> {
             // Without flags, mremap extends it in place, or fails.
             let arguments = [base, now, used, 0, 0, 0];
             let (caller, result) = caller.call("mremap", libc::SYS_mremap, arguments)?;
-            grown = result.map(drop).map_err(|error| format!("mapping more memory to count in: {error}"));
+            grown = result.map(drop).map_err(|error| format!("mapping more memory for counters: {error}"));
             Ok(caller)
         });
         let (thread, stop, allowed) = done?;
@@ -253,7 +253,7 @@ impl<'a> MemoryMapper<'_, 'a> {
         let pid = space.code.process;
         let untold = |reason: String| {
             Note::Other(format!(
-                "process {pid} has no buffers of its own, so that what its handlers would log counts as missed: {reason}"
+                "process {pid} has no rings of its own, so hits that would log are missed: {reason}"
             ))
         };
         let begun = match syscall {

@@ -43,10 +43,10 @@ impl Stacks {
             Function { foreign: patch::foreign_stack(&code, start), unchecked }
         });
         if known.unchecked {
-            return Some("its function is one of Go that does not check how much stack it has");
+            return Some("it is in a Go function that does not check its stack's size");
         }
         let foreign = known.foreign.iter().any(|range| range.contains(&vaddr));
-        foreign.then_some("the stack pointer may be no stack pointer there")
+        foreign.then_some("rsp may not be the stack pointer there")
     }
 }
 

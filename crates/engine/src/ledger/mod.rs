@@ -110,9 +110,7 @@ pub(crate) struct Full;
 
 impl std::fmt::Display for Full {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(
-            "there is no room left to note what is changed, by which the program's bytes are put back if the tracer is killed",
-        )
+        f.write_str("the ledger is full: a killed tracer's changes could not be undone")
     }
 }
 

@@ -99,7 +99,7 @@ impl Spaces {
             let (caller, mapped) = caller.map_all(&pieces)?;
             failed = mapped.err().map(|error| match &error {
                 ProcessError::Remote { cause, .. } if cause.raw_os_error() == Some(libc::EEXIST) => {
-                    "a place for the probes' memory was taken meanwhile".to_owned()
+                    "the address chosen for the probes' memory was taken meanwhile".to_owned()
                 }
                 _ => no_memory(&error),
             });
@@ -177,6 +177,6 @@ impl Spaces {
         }
         Ok(space
             .entrance()
-            .ok_or_else(|| "the process has no instruction that makes a system call".to_owned()))
+            .ok_or_else(|| "the process has no system call instruction that can be used".to_owned()))
     }
 }

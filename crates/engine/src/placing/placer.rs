@@ -199,7 +199,7 @@ impl<'a> Placer<'_, 'a> {
             };
             let module = printable::path(&work.module.path);
             self.messages.tell_once(Note::Other(format!(
-                "process {tid}: {module}: the jump at {address:#x}{others} became a trap, which takes longer: {reason}"
+                "process {tid}: {module}: the jump at {address:#x}{others} became a trap, which is slower: {reason}"
             )));
         }
         traps
@@ -243,7 +243,7 @@ impl<'a> Placer<'_, 'a> {
         match work.program {
             Some(_) => self.cannot_probe(tid, reason),
             None => self.messages.tell_once(Note::Other(format!(
-                "process {tid}: {reason}; modules that it loads later are not seen"
+                "process {tid}: {reason}; modules that it loads later are not probed"
             ))),
         }
     }

@@ -81,7 +81,7 @@ fn choose_ring_size(reader: &Reader, messages: &mut Messages<'_>, tid: i32, coun
     let mut sizes = sizes.take_while(|&size| size >= LEAST_RING);
     let size = sizes.find(|&size| Rings::bytes(count, size) <= room).unwrap_or(LEAST_RING);
     if size < reader.ring_size {
-        let note = format!("process {tid} has room for buffers of {} KiB only", size >> 10);
+        let note = format!("process {tid} has address space for buffers of {} KiB only", size >> 10);
         messages.tell_once(Note::Other(note));
     }
     size

@@ -161,7 +161,7 @@ impl Armer<'_, '_> {
             space.note_memory();
         }
         let Some(code) = copied.mapping(&mappings) else {
-            return Ok((thread, stop, Err("its code is mapped otherwise".to_owned())));
+            return Ok((thread, stop, Err("its code is mapped differently".to_owned())));
         };
         let pads = draft.to_map.pads.clone();
         match self.write_copy(number, &mut thread, (module, code), draft, (copied, is_file))? {
@@ -209,9 +209,9 @@ impl Armer<'_, '_> {
     ) -> Result<Draft, &'static str> {
         let space = self.followed.spaces.get(&number).ok_or("the process is gone")?;
         let key = module_key(module);
-        let code = copied.mapping(mappings).ok_or("its code is mapped otherwise")?;
+        let code = copied.mapping(mappings).ok_or("its code is mapped differently")?;
         if space.plans.planners.has(&key) || !copied.has_seen(space.traps_in(code.start..code.end)) {
-            return Err("there are other probes in it");
+            return Err("it has other probes");
         }
         if space.shared.no_handler_memory.is_some()
             || space.shared.ringless.is_some()
@@ -222,7 +222,7 @@ impl Armer<'_, '_> {
         // A record names its arming, not its site's address: an arming may be in a process only
         // once.
         if space.plans.moved.iter().any(|(number, _)| *number == copied.moved().0) {
-            return Err("the module is, or was, armed so in another place of the process");
+            return Err("the process maps the module twice, and one is armed already");
         }
         let mut known = Basis::of(space);
         let mut draft =
@@ -238,7 +238,7 @@ impl Armer<'_, '_> {
         if let Some((before, described)) = &copied.arming.described
             && !handler_memory.describe_as(described, *before)
         {
-            return Err("other handlers are described");
+            return Err("the process has other handlers");
         }
         if !copied.suits(handler_memory) {
             return Err("its memory for handlers is elsewhere");
@@ -294,7 +294,7 @@ impl Armer<'_, '_> {
         if space.shared.hidden.is_some()
             && let Err(error) = space.hide(copied.changes())
         {
-            return Ok(Err(format!("writing what handlers do not see: {error}")));
+            return Ok(Err(format!("writing the table of hidden memory: {error}")));
         }
         let held = match self.followed.hold(number) {
             Ok(held) => held,
@@ -305,7 +305,7 @@ impl Armer<'_, '_> {
         let known = self.cache.texts.known(space, module, code);
         if !known.is_some_and(|code| Rc::ptr_eq(&code, &copied.arming.code)) {
             self.followed.holds.released_if_alone();
-            return Ok(Err("its code is not that of the file".to_owned()));
+            return Ok(Err("its code differs from the file".to_owned()));
         }
         let entered = match copied.enter(&space.code) {
             Ok(entered) => entered,

@@ -43,7 +43,7 @@ impl Emitted {
     ) -> Result<(u64, u64), String> {
         let (trampoline, bytes) = layout.put(room, within)?;
         if !trampoline.has_followers(shape) {
-            return Err("the instructions that a jump covers have no room".to_owned());
+            return Err("the instructions that a jump covers do not fit".to_owned());
         }
         let place = (trampoline.start(), trampoline.entry());
         self.code.push((trampoline.start(), bytes));

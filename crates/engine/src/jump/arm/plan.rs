@@ -135,7 +135,7 @@ impl Draft {
                 None => {
                     let at = plan.traps.binary_search_by_key(&address, |trap| trap.0);
                     let own = at.map_or_else(|_| String::new(), |at| format!(" ({})", plan.traps[at].1));
-                    format!("others were armed around it that leave no room for a jump{own}")
+                    format!("other probes around it leave no room for a jump{own}")
                 }
             };
             // If the site was to be armed, its trap is written below.

@@ -78,7 +78,7 @@ impl Drainer<'_, '_> {
         self.reader.drain = drain;
         for (pid, why) in liars {
             self.messages.tell_once(Note::Other(format!(
-                "process {pid} has written what no handler writes into its own buffer ({why}): what was there is lost"
+                "process {pid} has invalid records in its own ring ({why}): the ring's records are lost"
             )));
         }
         self.park_waiting();

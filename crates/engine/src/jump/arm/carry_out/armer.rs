@@ -75,7 +75,7 @@ impl Armer<'_, '_> {
         }
         // Before any of it is there, or is changed.
         if let Err(error) = space.hide(draft.writing.changes()) {
-            return outdated(draft, format!("writing what handlers do not see: {error}"));
+            return outdated(draft, format!("writing the table of hidden memory: {error}"));
         }
         let held = match self.followed.hold(number) {
             Ok(held) => held,

@@ -41,7 +41,7 @@ impl HandlerCompiler<'_> {
         let Some(cells) = &mut self.sharing.cells else { return Err(NOWHERE.to_owned()) };
         let base = handler_memory.cells;
         let program = &mut self.programs[program_number];
-        let locals = program.locals.address(base).ok_or("its variables have no room in shared memory")?;
+        let locals = program.locals.address(base).ok_or("its variables do not fit into shared memory")?;
         let globals =
             self.sharing.globals.address(base).ok_or("the global variables are not in shared memory")?;
         if program.counters.is_none() {
@@ -61,7 +61,7 @@ impl HandlerCompiler<'_> {
         let program = &mut self.programs[program_number];
         let object = program.versions.of_word(Word::W8);
         let definition = &object.probes[probe];
-        const FULL: &str = "there is no more room to count in";
+        const FULL: &str = "there is no more memory for counters";
         // A probe at points of functions counts each of its sites separately.
         let place = match definition.location {
             Location::Points { .. } if limits => {

@@ -127,7 +127,7 @@ impl<'a> Drafter<'_, 'a> {
             }
             if !draft.left.is_empty() && is_first {
                 let ready = groups.into_iter().flat_map(|group| group.ready.into_values());
-                let reason = "others of its program cannot be armed";
+                let reason = "other probes of its program cannot be armed";
                 draft.leave(ready.map(|ready| (ready.planned, reason.to_owned())), !is_planned);
                 return draft;
             }
@@ -181,7 +181,7 @@ impl<'a> Drafter<'_, 'a> {
         }
         if strict && !draft.left.is_empty() && is_first {
             return Draft {
-                left: draft.into_all_left(!is_planned, "others of its program cannot be armed"),
+                left: draft.into_all_left(!is_planned, "other probes of its program cannot be armed"),
                 ..Draft::default()
             };
         }

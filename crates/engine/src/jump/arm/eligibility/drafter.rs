@@ -35,11 +35,11 @@ impl Drafter<'_, '_> {
                     let location = &self.programs[program].versions.main().probes[probe].location;
                     let is_return = matches!(location, Location::Points { point: FunctionPoint::Return, .. });
                     if is_return && site.displaced.is_taken(&patch::Registers::default()).is_some() {
-                        return Err("the function is left there only if the jump is taken".to_owned());
+                        return Err("the function returns there only if the jump is taken".to_owned());
                     }
                 }
-                Use::MasksSignals => return Err("the libc blocks all signals there".to_owned()),
-                _ => return Err("it tells of modules that are mapped".to_owned()),
+                Use::MasksSignals => return Err("libc blocks all signals there".to_owned()),
+                _ => return Err("the dynamic linker reports loaded modules there".to_owned()),
             }
         }
         if space.sites.get(&site.address).is_some_and(|armed| armed.jump().is_none()) {

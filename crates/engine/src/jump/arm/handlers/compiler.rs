@@ -72,7 +72,7 @@ impl HandlerCompiler<'_> {
             }
             (1, _) => {
                 return Err(format!(
-                    "`{}` can fault, and what is behind it cannot be told: a record of it waits",
+                    "`{}` can fault, and its record would wait although the next instruction is not known",
                     displaced.text()
                 ));
             }
