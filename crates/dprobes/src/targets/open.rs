@@ -84,9 +84,7 @@ impl Open {
         let name = self.name();
         Some(match error.kind() {
             io::ErrorKind::Interrupted => {
-                format!(
-                    "warning: {name}: no target took the records; those that were not written yet are lost"
-                )
+                format!("warning: {name}: it took no more records; those that were not written are lost")
             }
             _ => format!("warning: {name}: {error}; records are lost"),
         })

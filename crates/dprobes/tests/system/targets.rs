@@ -351,7 +351,7 @@ fn session_before_a_stuck_reader(modules: [&Path; 2], format: &str) -> (Session,
     // The other program still uses the pipe: nothing waits.
     let begin = Instant::now();
     session.done(&["remove", "--name", &names[0]]);
-    assert!(!log().contains("nobody took the records"), "{}", log());
+    assert!(!log().contains("it took no more records"), "{}", log());
     session.done(&["remove", "--name", &names[1]]);
     session.done(&["session", "stop"]);
     assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", begin.elapsed());
@@ -371,7 +371,7 @@ fn told_lost(log: &str) -> usize {
 fn a_session_does_not_wait_for_ever_for_a_reader_that_has_stopped() {
     let module = need!("targets", target("server"), "gcc");
     let (session, mut reader, all, log) = session_before_a_stuck_reader([&module, &module], "file:");
-    assert!(log.contains("nobody took the records"), "{log}");
+    assert!(log.contains("it took no more records"), "{log}");
     // The records in the pipe and the lost ones are all there were.
     let writer = File::options().write(true).open(session.path().join("pipe")).expect("it is there");
     let read = std::thread::spawn(move || {
@@ -389,6 +389,33 @@ fn a_session_does_not_wait_for_ever_for_a_reader_that_has_stopped() {
     let whole = text.lines().filter(|line| line.contains(" : ")).count();
     let written = all - told_lost(&log);
     assert!(written > 0 && written < all && (written..=written + 1).contains(&whole), "{written} {whole}");
+}
+
+/// A program whose records must not be lost waits for a reader that has stopped; but not for ever.
+#[test]
+fn a_lossless_program_of_a_session_goes_on_when_the_reader_of_its_file_has_stopped() {
+    let module = need!("targets", target("server"), "gcc");
+    let session = Session::new();
+    let pipe = session.path().join("pipe");
+    make_pipe(&pipe);
+    let _reader = File::options().read(true).write(true).open(&pipe).expect("it is there");
+    let log = || std::fs::read_to_string(session.path().join("home/log")).expect("it is kept");
+    let file = session.program("program.rpn", &program(&module));
+    let to = format!("file:{}", pipe.display());
+    session.done(&["insert", "--lossless", "--buffer=256K", "--log-target", &to, &file]);
+    let mut server = start_server(&module);
+    let begin = Instant::now();
+    while !log().contains("armed in ") {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{}", log());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // More text than waits for the file: 32 MiB.
+    assert_eq!(server.ask("call 400000"), "done 400000");
+    assert!(log().contains("it took no more records"), "{}", log());
+    // The session goes on, with other targets, too.
+    session.done(&["remove", "--all"]);
+    session.done(&["session", "stop"]);
+    assert!(server.end().0.success());
 }
 
 #[test]

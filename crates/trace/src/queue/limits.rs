@@ -20,10 +20,13 @@ pub struct Limits {
     pub full: Patience,
     /// How long the caller waits for the writer at the end.
     pub end: Patience,
-    /// Whether the writer is a device or a daemon. If so,
-    /// [`Queue::is_ready`](super::Queue::is_ready) also gives up a stuck writer, and at the end the
-    /// writer reports what it waited for.
+    /// Whether the writer is a device or a daemon. If so, at the end the writer reports what it
+    /// waited for.
     pub is_device: bool,
+    /// Whether [`Queue::is_ready`](super::Queue::is_ready) also gives up a writer that is stuck for
+    /// as long as [`full`](Limits::full) says. If not, the caller asks again: a caller that loses
+    /// records meanwhile may do so for ever.
+    pub gives_up: bool,
     /// Whether a writer gets no more blocks after its first failure.
     pub fails_once: bool,
     /// Returns how often the user has asked for the end. The second time gives the writer up while
@@ -63,6 +66,7 @@ impl Limits {
             full: Patience { stuck: seconds(10), longest: Duration::MAX },
             end: Patience { stuck: seconds(2), longest: seconds(10) },
             is_device: true,
+            gives_up: true,
             fails_once: false,
             asked: || 0,
         }
@@ -79,6 +83,7 @@ impl Limits {
             full: Patience::FOR_EVER,
             end: Patience::FOR_EVER,
             is_device: false,
+            gives_up: false,
             fails_once: false,
             asked,
         }

@@ -127,7 +127,7 @@ impl<B: Block> Shared<B> {
             return true;
         }
         let mut wait = state.wait.take().unwrap_or_else(|| Wait::new(&self.progress));
-        if limits.is_device && wait.is_over(limits.full, &self.progress, true) {
+        if limits.gives_up && wait.is_over(limits.full, &self.progress, true) {
             self.give_up_when_full(state, limits);
             return true;
         }

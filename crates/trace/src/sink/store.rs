@@ -55,6 +55,10 @@ impl Sink for StoreSink {
         self.queue.is_ready()
     }
 
+    fn set_lossless(&mut self, lossless: bool) {
+        self.queue.set_lossless(lossless);
+    }
+
     fn waits(&self) -> bool {
         self.filling.waits()
     }

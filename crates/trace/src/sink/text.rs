@@ -57,6 +57,10 @@ impl Sink for TextFile {
         self.queue.is_ready()
     }
 
+    fn set_lossless(&mut self, lossless: bool) {
+        self.queue.set_lossless(lossless);
+    }
+
     fn waits(&self) -> bool {
         self.queue.waits()
     }
