@@ -136,7 +136,7 @@ fn more_users_than_can_be_told_apart_are_trapped() {
         assert_eq!(outcome.stdout, "done\n", "{engine}");
         let hits = outcome.stats.probes[0].hits;
         assert_eq!((outcome.stats.locals[0], outcome.stats.globals[0]), (hits, hits), "{engine}");
-        let told = outcome.stderr.matches("more kinds of users than can be told apart").count() as u64;
+        let told = outcome.stderr.matches("too many trust domains").count() as u64;
         assert_eq!(hits, 10 * probed, "{engine}: {}", outcome.stderr);
         if engine == "jump" {
             assert_eq!(told, USERS - probed, "each is told: {}", outcome.stderr);

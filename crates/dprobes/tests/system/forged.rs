@@ -57,7 +57,7 @@ fn it_takes_no_memory_of_the_reader_and_no_record_of_another_process() {
         assert_eq!(server.end().0.code(), Some(0), "{mode}");
         // A record of 64 MiB and its text would take several times this.
         assert!(memory < 100 << 10, "{mode}: {memory} KiB");
-        let told = outcome.stderr.matches("what no handler writes into its own buffer").count();
+        let told = outcome.stderr.matches("has invalid records in its own ring").count();
         assert_eq!(told, usize::from(is_told), "{mode}: {}", outcome.stderr);
         assert_eq!(outcome.stats.nonsense > 0, is_told, "{mode}");
         // The records of the child: all of them, each argument once.
