@@ -71,7 +71,8 @@ struct Program {
     items: Items,
 }
 
-/// The facts of a trace, prepared for lookups. Its fields are the kinds of facts that a store has.
+/// The facts of a trace, prepared for lookups. It has this many fields since
+/// each lookup has a table of its own.
 #[derive(Clone, Debug, Default)]
 pub struct TraceFacts {
     programs: Map<u32, Program>,

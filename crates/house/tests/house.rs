@@ -1,5 +1,5 @@
 //! Checks the sources of every crate: no large circle of files, no long file, no type whose methods
-//! are in many files.
+//! are in many files, no struct of many fields that does not say why.
 //!
 //! Files that were longer when the limit was set are in a table with their sizes, and types with
 //! methods in more files in another. The tables only shrink: if a size is less than its entry, the
@@ -170,29 +170,53 @@ fn no_type_has_methods_in_many_files() {
 /// The structs in a source text that are not inside of anything: the name, how many fields it has,
 /// and its documentation.
 fn structs(text: &str) -> Vec<(String, usize, String)> {
-    let visible = |line: &str| line.trim_start_matches("pub(crate) ").trim_start_matches("pub ").to_owned();
     let mut found = Vec::new();
     let mut doc = String::new();
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
         if let Some(more) = line.strip_prefix("///") {
             doc.push_str(more);
-        } else if let Some(name) = visible(line).strip_prefix("struct ").filter(|_| line.ends_with('{')) {
+        } else if let Some(name) =
+            invisible(line).strip_prefix("struct ").filter(|_| !line.ends_with([';', '}']))
+        {
             let name =
                 name.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or(name).to_owned();
-            let inside = lines.by_ref().take_while(|line| *line != "}");
+            let inside = lines.by_ref().take_while(|line| *line != "}" && *line != ");");
             let is_field = |line: &&str| {
                 let field = line.strip_prefix("    ").filter(|field| !field.starts_with(' '));
-                let field = field.map(|field| visible(field.trim_start_matches("pub(super) ")));
-                let name = field.as_deref().and_then(|field| field.split_once(": ")).map(|(name, _)| name);
+                let name = field.and_then(|field| invisible(field).split_once(':')).map(|(name, _)| name);
                 name.is_some_and(|name| name.chars().all(|c| c.is_alphanumeric() || c == '_'))
             };
-            found.push((name, inside.filter(is_field).count(), std::mem::take(&mut doc)));
+            // A bound of a `where` looks like a field.
+            let (mut count, mut bounds) = (0, false);
+            for line in inside {
+                bounds = line == "where" || bounds && line != "{";
+                count += usize::from(!bounds && is_field(&line));
+            }
+            found.push((name, count, std::mem::take(&mut doc)));
         } else if !line.starts_with("#[") && !line.starts_with("    ") && !line.starts_with(")]") {
             doc.clear();
         }
     }
     found
+}
+
+/// A line without `pub`, `pub(crate)`, `pub(super)` or `pub(in path)` at its beginning.
+fn invisible(line: &str) -> &str {
+    let Some(rest) = line.strip_prefix("pub") else { return line };
+    let rest = match rest.strip_prefix('(') {
+        Some(limit) => limit.split_once(')').map_or(rest, |(_, rest)| rest),
+        None => rest,
+    };
+    rest.strip_prefix(' ').unwrap_or(line)
+}
+
+#[test]
+fn structs_are_found_however_visible_they_are() {
+    let text = "/// Why.\npub(in crate::a) struct A<T>\nwhere\n    T: Copy,\n{\n    pub(super) a: T,\n    b: u8,\n}\n\n\
+                struct B(u8);\n\npub(super) struct C {\n    pub c: u8,\n}\n";
+    let expected = [("A", 2, " Why."), ("C", 1, "")];
+    assert_eq!(structs(text), expected.map(|(name, count, doc)| (name.to_owned(), count, doc.to_owned())));
 }
 
 #[test]

@@ -57,8 +57,8 @@ pub struct Waiting {
 }
 
 /// Where the data of a site's handler is, and what is known of the site. All addresses are below
-/// [`layout::LOW_END`]. Its fields are the constants of one compilation: each is one instruction's
-/// operand.
+/// [`layout::LOW_END`]. It has this many fields since one compilation takes all of them as
+/// its input, and none of them changes.
 #[derive(Clone, Copy, Debug)]
 pub struct Environment<'a> {
     /// The address of the process' [`layout::Identity`].

@@ -1,8 +1,8 @@
 //! What the agent needs to know about a handler, and where compiled code calls the agent.
 
 /// What the interpreter needs to know about a handler. The tracer writes one for each probepoint,
-/// below [`LOW_END`](crate::LOW_END), where all its addresses point too. Its fields are read by
-/// compiled code at fixed offsets.
+/// below [`LOW_END`](crate::LOW_END), where all its addresses point too. It has this many
+/// fields since it is one record, which the tracer writes and the agent reads in place.
 #[repr(C, align(8))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandlerInfo {

@@ -30,7 +30,8 @@ impl ModuleKind {
     }
 }
 
-/// A compiled program. Its fields are the statements of a program's head, and its probes.
+/// A compiled program. It has this many fields since each statement of a program's head is one of
+/// them, beside what was compiled.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Object {
     /// The module's name or path, as written.
@@ -91,7 +92,8 @@ impl Object {
     }
 }
 
-/// A probe. Its fields are the statements of a probe's head, and its handler.
+/// A probe. It has this many fields since each statement of a probe's head is one of them, beside
+/// where its handler is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// Its probepoint as written, without spaces: `main+0x10`.

@@ -91,8 +91,8 @@ impl HandlerAddresses {
 /// Bytes, and the address that they are written to.
 pub(super) type Piece = (u64, Vec<u8>);
 
-/// The result of arming a module. It has so many fields since all of it is built in one step, is never
-/// changed, and belongs to the arming alone.
+/// The result of arming a module. It has so many fields since all of it is built in one step, is
+/// never changed, and belongs to the arming alone.
 pub(crate) struct Arming {
     pub(super) keep: Keep,
     pub(super) module: ModuleKey,

@@ -13,8 +13,8 @@ const MAX_MEMORY: usize = 64 << 20;
 /// checks its counts every second.
 const KNOWN_WITHIN: u64 = 2_000_000_000;
 
-/// A summary of a store: its facts, and sums over its records. Its fields are the lines of `show
-/// --info`.
+/// A summary of a store: its facts, and sums over its records. It has this many fields since
+/// each kind of fact that a store has is one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Info {
