@@ -1,5 +1,5 @@
 //! Checks the sources of every crate: no large circle of files, no long file, no type whose methods
-//! are in many files, no struct of many fields that does not say why.
+//! are in many files, no struct of many fields that does not say why, no long line in a comment.
 //!
 //! Files that were longer when the limit was set are in a table with their sizes, and types with
 //! methods in more files in another. The tables only shrink: if a size is less than its entry, the
@@ -32,6 +32,9 @@ const WIDE: &[(&str, &str, usize)] =
 
 /// The most fields of a struct whose documentation does not say why it has more.
 const FIELDS: usize = 15;
+
+/// The most columns of a line of prose in a comment.
+const COLUMNS: usize = 100;
 
 fn repository() -> PathBuf {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -238,4 +241,32 @@ fn a_struct_of_many_fields_says_why() {
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
     assert!(all > 300 && largest > FIELDS, "{all} structs, the largest of {largest} fields");
+}
+
+/// The prose in a comment: not a row of a table, not a drawing, not code.
+fn prose(line: &str) -> Option<&str> {
+    let text = line.trim_start().strip_prefix("//")?;
+    let text = text.strip_prefix(['/', '!']).unwrap_or(text).strip_prefix(' ')?;
+    text.starts_with(char::is_alphabetic).then_some(text)
+}
+
+#[test]
+fn prose_in_comments_is_wrapped() {
+    let mut wrong = Vec::new();
+    let mut all = 0;
+    for path in sources().values().flat_map(|source| files(source)) {
+        let text = std::fs::read_to_string(&path).expect("a source file");
+        let path = path.strip_prefix(repository()).unwrap_or(&path).display();
+        let mut is_code = false;
+        for (number, line) in text.lines().enumerate() {
+            is_code ^= line.trim_start().starts_with("//") && line.contains("```");
+            let Some(_) = prose(line).filter(|_| !is_code) else { continue };
+            all += 1;
+            if line.chars().count() > COLUMNS {
+                wrong.push(format!("{path}:{}: a comment has more than {COLUMNS} columns", number + 1));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert!(all > 10_000, "{all} lines of prose");
 }

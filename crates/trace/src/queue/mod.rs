@@ -250,8 +250,8 @@ impl<B: Block> Queue<B> {
         self.shared.state().notes.take()
     }
 
-    /// Sets whether nothing may be lost: then the caller waits when the queue of a device is full, as
-    /// it always does for a file, and a file that is stuck is given up, as a device always is.
+    /// Sets whether nothing may be lost: then the caller waits when the queue of a device is full,
+    /// as it always does for a file; and a file that is stuck is given up, as a device always is.
     pub fn set_lossless(&mut self, lossless: bool) {
         self.limits.waits = lossless || !self.limits.is_device;
         self.limits.gives_up = lossless || self.limits.is_device;
