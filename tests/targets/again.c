@@ -7,13 +7,21 @@
  *             work N    works so often, prints "done N"
  *             exec N    executes itself, for N rounds more
  *             thread    starts a thread that does nothing, prints "done 0"
+ *             files     starts a process that shares its descriptors, and makes all of them from 3 on the program's
+ *                       file, again and again; prints "done 0"
  *           end of file: ends
  *
  * Each prints "round ROUNDS SUM". */
+#define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -85,6 +93,15 @@ int main(int argc, char **argv) {
             else if (!strcmp(line, "thread\n")) {
                 pthread_t thread;
                 if (pthread_create(&thread, NULL, wait_for_ever, NULL)) return 4;
+            } else if (!strcmp(line, "files\n")) {
+                int file = fcntl(open("/proc/self/exe", O_RDONLY), F_DUPFD, 40);
+                long child = syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0);
+                if (file < 0 || child < 0) return 4;
+                if (!child) {
+                    prctl(PR_SET_PDEATHSIG, SIGKILL);
+                    for (;;)
+                        for (int other = 3; other < 20; other++) dup2(file, other);
+                }
             }
             printf("done %ld\n", n);
         }

@@ -7,7 +7,7 @@ use crate::support::{
 };
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// All entries of the libc and of the program, and all instructions of two of its functions.
 const POINTS: [&str; 4] =
@@ -266,6 +266,46 @@ fn processes_of_a_session_are_armed_as_the_first() {
     // Another thread might use a descriptor given to its process: with threads, copies are written
     // instead of mapped.
     armed_in_a_session(&program, true);
+}
+
+/// A process may share its descriptors with another one, which puts its own files in the place of
+/// those that the tracer has given it. No code is mapped from them.
+#[test]
+fn who_shares_descriptors_gets_no_foreign_code() {
+    let program = need!("copies", target("again"), "gcc");
+    let session = Session::new();
+    let own = session.path().join("again");
+    std::fs::copy(program, &own).expect("room for a copy");
+    let start = || {
+        let mut server = Server::start(&own, ["0", "serve"]);
+        assert!(server.line().starts_with("round 0 ") && server.line().starts_with("serve "));
+        server
+    };
+    let mut first = start();
+    let file = session.program("steps.rpn", &counting(&own, ["again_step", "compare", "work", "execute"]));
+    let records = session.path().join("records");
+    let probed = |server: &Server| {
+        let end = Instant::now() + Duration::from_secs(20);
+        while changed_text(server.pid()).is_empty() {
+            assert!(Instant::now() < end, "not probed");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    session.done(&["insert", &*file, "-o", records.to_str().expect("text")]);
+    probed(&first);
+    for _ in 0..testing::rounds(10, 50) {
+        session.done(&["remove", "--all"]);
+        let mut other = start();
+        assert_eq!(other.ask("files"), "done 0");
+        session.done(&["insert", &*file, "-o", records.to_str().expect("text")]);
+        for server in [&mut first, &mut other] {
+            probed(server);
+            assert_eq!(server.ask("work 3"), "done 3");
+        }
+        assert!(other.end().0.success());
+    }
+    session.done(&["remove", "--all"]);
+    assert!(first.end().0.success());
 }
 
 fn armed_in_a_session(program: &Path, threads: bool) {

@@ -6,7 +6,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-use process::FilePiece;
+use nix::sys::stat::{fstat, major, minor};
+use process::{FilePiece, Mapping};
 
 use super::shared::within_limits;
 
@@ -56,6 +57,30 @@ impl CodeFile {
         let moved = |piece: &FilePiece| FilePiece { place: piece.place.wrapping_add(by), ..*piece };
         self.pieces.iter().map(moved).collect()
     }
+
+    /// Whether these pieces are mapped from this file, according to a process's mappings.
+    pub(super) fn is_mapped_at(&self, pieces: &[FilePiece], mappings: &[Mapping]) -> bool {
+        let Ok(file) = fstat(&self.file) else { return false };
+        let device = (major(file.st_dev) as u32, minor(file.st_dev) as u32);
+        let is_from_file = |piece: &FilePiece| {
+            let mut at = piece.place;
+            // Pieces side by side may be one mapping, and one piece may be several.
+            while at < piece.place + piece.size {
+                let place = mappings.partition_point(|mapping| mapping.end <= at);
+                let Some(mapping) = mappings.get(place).filter(|mapping| mapping.start <= at) else {
+                    return false;
+                };
+                let offset = mapping.offset.wrapping_add(at - mapping.start);
+                let expected = piece.offset.wrapping_add(at - piece.place);
+                if (mapping.device, mapping.inode, offset) != (device, file.st_ino, expected) {
+                    return false;
+                }
+                at = mapping.end;
+            }
+            true
+        };
+        pieces.iter().all(is_from_file)
+    }
 }
 
 #[cfg(test)]
@@ -75,6 +100,29 @@ mod tests {
         assert_eq!((&bytes[0x1ffe..0x2002], bytes[0x3abc]), (&[1, 2, 3, 4][..], 5));
         assert_eq!(bytes.iter().filter(|byte| **byte != 0).count(), 5);
         assert!(content.write_all_at(&[1], 0).is_err(), "nobody changes it any more");
+    }
+
+    #[test]
+    fn what_is_mapped_is_this_file_at_its_offsets() {
+        let written = [(0x4000, vec![1])];
+        let one = CodeFile::of(vec![(0x4000, 0x2000), (0x9000, 0x1000)], &written).expect("memory");
+        let other = CodeFile::of(vec![(0x4000, 0x3000)], &written).expect("memory");
+        let map = |file: &CodeFile| {
+            let file = File::from(file.file.try_clone().expect("descriptors"));
+            memmap2::MmapOptions::new().map_raw_read_only(&file).expect("memory")
+        };
+        let (mapped, foreign) = (map(&one), map(&other));
+        let mappings = process::maps(std::process::id() as i32).expect("it is this process");
+        let at = |place: *const u8, size, offset| FilePiece { place: place as u64 + offset, size, offset };
+        let whole = [at(mapped.as_ptr(), 0x2000, 0), at(mapped.as_ptr(), 0x1000, 0x2000)];
+        assert!(one.is_mapped_at(&whole, &mappings));
+        assert!(one.is_mapped_at(&[at(mapped.as_ptr(), 0x3000, 0)], &mappings));
+        assert!(!one.is_mapped_at(&[at(foreign.as_ptr(), 0x1000, 0)], &mappings));
+        assert!(!one.is_mapped_at(&[whole[0], at(foreign.as_ptr(), 0x1000, 0x2000)], &mappings));
+        let shifted = FilePiece { offset: 0x1000, ..whole[0] };
+        assert!(!one.is_mapped_at(&[shifted], &mappings));
+        assert!(!one.is_mapped_at(&[FilePiece { place: 0x1000, ..whole[0] }], &mappings));
+        assert!(!one.is_mapped_at(&whole, &[]));
     }
 
     #[test]

@@ -175,7 +175,9 @@ impl Armer<'_, '_> {
 
     /// Maps its trampolines and landing pads from the arming's file. False if that fails: they are
     /// written instead. A process with several threads gets no descriptor: another thread could
-    /// close or use it.
+    /// close or use it. So could a process that shares its descriptors (CLONE_FILES), perhaps with
+    /// fewer rights: so what was mapped is checked, unless nothing of the program but its libraries'
+    /// initialisation has run since exec, which unshares them.
     fn map_code_file(
         &mut self,
         number: u32,
@@ -184,9 +186,9 @@ impl Armer<'_, '_> {
         mappings: &[Mapping],
         copied: &Copied,
     ) -> Result<(Stopped, Stop, bool), process::Error> {
-        let is_alone = self.followed.spaces.get(&number).is_some_and(|space| space.members == 1);
-        let Some(file) = copied.arming.file().filter(|_| is_alone) else { return Ok((thread, stop, false)) };
-        let mut is_mapped = false;
+        let space = self.followed.spaces.get(&number).filter(|space| space.members == 1);
+        let Some((space, file)) = space.zip(copied.arming.file()) else { return Ok((thread, stop, false)) };
+        let (mut is_mapped, is_new) = (false, space.modules.starting);
         let done = self.followed.spaces.with_calls(number, thread, stop, mappings, |caller| {
             let pieces = file.pieces(copied.by);
             let (caller, mapped) = caller.map_file(file.descriptor(), &pieces, mapping::EXECUTE)?;
@@ -194,7 +196,13 @@ impl Armer<'_, '_> {
             Ok(caller)
         });
         let (thread, stop, _) = done?;
-        Ok((thread, stop, is_mapped))
+        let pieces = file.pieces(copied.by);
+        if !is_mapped || is_new || file.is_mapped_at(&pieces, &thread.mappings().unwrap_or_default()) {
+            return Ok((thread, stop, is_mapped));
+        }
+        let places: Vec<_> = pieces.iter().map(|piece| (piece.place, piece.size)).collect();
+        let (thread, stop, _) = self.followed.spaces.unmap_pieces(number, thread, stop, &places)?;
+        Ok((thread, stop, false))
     }
 
     /// A draft that lists what is to be mapped, with the state after it; or why the arming does not
