@@ -7,8 +7,8 @@
  *             work N    works so often, prints "done N"
  *             exec N    executes itself, for N rounds more
  *             thread    starts a thread that does nothing, prints "done 0"
- *             files     starts a process that shares its descriptors, and makes all of them from 3 on the program's
- *                       file, again and again; prints "done 0"
+ *             files     starts a process that shares its descriptors, and puts the program's file in the place of each
+ *                       other file from 3 on as soon as it is there; prints "done 0"
  *           end of file: ends
  *
  * Each prints "round ROUNDS SUM". */
@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -99,8 +100,12 @@ int main(int argc, char **argv) {
                 if (file < 0 || child < 0) return 4;
                 if (!child) {
                     prctl(PR_SET_PDEATHSIG, SIGKILL);
+                    struct stat own, found;
+                    fstat(file, &own);
                     for (;;)
-                        for (int other = 3; other < 20; other++) dup2(file, other);
+                        for (int other = 3; other < 12; other++)
+                            if (!fstat(other, &found) && S_ISREG(found.st_mode) && found.st_ino != own.st_ino)
+                                dup2(file, other);
                 }
             }
             printf("done %ld\n", n);
