@@ -7,8 +7,8 @@
  *             work N    works so often, prints "done N"
  *             exec N    executes itself, for N rounds more
  *             thread    starts a thread that does nothing, prints "done 0"
- *             files     starts a process that shares its descriptors, and puts the program's file in the place of each
- *                       other file from 3 on as soon as it is there; prints "done 0"
+ *             files     starts a process that shares its descriptors, and puts a file of its own, all zeros, in the place
+ *                       of each other file from 3 on as soon as it is there; prints "done 0"
  *           end of file: ends
  *
  * Each prints "round ROUNDS SUM". */
@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -95,7 +96,8 @@ int main(int argc, char **argv) {
                 pthread_t thread;
                 if (pthread_create(&thread, NULL, wait_for_ever, NULL)) return 4;
             } else if (!strcmp(line, "files\n")) {
-                int file = fcntl(open("/proc/self/exe", O_RDONLY), F_DUPFD, 40);
+                int file = fcntl(memfd_create("own", 0), F_DUPFD, 40);
+                if (ftruncate(file, 1 << 28)) return 4;
                 long child = syscall(SYS_clone, CLONE_FILES | SIGCHLD, 0, 0, 0, 0);
                 if (file < 0 || child < 0) return 4;
                 if (!child) {

@@ -280,7 +280,7 @@ impl Caller {
     }
 
     /// Reads memory that the process itself can read.
-    pub(crate) fn read<const N: usize>(&self, place: u64) -> Result<[u8; N], Error> {
+    pub fn read<const N: usize>(&self, place: u64) -> Result<[u8; N], Error> {
         let mut bytes = [0; N];
         let read = memory::read(self.thread.tid(), place, &mut bytes);
         read.map(|()| bytes).map_err(|_| self.unreachable("reading memory"))

@@ -277,7 +277,7 @@ fn who_shares_descriptors_gets_no_foreign_code() {
     let own = session.path().join("again");
     std::fs::copy(program, &own).expect("room for a copy");
     let start = || {
-        let mut server = Server::start(&own, ["0", "serve"]);
+        let server = Server::start(&own, ["0", "serve"]);
         assert!(server.line().starts_with("round 0 ") && server.line().starts_with("serve "));
         server
     };
@@ -302,6 +302,15 @@ fn who_shares_descriptors_gets_no_foreign_code() {
             probed(server);
             assert_eq!(server.ask("work 3"), "done 3");
         }
+        // What was not logged was missed, and is told.
+        let query = session.done(&["query", "--all"]);
+        let count = |name: &str| -> u64 {
+            let words = query.split_whitespace().collect::<Vec<_>>();
+            let numbers = words.windows(2).filter(|pair| pair[0] == name).map(|pair| pair[1]);
+            numbers.filter_map(|number| number.parse::<u64>().ok()).sum()
+        };
+        assert!(count("hits") > 0, "{query}");
+        assert_eq!(count("hits"), count("logged") + count("dropped") + count("missed"), "{query}");
         assert!(other.end().0.success());
     }
     session.done(&["remove", "--all"]);

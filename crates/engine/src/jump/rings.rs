@@ -10,6 +10,7 @@
 
 use std::cell::RefCell;
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -54,6 +55,17 @@ impl Rings {
     pub(crate) fn unshared(count: u32, ring_size: u64) -> Rings {
         let file = process::shared_memory(Self::bytes(count, ring_size)).expect("memory");
         Rings::of(&File::from(file), 0x7000_0000_0000, count, ring_size, 0).expect("addresses")
+    }
+
+    /// Whether the process has this memory at their address, and not another file. `read` reads
+    /// eight bytes of the process. Nobody may use them yet.
+    pub(crate) fn are_in_process(&self, read: impl FnOnce(u64) -> Option<[u8; 8]>) -> bool {
+        let [first, ..] = self.shared.words(0, 1) else { return false };
+        let mark = RandomState::new().hash_one(self.base);
+        first.store(mark, Ordering::SeqCst);
+        let found = read(self.base);
+        first.store(0, Ordering::SeqCst);
+        found == Some(mark.to_ne_bytes())
     }
 
     pub(crate) fn shared(&self) -> &Shared {
@@ -207,5 +219,15 @@ mod tests {
         word(rings.offset(2)).store(of(state::COMMITTED), Ordering::Relaxed);
         rings.drop_record(rings.address(2));
         assert_eq!(word(rings.offset(2)).load(Ordering::Relaxed), of(state::COMMITTED));
+    }
+    #[test]
+    fn another_file_in_the_process_is_noticed() {
+        let rings = Rings::unshared(1, LEAST_RING);
+        let first = |shared: &Shared| Some(shared.words(0, 1)[0].load(Ordering::SeqCst).to_ne_bytes());
+        let other = Rings::unshared(1, LEAST_RING);
+        assert!(rings.are_in_process(|place| first(rings.shared()).filter(|_| place == rings.place().0)));
+        assert!(!rings.are_in_process(|_| first(other.shared())));
+        assert!(!rings.are_in_process(|_| None), "it cannot be read");
+        assert_eq!(first(rings.shared()), Some([0; 8]), "nothing is left there");
     }
 }
