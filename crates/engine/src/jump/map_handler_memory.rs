@@ -351,8 +351,8 @@ fn map_rings(caller: Caller, handler_memory: &HandlerMemory, owner: i32) -> Resu
         Err(error) => return Ok((caller, Err(error))),
     };
     let mut rings = Rings::of(&file, place, count, handler_memory.ring_size, owner).map_err(refused);
-    // Another process may share the descriptors of this one (CLONE_FILES), and have put its own file
-    // in the place of the one that was just made.
+    // Another process may share the descriptors of this one (CLONE_FILES), and have put its own
+    // file in the place of the one that was just made.
     if rings.as_ref().is_ok_and(|rings| !rings.are_in_process(|place| caller.read(place).ok())) {
         rings = Err(refused(io::Error::other("its descriptors were changed meanwhile")));
     }

@@ -176,7 +176,7 @@ impl Armer<'_, '_> {
     /// Maps its trampolines and landing pads from the arming's file. False if that fails: they are
     /// written instead. A process with several threads gets no descriptor: another thread could
     /// close or use it. So could a process that shares its descriptors (CLONE_FILES), perhaps with
-    /// fewer rights: so what was mapped is checked, unless nothing of the program but its libraries'
+    /// fewer rights: what was mapped is checked, unless nothing of the program but its libraries'
     /// initialisation has run since exec, which unshares them.
     fn map_code_file(
         &mut self,
