@@ -10,14 +10,14 @@
 
 use std::collections::BTreeMap;
 
+use source::{Diagnostic, Keep, Messages, Span, nearest, quote};
 use vm::{Op, Operand as Takes, Word};
 
 use crate::ast::{Body, Instruction, Item, Line, Operand, Procedure, Program, Statement};
-use crate::check::{show, within};
-use crate::diagnostic::{Diagnostic, Keep, Messages, nearest, quote};
+use crate::check::{MAX_NAMES, show, within};
 use crate::expression::{Expression, Name};
+use crate::keys::Key;
 use crate::object::{ModuleKind, Object, Proc, SymbolUse};
-use crate::source::Span;
 
 /// Writes a program's code into `object`, which already has the headers.
 pub(crate) fn assemble(program: &Program, object: &mut Object, messages: &mut Messages) {
@@ -34,6 +34,10 @@ pub(crate) fn assemble(program: &Program, object: &mut Object, messages: &mut Me
             Item::Probe(_) => None,
         })
         .collect();
+    let has_tracepoints = program.items.iter().any(|item| match item {
+        Item::Probe(probe) => probe.header.iter().any(|statement| statement.key == Key::Tracepoint),
+        Item::Procedure(_) => false,
+    });
     let mut probe = 0;
     for (item, layout) in program.items.iter().zip(&layouts) {
         let (body, start, is_procedure) = match item {
@@ -47,7 +51,8 @@ pub(crate) fn assemble(program: &Program, object: &mut Object, messages: &mut Me
             Item::Procedure(it) => (&it.body, it.name.place.span, true),
         };
         let labels = find_labels(body, layout, messages);
-        let mut writer = Writer { object, messages, procedures: &procedures, labels, is_procedure };
+        let mut writer =
+            Writer { object, messages, procedures: &procedures, labels, is_procedure, has_tracepoints };
         writer.body(body, layout, start);
     }
 }
@@ -167,6 +172,8 @@ struct Writer<'a> {
     procedures: &'a BTreeMap<String, (Name, usize)>,
     labels: BTreeMap<String, Label>,
     is_procedure: bool,
+    /// Whether the program has a probe at a tracepoint.
+    has_tracepoints: bool,
 }
 
 impl Writer<'_> {
@@ -218,6 +225,7 @@ impl Writer<'_> {
                 let checked = crate::context::register(op, register, *place, self.object);
                 checked.map(|()| u64::from(register.index))
             }
+            Some(Operand::Field(name)) => self.field(name),
             Some(Operand::Target(name)) => {
                 self.target(op, name).map(|target| target.wrapping_sub(offset + 1 + bytes) as u64)
             }
@@ -247,7 +255,7 @@ impl Writer<'_> {
             Takes::Bit => within(expression, "a bit position", 1..=i128::from(word.bits()))?,
             Takes::Word => return self.word(expression, at),
             // The parser produces no number for these.
-            Takes::None | Takes::Register | Takes::Label | Takes::Proc => 0,
+            Takes::None | Takes::Register | Takes::Label | Takes::Proc | Takes::Field => 0,
         };
         Ok(u64::try_from(number).unwrap_or(0))
     }
@@ -275,6 +283,27 @@ impl Writer<'_> {
         };
         let message = format!("there is no {which} variable {}", show(index));
         Err(Diagnostic::error(expression.place, message).label(label).help(help))
+    }
+
+    /// The index of a field's name in the object's list, to which it adds a new name.
+    fn field(&mut self, name: &Name) -> Result<u64, Diagnostic> {
+        // In user programs the instruction itself is refused.
+        if !self.has_tracepoints && self.object.kind != ModuleKind::User {
+            let wrong = Diagnostic::error(name.place, "`push field` in a program without a tracepoint");
+            return Err(wrong
+                .label("no probe has a record with fields")
+                .help("a probe at a tracepoint begins with `tracepoint = SYSTEM:NAME`"));
+        }
+        let fields = &mut self.object.fields;
+        let index = fields.iter().position(|field| *field == name.text).unwrap_or_else(|| {
+            fields.push(name.text.clone());
+            fields.len() - 1
+        });
+        if index >= MAX_NAMES {
+            return Err(Diagnostic::error(name.place, "too many fields")
+                .label(format!("expected at most {MAX_NAMES} different names")));
+        }
+        Ok(index as u64)
     }
 
     /// A word operand: a number that fits, or, in kernel programs, a symbol's address.

@@ -1,12 +1,12 @@
 //! The syntax tree of a program. The parser makes it; the printer turns it back into text.
 
+use source::{Place, Span};
 use vm::Op;
 
 use crate::expression::{Expression, Name};
 use crate::keys::Key;
 use crate::object::FunctionPoint;
 use crate::registers::Register;
-use crate::source::{Place, Span};
 
 /// A program.
 #[derive(Debug, Default)]
@@ -65,6 +65,8 @@ pub(crate) enum Operand {
     Register(Register, Place),
     /// A label or a procedure.
     Target(Name),
+    /// A field of a tracepoint's record.
+    Field(Name),
 }
 
 /// `key = value`.
@@ -96,6 +98,8 @@ pub(crate) enum Value {
     Range(Expression, Expression),
     /// `function:point`; the last field is the place of the point.
     Point(Name, FunctionPoint, Place),
+    /// `system:name`
+    Tracepoint(Name, Name),
 }
 
 impl Value {
@@ -108,6 +112,7 @@ impl Value {
             }
             Value::Number(number) => number.place,
             Value::Range(first, last) => first.place.to(last.place),
+            Value::Tracepoint(system, name) => system.place.to(name.place),
             Value::Point(function, _, point) => function.place.to(*point),
         }
     }

@@ -1,16 +1,17 @@
 //! Checks the statements of the headers, and builds the [`Object`] and its probes from them.
 
+mod point;
+
 use std::ops::RangeInclusive;
 
+use source::{Diagnostic, Keep, Messages, Span, nearest, quote};
 use vm::Word;
 
 use crate::arch::Arch;
 use crate::ast::{ProbePoint, Program, Statement, Value};
-use crate::diagnostic::{Diagnostic, Keep, Messages, nearest, quote};
-use crate::expression::{self, Expression, Name};
+use crate::expression::{Expression, Name};
 use crate::keys::Key;
-use crate::object::{Access, Location, ModuleKind, Object, Probe, Watch};
-use crate::source::Span;
+use crate::object::{Access, ModuleKind, Object, Probe, Watch};
 
 /// Maximum number of groups or types that a program may define.
 pub(crate) const MAX_NAMES: usize = 1000;
@@ -53,7 +54,7 @@ pub(crate) fn headers(program: &Program, arch: Arch, end: Span, messages: &mut M
     if object.probes.is_empty() && !messages.has_errors() {
         messages.add(
             Diagnostic::error(end, "the program has no probe")
-                .label("expected `offset =` or `address =` before the end")
+                .label("expected `offset =`, `address =` or `tracepoint =` before the end")
                 .help("a probe is `offset = SYMBOL` and the instructions of its handler"),
         );
     }
@@ -177,7 +178,7 @@ impl<'a> Statements<'a> {
     }
 
     fn probe(mut self, probe: &ProbePoint, object: &Object, defaults: Defaults) -> Probe {
-        self.check_point();
+        self.check_point(object.kind);
         let (location, length) = self.location(object.word());
         let point = self.point();
         Probe {
@@ -200,40 +201,6 @@ impl<'a> Statements<'a> {
         }
     }
 
-    /// The statement that gives the probe's location: the first one.
-    fn point(&self) -> Option<&'a Statement> {
-        self.all.iter().find(|statement| statement.key.begins_probe())
-    }
-
-    fn check_point(&mut self) {
-        if let (Some(offset), Some(address)) = (self.find(Key::Offset), self.find(Key::Address)) {
-            let wrong = Diagnostic::error(address.place, "a probe has `offset =` or `address =`, not both");
-            let wrong = wrong.label("expected one of them").related(offset.place.span, "the other one");
-            let wrong = wrong.help("for two probes, write `exit` as the handler of the first");
-            self.messages.add(wrong);
-        }
-    }
-
-    /// The probe's location, and the number of bytes if it is a range.
-    fn location(&mut self, word: Word) -> (Location, Option<i128>) {
-        let nowhere = (Location::Offset(0), None);
-        let Some(point) = self.point() else { return nowhere };
-        let (first, last) = match &point.value {
-            Some(Value::Point(function, point, _)) => {
-                return (Location::Points { function: function.text.clone(), point: *point }, None);
-            }
-            Some(Value::Number(first)) => (first, None),
-            Some(Value::Range(first, last)) => (first, Some(last)),
-            _ => return nowhere,
-        };
-        let absolute = point.key == Key::Address;
-        let read = place_of(first, absolute, word).and_then(|location| match last {
-            None => Ok((location, None)),
-            Some(last) => length(first, last).map(|length| (location, Some(length))),
-        });
-        read.or_report(self.messages).unwrap_or(nowhere)
-    }
-
     fn watch(&mut self, object: &Object, length: Option<i128>, probe: &ProbePoint) -> Option<Watch> {
         let Some(name) = self.name(Key::Watchpoint) else {
             if let (Some(_), Some(point)) = (length, self.point()) {
@@ -251,16 +218,16 @@ impl<'a> Statements<'a> {
                 Diagnostic::error(place, format!("there are no watchpoints on {}", object.arch))
                     .label("only Intel processors have them"),
             )
-        } else if object.kind == ModuleKind::User {
+        } else if object.kind == ModuleKind::User && access == Access::Io {
             Some(
-                Diagnostic::error(place, "a watchpoint in a user program")
-                    .label("expected a kernel program")
-                    .help("a watchpoint needs `modtype = kernel`; its address may be a user address"),
+                Diagnostic::error(place, "a watchpoint on a port in a user program")
+                    .label("a user program has memory to watch, no ports")
+                    .help("ports are watched in a program with `modtype = kernel`"),
             )
         } else if self.find(Key::Address).is_none() {
             Some(
                 Diagnostic::error(place, "a watchpoint without an address")
-                    .label("expected `address =` instead of `offset =`"),
+                    .label(format!("expected `address =` instead of `{} =`", self.point_name())),
             )
         } else {
             None
@@ -389,46 +356,5 @@ pub(crate) fn show(number: i128) -> String {
         format!("-{:#x}", number.unsigned_abs())
     } else {
         format!("{number:#x}")
-    }
-}
-
-fn place_of(expression: &Expression, absolute: bool, word: Word) -> Result<Location, Diagnostic> {
-    let expression::Value { symbol, number } = expression.value()?;
-    match symbol {
-        Some(symbol) => {
-            let addend = i64::try_from(number).map_err(|_| {
-                Diagnostic::error(expression.place, "this offset from its symbol is too large")
-                    .label(format!("{} bytes", show(number)))
-            })?;
-            let name = symbol.text;
-            Ok(if absolute {
-                Location::AddressSymbol { name, addend }
-            } else {
-                Location::Symbol { name, addend }
-            })
-        }
-        None => {
-            let most = i128::from(word.truncate(u64::MAX));
-            let what = if absolute { "an address" } else { "an offset" };
-            let number = within(expression, what, 0..=most)?;
-            let number = u64::try_from(number).unwrap_or(0);
-            Ok(if absolute { Location::Address(number) } else { Location::Offset(number) })
-        }
-    }
-}
-
-/// The number of bytes from `first` to `last`, both included.
-fn length(first: &Expression, last: &Expression) -> Result<i128, Diagnostic> {
-    let from = first.value()?;
-    let to = last.value()?;
-    let place = first.place.to(last.place);
-    if from.symbol.as_ref().map(|name| &name.text) != to.symbol.as_ref().map(|name| &name.text) {
-        return Err(Diagnostic::error(place, "this range starts and ends at different symbols")
-            .label("expected the same symbol on both sides"));
-    }
-    match to.number.checked_sub(from.number) {
-        Some(distance @ 0..) => Ok(distance.saturating_add(1)),
-        _ => Err(Diagnostic::error(place, "this range ends before it starts")
-            .label("expected the lower address first")),
     }
 }

@@ -3,12 +3,11 @@
 //!
 //! Unavailable ones are refused here, so that they never silently read as 0.
 
+use source::{Diagnostic, Place};
 use vm::{Context, Group, Op};
 
-use crate::diagnostic::Diagnostic;
 use crate::object::{ModuleKind, Object};
 use crate::registers::{Register, Uses};
-use crate::source::Place;
 
 /// Checks that the instruction is available for the program's machine and kind.
 pub(crate) fn instruction(op: Op, place: Place, object: &Object) -> Result<(), Diagnostic> {
@@ -20,8 +19,9 @@ pub(crate) fn instruction(op: Op, place: Place, object: &Object) -> Result<(), D
     if op.row().context == Context::Both || object.kind != ModuleKind::User {
         return Ok(());
     }
-    let what = match op.row().group {
-        Group::Port => "I/O ports",
+    let what = match (op.row().group, op) {
+        (Group::Port, _) => "I/O ports",
+        (_, Op::PushField) => "records of tracepoints",
         _ => "the kernel's task structure",
     };
     Err(Diagnostic::error(place, format!("`{name}` cannot be used in a user program"))

@@ -1,8 +1,8 @@
 //! A cursor over a list of tokens.
 
-use crate::diagnostic::Diagnostic;
+use source::{Diagnostic, Place};
+
 use crate::lex::{Kind, Token};
-use crate::source::Place;
 
 /// A position in a list of tokens, whose last one is [`Kind::End`].
 #[derive(Debug)]

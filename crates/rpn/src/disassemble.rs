@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use source::Place;
 use vm::{Decoded, Operand as Takes};
 
 use crate::ast::{Body, Instruction, Item, Line, Operand, ProbePoint, Procedure, Program, Statement, Value};
@@ -12,7 +13,6 @@ use crate::check::{EXCPT_LOG, HEAPMAX, JMPMAX, LOGMAX, MAXHITS};
 use crate::expression::{Binary, Expression, Name, Node, Unary};
 use crate::keys::Key;
 use crate::object::{Location, ModuleKind, Object, Probe};
-use crate::source::Place;
 
 /// Converts an object to source text: the file header, every probe with its header and handler,
 /// every procedure.
@@ -102,6 +102,7 @@ fn file_header(object: &Object) -> Vec<Statement> {
 
 fn probe_header(probe: &Probe, heapmax: usize) -> Vec<Statement> {
     let (key, first, last) = match &probe.location {
+        Location::Tracepoint { system, .. } => (Key::Tracepoint, symbol(system, 0), None),
         Location::Offset(value) => (Key::Offset, number(*value), None),
         Location::Symbol { name, addend } => (Key::Offset, symbol(name, *addend), None),
         Location::Points { function, .. } => (Key::Offset, symbol(function, 0), None),
@@ -118,6 +119,9 @@ fn probe_header(probe: &Probe, heapmax: usize) -> Vec<Statement> {
     };
     let place = match (&probe.location, last) {
         (Location::Points { function, point }, _) => Value::Point(name(function), *point, Place::default()),
+        (Location::Tracepoint { system, name: tracepoint }, _) => {
+            Value::Tracepoint(name(system), name(tracepoint))
+        }
         (_, Some(last)) => Value::Range(first, last),
         (_, None) => Value::Number(first),
     };
@@ -208,6 +212,10 @@ impl<'a> Decoder<'a> {
             Takes::Register => match self.object.arch.register_at(operand) {
                 Some(register) => Some(Operand::Register(register, Place::default())),
                 None => return comment("no such register"),
+            },
+            Takes::Field => match usize::try_from(operand).ok().and_then(|it| self.object.fields.get(it)) {
+                Some(field) => Some(Operand::Field(name(field))),
+                None => return comment("no such field"),
             },
             Takes::Label => match target.and_then(|target| labels.get(&target)) {
                 Some(label) => Some(Operand::Target(name(label))),

@@ -6,10 +6,10 @@
 
 use std::fmt;
 
+use source::{Diagnostic, Messages, Place, quote};
+
 use crate::cursor::Cursor;
-use crate::diagnostic::{Diagnostic, Messages, quote};
 use crate::lex::{Kind, is_name};
-use crate::source::Place;
 
 /// A name in the source: of a symbol, a label, a group.
 #[derive(Clone, Debug)]

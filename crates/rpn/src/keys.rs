@@ -25,6 +25,8 @@ pub(crate) enum ValueKind {
     Point,
     /// One number or symbol, or two separated by a colon.
     Range,
+    /// `SYSTEM:NAME`.
+    Tracepoint,
     /// One of these words.
     Word(&'static [&'static str]),
 }
@@ -82,6 +84,7 @@ keys! {
     Maxhits "maxhits" HeaderKind::Both, ValueKind::Number, "a number of hits";
     Offset "offset" HeaderKind::Probe, ValueKind::Point, "a number, a symbol, a symbol and a number, or `FUNCTION:POINT`";
     Address "address" HeaderKind::Probe, ValueKind::Range, "an address";
+    Tracepoint "tracepoint" HeaderKind::Probe, ValueKind::Tracepoint, "a tracepoint, `SYSTEM:NAME`";
     Watchpoint "watchpoint" HeaderKind::Probe, ValueKind::Word(&["x", "w", "rw", "io"]), "`x`, `w`, `rw` or `io`";
     Opcode "opcode" HeaderKind::Probe, ValueKind::Number, "the first bytes of the probed instruction";
     Group "group" HeaderKind::Probe, ValueKind::Name, "the name of a group";
@@ -109,6 +112,6 @@ impl Key {
 
     /// Whether it is the first statement of a probe.
     pub(crate) fn begins_probe(self) -> bool {
-        matches!(self, Key::Offset | Key::Address)
+        matches!(self, Key::Offset | Key::Address | Key::Tracepoint)
     }
 }

@@ -73,6 +73,7 @@ fn written(row: &Row) -> String {
         Operand::Word => "VALUE",
         Operand::Label => "LABEL",
         Operand::Proc => "PROCEDURE",
+        Operand::Field => "NAME",
     };
     let comma = if pieces(row.name).nth(1).is_some() { "," } else { "" };
     format!("{}{comma} {operand}", row.name)
@@ -132,6 +133,7 @@ fn compiles(row: &Row, arch: Arch, kind: &str) -> bool {
     let instruction = instruction.replace("PROCEDURE", "helper");
     let words = instruction.split_whitespace().map(|word| match word {
         "FACILITY" | "MINOR" | "MAJOR" | "COUNT" | "INDEX" | "POSITION" | "N" | "VALUE" => "1",
+        "NAME" => "pid",
         word => word,
     });
     let instruction = words.collect::<Vec<_>>().join(" ");
@@ -139,8 +141,10 @@ fn compiles(row: &Row, arch: Arch, kind: &str) -> bool {
 }
 
 fn compile(handler: &str, arch: Arch, kind: &str) -> Result<Object, String> {
+    // A program with fields needs a tracepoint.
+    let first = if kind == "kernel" { "tracepoint = sched:sched_switch exit" } else { "" };
     let text = format!(
-        "name = a modtype = {kind} vars = 8 gvars = 8\nproc helper\nret\nendproc\noffset = main\n{handler}\n"
+        "name = a modtype = {kind} vars = 8 gvars = 8\nproc helper\nret\nendproc\n{first}\noffset = main\n{handler}\n"
     );
     let options = Options { arch, ..Options::default() };
     compile_text("example", &text, &options).map(|it| it.object).map_err(|it| it.render(false))
@@ -367,8 +371,8 @@ fn every_machine_and_every_limit_is_described_as_it_is() {
         vm::HEAP_LIMIT,
         vm::HEAP_BLOCKS,
         u16::MAX.into(),
-        crate::files::MAX_FILE_BYTES,
-        crate::diagnostic::MAX_MESSAGES,
+        source::MAX_FILE_BYTES,
+        source::MAX_MESSAGES,
     ];
     assert_eq!(limits, expected);
     assert_eq!(check::HEAPMAX, vm::HEAP_LIMIT);

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use crate::source::{Place, SourceId, Span};
+use source::{Place, SourceId, Span};
 
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +58,8 @@ impl Token {
     pub(crate) fn describe(&self) -> String {
         match self.kind {
             Kind::End => self.text.to_string(),
-            Kind::Text => crate::diagnostic::quote(&format!("\"{}\"", self.text)),
-            _ => crate::diagnostic::quote(&self.text),
+            Kind::Text => source::quote(&format!("\"{}\"", self.text)),
+            _ => source::quote(&self.text),
         }
     }
 }

@@ -33,10 +33,8 @@ mod ast;
 mod check;
 mod context;
 mod cursor;
-mod diagnostic;
 mod disassemble;
 mod expression;
-mod files;
 mod keys;
 #[cfg(test)]
 mod language_doc_tests;
@@ -48,22 +46,22 @@ mod preprocess;
 mod print;
 mod registers;
 mod selection;
-mod source;
 mod spellings;
+mod tracepoint;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 pub use arch::Arch;
-pub use diagnostic::{Diagnostic, Related, Severity};
 pub use disassemble::disassemble;
-pub use files::{DiskFiles, Files, MemoryFiles};
 pub use object::{
     Access, FunctionPoint, Location, ModuleFile, ModuleKind, Object, Probe, Proc, Site, SymbolUse, Watch,
 };
 pub use registers::{Register, Uses};
 pub use selection::Selection;
-pub use source::{Position, SourceId, Sources, Span};
+pub use source::{
+    Diagnostic, DiskFiles, Files, MemoryFiles, Position, Related, Severity, SourceId, Sources, Span,
+};
 
 use preprocess::{Inputs, Preprocessor};
 
@@ -152,12 +150,12 @@ pub fn compile_with(files: &dyn Files, path: &Path, options: &Options) -> Result
 }
 
 fn read(files: &dyn Files, path: &Path) -> Result<String, Failure> {
-    let bytes = files.read(path, files::MAX_FILE_BYTES, false);
+    let bytes = files.read(path, source::MAX_FILE_BYTES, false);
     let why = match bytes.map(String::from_utf8) {
         Ok(Ok(text)) => return Ok(text),
         Ok(Err(error)) => format!("byte {} is not UTF-8", error.utf8_error().valid_up_to()),
         Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
-            format!("it is larger than {} bytes", files::MAX_FILE_BYTES)
+            format!("it is larger than {} bytes", source::MAX_FILE_BYTES)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => "there is no such file".to_string(),
         Err(error) => error.to_string(),
@@ -165,7 +163,6 @@ fn read(files: &dyn Files, path: &Path) -> Result<String, Failure> {
     let mut sources = Sources::default();
     let source = sources.add(path.display().to_string(), "".into(), None);
     let span = Span { source, ..Span::default() };
-    let message =
-        format!("the program {} cannot be read: {why}", diagnostic::quote(&path.display().to_string()));
+    let message = format!("the program {} cannot be read: {why}", source::quote(&path.display().to_string()));
     Err(Failure { diagnostics: vec![Diagnostic::error(span, message)], sources })
 }

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use source::Span;
 use vm::Word;
 
 use crate::arch::Arch;
-use crate::source::Span;
 
 /// The kind of a program's module (`modtype =`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -73,6 +73,8 @@ pub struct Object {
     pub procs: Vec<Proc>,
     /// Words of the code that hold the address of a kernel symbol, to be filled in.
     pub symbols: Vec<SymbolUse>,
+    /// The names of fields of tracepoints' records that the code uses by index, at most 1000.
+    pub fields: Vec<String>,
     /// The source span of each instruction, by its offset in the code, ascending.
     pub lines: Vec<(usize, Span)>,
     /// The file in which the probes' sites were resolved, if they were.
@@ -127,7 +129,7 @@ pub struct Probe {
     pub entry: usize,
     /// The offset after the handler's last instruction.
     pub end: usize,
-    /// The span of `offset = ...` or `address = ...` in the source.
+    /// The span of `offset = ...`, `address = ...` or `tracepoint = ...` in the source.
     pub span: Span,
     /// The sites in the module's file, if the location was resolved: exactly one, or for
     /// [`Location::Points`] one or more.
@@ -186,6 +188,13 @@ pub enum Location {
         /// Where in the functions.
         point: FunctionPoint,
     },
+    /// A tracepoint of the kernel, or several of one system.
+    Tracepoint {
+        /// The system, a directory of tracefs.
+        system: String,
+        /// The tracepoint's name, or a pattern with `*`, `?` and `[...]` that matches several.
+        name: String,
+    },
 }
 
 /// A position in a function.
@@ -232,11 +241,12 @@ impl fmt::Display for FunctionPoint {
 }
 
 impl fmt::Display for Location {
-    /// `0x1234`, `main`, `main+0x10`, `main-4`, `main:entry`.
+    /// `0x1234`, `main`, `main+0x10`, `main-4`, `main:entry`, `sched:sched_switch`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Location::Offset(number) | Location::Address(number) => write!(f, "{number:#x}"),
             Location::Points { function, point } => write!(f, "{function}:{point}"),
+            Location::Tracepoint { system, name } => write!(f, "{system}:{name}"),
             Location::Symbol { name, addend } | Location::AddressSymbol { name, addend } => match addend {
                 0 => f.write_str(name),
                 1.. => write!(f, "{name}+{addend:#x}"),

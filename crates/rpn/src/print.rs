@@ -8,6 +8,7 @@ use crate::expression::{Expression, Node, Unary};
 use crate::keys::Key;
 use crate::registers::is_register;
 use crate::spellings::{ARGUMENT, RESULT, forms, pieces};
+use crate::tracepoint::is_unquoted;
 
 impl Display for Program {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -50,6 +51,10 @@ impl Display for Statement {
             }
             Some(Value::Number(number)) => write!(f, " {}", Count(number)),
             Some(Value::Range(first, last)) => write!(f, " {first}:{last}"),
+            Some(Value::Tracepoint(system, name)) if is_unquoted(&system.text, &name.text) => {
+                write!(f, " {}:{}", system.text, name.text)
+            }
+            Some(Value::Tracepoint(system, name)) => write!(f, " \"{}:{}\"", system.text, name.text),
             Some(Value::Point(function, point, _)) => write!(f, " {function}:{point}"),
         }
     }
@@ -113,7 +118,7 @@ impl Display for Instruction {
             }
             Some(Operand::Number(number)) => write!(f, "{name}{comma} {}", Count(number)),
             Some(Operand::Register(register, _)) => write!(f, "{name}{comma} {}", register.name),
-            Some(Operand::Target(target)) => write!(f, "{name}{comma} {target}"),
+            Some(Operand::Target(name_of) | Operand::Field(name_of)) => write!(f, "{name}{comma} {name_of}"),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Selects the probes of a program to use, by group and type.
 
-use crate::diagnostic::{nearest, quote};
+use source::{nearest, quote};
+
 use crate::object::Object;
 
 /// The selected groups and types (`--group` and `--type` of dprobes(8); dprobes.lang, example 6).

@@ -1,6 +1,7 @@
+use source::SourceId;
+
 use super::*;
 use crate::lex::{Lexer, Token};
-use crate::source::SourceId;
 
 fn read(text: &str, grammar: Grammar) -> Result<Expression, String> {
     let mut lexer = Lexer::new(SourceId(0), text.into());

@@ -35,6 +35,9 @@ impl vm::Machine for Kernel {
     fn task(&mut self) -> Option<u64> {
         Some(0x1000)
     }
+    fn field(&mut self, index: u16) -> Option<u64> {
+        Some(index.into())
+    }
     fn linear_address(&mut self, selector: u16, offset: u64) -> Option<u64> {
         (selector == 1).then_some(offset)
     }

@@ -11,16 +11,15 @@
 //! push retval   push r, rax                     push r, eax
 //! ```
 
+use source::{Diagnostic, Place};
 use vm::{Operand as Takes, Row, TABLE};
 
 use super::{Parser, Within};
 use crate::arch::Arch;
 use crate::ast::{Instruction, Item, Line, Operand, Value};
 use crate::check::within;
-use crate::diagnostic::Diagnostic;
 use crate::expression::{self, Expression, Grammar, Node};
 use crate::object::FunctionPoint;
-use crate::source::Place;
 use crate::spellings::{ARGUMENT, RESULT};
 
 /// The registers of the first arguments on x86-64 (System V ABI, AMD64 supplement, 3.2.3).

@@ -4,12 +4,12 @@
 //! The longest matching name wins: `push lv` rather than `push`. If a row exists with and without
 //! an operand, a comma or a number after the name decides.
 
+use source::{Diagnostic, nearest, quote};
 use vm::{Operand as Takes, Row, TABLE};
 
 use super::Parser;
 use crate::arch::Arch;
 use crate::ast::{Instruction, Line, Operand};
-use crate::diagnostic::{Diagnostic, nearest, quote};
 use crate::expression::{self, Grammar, Name};
 use crate::lex::{Kind, Token};
 use crate::registers::{Register, is_register};
@@ -184,6 +184,7 @@ impl Parser<'_> {
             Takes::Word => "a value",
             Takes::Label => "a label",
             Takes::Proc => "a procedure",
+            Takes::Field => "a field's name",
         };
         if pieces(row.name).nth(1).is_some() && !prefixed && !self.cursor.eat(",") {
             return Err(self.comma(row));
@@ -209,6 +210,13 @@ impl Parser<'_> {
                 }
                 self.cursor.skip(1);
                 Operand::Target(Name { text: token.text.to_string(), place: token.place })
+            }
+            Takes::Field => {
+                if !matches!(token.kind, Kind::Name | Kind::Text) || token.text.is_empty() {
+                    return Err(self.cursor.expected(what));
+                }
+                self.cursor.skip(1);
+                Operand::Field(Name { text: token.text.to_string(), place: token.place })
             }
             // `push` followed by a name on the next line: the value is missing.
             Takes::Word if token.kind == Kind::Name && token.starts_line => {

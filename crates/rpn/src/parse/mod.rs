@@ -8,17 +8,18 @@
 mod argument;
 mod instruction;
 mod statement;
+mod tracepoint;
 
 use std::collections::HashSet;
+
+use source::{Diagnostic, Keep, Messages, Place, Span, quote};
 
 use crate::arch::Arch;
 use crate::ast::{Body, Item, Line, ProbePoint, Procedure, Program};
 use crate::cursor::Cursor;
-use crate::diagnostic::{Diagnostic, Keep, Messages, quote};
 use crate::expression::Name;
 use crate::keys::Key;
 use crate::lex::{Kind, Token};
-use crate::source::{Place, Span};
 
 /// Parses a program. `tokens` must end in [`Kind::End`].
 pub(crate) fn parse(tokens: &[Token], arch: Arch, messages: &mut Messages) -> Program {
@@ -125,7 +126,7 @@ impl Parser<'_> {
             };
             self.messages.add(
                 Diagnostic::error(place, what)
-                    .label("expected `offset =`, `address =` or `proc` before it")
+                    .label("expected `offset =`, `address =`, `tracepoint =` or `proc` before it")
                     .help("a probe begins with `offset = ...`; its instructions follow its header"),
             );
         }

@@ -1,14 +1,14 @@
 //! Parses statements: `key = value`.
 
+use source::{Diagnostic, Keep, Place, nearest, quote};
+
 use super::instruction::begins_instruction;
 use super::{Parser, Within};
 use crate::ast::{Item, Statement, Value};
-use crate::diagnostic::{Diagnostic, Keep, nearest, quote};
 use crate::expression::{self, Grammar, Name, Node};
 use crate::keys::{Key, ValueKind};
 use crate::lex::{Kind, Token};
 use crate::object::FunctionPoint;
-use crate::source::Place;
 
 impl Parser<'_> {
     pub(super) fn statement(&mut self) -> Result<(), Diagnostic> {
@@ -40,8 +40,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Whether a probe without instructions has `offset =` and now gets `address =`, or vice versa.
-    /// That is one probe with both, which is refused later.
+    /// Whether a probe without instructions has `offset =` and now gets `address =`, or another two
+    /// that begin a probe. That is one probe with both, which is refused later.
     fn says_place_again(&self, key: Key) -> bool {
         match (self.within, self.program.items.last()) {
             (Within::Probe, Some(Item::Probe(probe))) => {
@@ -125,6 +125,7 @@ impl Parser<'_> {
                 }
                 Ok(Value::Range(first, self.number(key)?))
             }
+            ValueKind::Tracepoint => self.tracepoint(),
             ValueKind::Word(words) => self.word(key, words).map(Value::Name),
         }
     }
@@ -158,7 +159,7 @@ impl Parser<'_> {
     }
 
     /// Reports a missing value if the next token begins a statement or a label.
-    fn check_there(&self, key: Key) -> Result<(), Diagnostic> {
+    pub(super) fn check_there(&self, key: Key) -> Result<(), Diagnostic> {
         let token = self.cursor.peek();
         let follows = self.cursor.peek_at(1);
         let ends = follows.is("=") || follows.is(":") || begins_instruction(token);
@@ -257,7 +258,7 @@ impl Parser<'_> {
                 }
                 _ if key.in_probe() => {
                     let wrong = Diagnostic::error(word.place, format!("`{name} =` outside of a probe"))
-                        .label("expected `offset =` or `address =` before it");
+                        .label("expected `offset =`, `address =` or `tracepoint =` before it");
                     let wrong = match key {
                         Key::Group => wrong.help("the file header lists groups with `groupdef =`"),
                         _ => wrong.help("`offset = ...` must be the first statement of a probe"),

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use source::{Position, SourceId, Sources, Span};
+
 use crate::object::Object;
-use crate::source::{Position, SourceId, Sources, Span};
 
 /// A source file, or the definitions of the command line.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -1,5 +1,6 @@
 //! Reads and checks the individual sections.
 
+use source::{Position, SourceId, Span, quote};
 use vm::Word;
 
 use super::bytes::{Cursor, Fields};
@@ -10,7 +11,7 @@ use crate::arch::Arch;
 use crate::object::{
     Access, FunctionPoint, Location, ModuleFile, ModuleKind, Object, Probe, Proc, Site, SymbolUse, Watch,
 };
-use crate::source::{Position, SourceId, Span};
+use crate::tracepoint::split;
 
 /// The largest major or minor code.
 const CODES: u32 = 0xffff;
@@ -75,7 +76,7 @@ pub(super) fn header(section: Section<'_>, arch: Arch) -> Result<Object, Damaged
     Ok(object)
 }
 
-/// Reads `GRPS` or `TYPS`.
+/// Reads `GRPS`, `TYPS` or `FLDS`.
 pub(super) fn names(section: Section<'_>) -> Result<Vec<String>, Damaged> {
     if section.count > crate::check::MAX_NAMES as u32 {
         let expected = format!("at most {}", crate::check::MAX_NAMES);
@@ -183,7 +184,7 @@ fn sites_of(location: &Location, fields: &mut Fields<'_>, has_file: bool) -> Res
     Ok(fields.find(probe::SITE, |value, what| site(value, has_file, what))?.into_iter().collect())
 }
 
-/// Reads the location of a probe, one of five fields.
+/// Reads the location of a probe, one of six fields.
 fn location(fields: &mut Fields<'_>) -> Result<Location, Damaged> {
     let number = |value: &mut Cursor<'_>, what: &str| value.u64(what);
     let symbol = |value: &mut Cursor<'_>, what: &str| Ok((value.i64(what)?, value.text(what)?));
@@ -195,6 +196,8 @@ fn location(fields: &mut Fields<'_>) -> Result<Location, Damaged> {
         Location::AddressSymbol { name, addend }
     } else if let Some((point, function)) = fields.find(probe::POINTS, points)? {
         Location::Points { function, point }
+    } else if let Some(location) = fields.find(probe::TRACEPOINT, tracepoint)? {
+        location
     } else {
         let (addend, name) = fields.get(probe::SYMBOL, symbol)?;
         Location::Symbol { name, addend }
@@ -202,6 +205,13 @@ fn location(fields: &mut Fields<'_>) -> Result<Location, Damaged> {
     // A second location field would be left over, and is refused at the end, since its tag is
     // required.
     Ok(found)
+}
+
+fn tracepoint(value: &mut Cursor<'_>, what: &str) -> Result<Location, Damaged> {
+    let here = *value;
+    let text = value.text(what)?;
+    let (system, name) = split(&text).ok_or_else(|| here.wrong(what, quote(&text), "`SYSTEM:NAME`"))?;
+    Ok(Location::Tracepoint { system: system.to_owned(), name: name.to_owned() })
 }
 
 fn points(value: &mut Cursor<'_>, what: &str) -> Result<(FunctionPoint, String), Damaged> {

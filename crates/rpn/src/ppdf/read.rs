@@ -40,6 +40,7 @@ pub fn read(file: &[u8]) -> Result<Ppdf, Damaged> {
     object.symbols = program::symbols(find(section::SYMBOLS)?, code, header.arch.word())?;
     let probes = find(section::PROBES)?;
     object.file = optional(section::FILE).map(program::file).transpose()?;
+    object.fields = optional(section::FIELDS).map(program::names).transpose()?.unwrap_or_default();
     object.probes = program::probes(probes, &object)?;
     if let Some(lines) = optional(section::LINES) {
         object.lines = program::lines(lines, code)?;

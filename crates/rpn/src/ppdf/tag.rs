@@ -52,6 +52,8 @@ pub(super) mod section {
         PROCEDURES = b"PROC",
         /// Words of the code that hold the address of a kernel symbol: offset, addend, name.
         SYMBOLS = b"SYMB",
+        /// The names of fields of tracepoints' records, unless there are none.
+        FIELDS = b"FLDS",
         /// The instructions.
         CODE = b"CODE",
         /// The source files: where each was included, and its name.
@@ -88,12 +90,13 @@ pub(super) mod probe {
     use super::Tag;
     tags! {
         POINT = b"Pont",
-        /// A probe has exactly one of these five fields for its location.
+        /// A probe has exactly one of these six fields for its location.
         OFFSET = b"Offs",
         SYMBOL = b"Symb",
         ADDRESS = b"Addr",
         ADDRESS_SYMBOL = b"Asym",
         POINTS = b"Func",
+        TRACEPOINT = b"Trcp",
         WATCH = b"Wtch",
         OPCODE = b"Opcd",
         MINOR = b"Minr",
@@ -108,7 +111,7 @@ pub(super) mod probe {
         SITE = b"Site",
         /// The sites of a probe with `Func`.
         SITES = b"Sits",
-        /// The span of `offset =` or `address =` in the source.
+        /// The span of the statement with its location in the source.
         SPAN = b"span",
     }
 }

@@ -1,6 +1,8 @@
 //! Property tests: what is written reads back the same; damaged files are refused and never cause a
 //! panic.
 
+use source::{Position, SourceId, Span};
+
 use crate::arch::Arch;
 use proptest::prelude::*;
 
@@ -11,7 +13,6 @@ use crate::object::Object;
 use crate::object::{
     Access, FunctionPoint, Location, ModuleFile, ModuleKind, Probe, Proc, Site, SymbolUse, Watch,
 };
-use crate::source::{Position, SourceId, Span};
 
 fn text() -> impl Strategy<Value = String> {
     prop_oneof!["[a-z_.+ -]{0,20}", "\\PC{0,12}"]
@@ -37,6 +38,8 @@ fn location() -> impl Strategy<Value = Location> {
         symbol().prop_map(|(name, addend)| Location::Symbol { name, addend }),
         symbol().prop_map(|(name, addend)| Location::AddressSymbol { name, addend }),
         (text(), point()).prop_map(|(function, point)| Location::Points { function, point }),
+        ("[a-z0-9][a-z.-]{0,3}", "[a-z*]{1,4}")
+            .prop_map(|(system, name)| Location::Tracepoint { system, name }),
     ]
 }
 
@@ -107,7 +110,7 @@ fn object() -> impl Strategy<Value = Object> {
     let numbers = (any::<u16>(), any::<u16>(), 0..=0xffffu32, any::<u32>(), 0..=vm::LOG_LIMIT, 0..=0xffffu32);
     let insmax = prop_oneof![Just(vm::INSTRUCTIONS), 0..=vm::INSTRUCTION_LIMIT];
     let traces = (0..=vm::LOG_LIMIT, any::<bool>(), 0..=vm::HEAP_LIMIT, insmax);
-    let header = (text(), 0..Arch::ALL.len(), 0..3u8, numbers, names(), names(), traces);
+    let header = (text(), 0..Arch::ALL.len(), 0..3u8, numbers, names(), names(), names(), traces);
     let file = (text(), prop::collection::vec(any::<u8>(), 0..24), any::<u64>())
         .prop_map(|(path, build_id, size)| ModuleFile { path, build_id, size });
     let code = prop::collection::vec(any::<u8>(), 9..60);
@@ -115,7 +118,7 @@ fn object() -> impl Strategy<Value = Object> {
     let rest = prop::collection::vec((text(), any::<i64>(), any::<[prop::sample::Index; 2]>()), 0..3);
     let lines = prop::collection::btree_map(0..9usize, span(), 0..6);
     (header, prop::option::of(file), code, probes, rest, lines).prop_map(
-        |((module, arch, kind, numbers, groups, types, traces), file, code, probes, rest, lines)| {
+        |((module, arch, kind, numbers, groups, types, fields, traces), file, code, probes, rest, lines)| {
             let (vars, gvars, major, id, logmax, jmpmax) = numbers;
             let (excpt_log, autostacktrace, heapmax, insmax) = traces;
             let arch = Arch::ALL[arch];
@@ -141,6 +144,7 @@ fn object() -> impl Strategy<Value = Object> {
                 probes: Vec::new(),
                 procs: Vec::new(),
                 symbols: Vec::new(),
+                fields,
                 lines,
                 file,
             };

@@ -128,6 +128,7 @@ fn sections(ppdf: &Ppdf) -> Vec<Section> {
         probes,
         procs,
         symbols,
+        fields,
         lines,
         file,
     } = &ppdf.object;
@@ -174,6 +175,10 @@ fn sections(ppdf: &Ppdf) -> Vec<Section> {
     all.push(records(section::SYMBOLS, symbols, |bytes, symbol| {
         bytes.size(symbol.offset).raw(&symbol.addend.to_le_bytes()).string(&symbol.name);
     }));
+    // Readers older than tracepoints need not refuse a program that has no field.
+    if !fields.is_empty() {
+        all.push(records(section::FIELDS, fields, name));
+    }
     all.push(whole(section::CODE, code.clone()));
     all.push(records(section::SOURCES, &ppdf.places.sources, |bytes, source| {
         let (by, start) = source.included.map_or((NOT_INCLUDED, 0), |(source, start)| (source.0, start));
@@ -227,6 +232,9 @@ fn probe_fields(probe: &Probe, groups: &[String], types: &[String]) -> Vec<u8> {
                 FunctionPoint::Each => (3, 0),
             };
             bytes.field(probe::POINTS, |it| it.u8(kind).u64(offset).raw(function.as_bytes()))
+        }
+        Location::Tracepoint { system, name } => {
+            bytes.field(probe::TRACEPOINT, |it| it.raw(system.as_bytes()).raw(b":").raw(name.as_bytes()))
         }
     };
     match (location, sites.as_slice()) {

@@ -3,13 +3,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use source::{Diagnostic, Keep, Span, nearest, printable, quote};
+
 use super::macros::Macro;
 use super::{Frame, MAX_BYTES, MAX_FILE_BYTES, MAX_INCLUDE_DEPTH, MAX_INCLUDES, Preprocessor};
 use crate::cursor::Cursor;
-use crate::diagnostic::{Diagnostic, Keep, nearest, printable, quote};
 use crate::expression::{self, Grammar};
 use crate::lex::{Kind, Token};
-use crate::source::Span;
 
 /// An `#if` whose `#endif` has not been read.
 pub(super) struct Conditional {

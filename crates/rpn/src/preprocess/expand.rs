@@ -6,9 +6,10 @@
 
 use std::rc::Rc;
 
+use source::{Diagnostic, Keep, quote};
+
 use super::macros::{Argument, Macro};
 use super::{Frame, Preprocessor};
-use crate::diagnostic::{Diagnostic, Keep, quote};
 use crate::lex::{Kind, Token};
 
 /// Maximum nesting of macro calls within arguments.

@@ -2,9 +2,9 @@
 
 use std::rc::Rc;
 
-use crate::diagnostic::{Diagnostic, quote};
+use source::{Diagnostic, Place, SourceId, Span, quote};
+
 use crate::lex::{Kind, Lexer, Token};
-use crate::source::{Place, SourceId, Span};
 
 /// The parameter that stands for the rest of the arguments.
 const VARIADIC_PARAMETER: &str = "__VA_ARGS__";

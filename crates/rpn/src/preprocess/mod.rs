@@ -19,10 +19,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::vec;
 
-use crate::diagnostic::{Diagnostic, Messages, quote};
-use crate::files::{Files, MAX_FILE_BYTES};
+use source::{Diagnostic, Files, MAX_FILE_BYTES, Messages, SourceId, Sources, Span, quote};
+
 use crate::lex::{Kind, Lexer, Token, is_name};
-use crate::source::{SourceId, Sources, Span};
 use directive::Conditional;
 use macros::Macro;
 

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use source::MemoryFiles;
+
 use super::*;
-use crate::files::MemoryFiles;
 
 /// Preprocesses the first of the files. Returns the tokens as text, and the messages.
 fn run(files: &[(&str, &str)], defines: &[(&str, &str)], include_dirs: &[&str]) -> (String, Vec<String>) {

@@ -2,5 +2,6 @@
 
 mod bounds;
 mod laws;
+mod objects;
 mod ppdf;
 mod programs;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
 
-use crate::source::{Place, Position, Sources, Span};
+use crate::text::{Place, Position, Sources, Span};
 
 /// The severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,37 +59,43 @@ impl Diagnostic {
         }
     }
 
-    pub(crate) fn error(place: impl Into<Place>, message: impl Into<String>) -> Diagnostic {
+    /// A message that refuses the program.
+    pub fn error(place: impl Into<Place>, message: impl Into<String>) -> Diagnostic {
         Diagnostic::new(Severity::Error, place, message)
     }
 
-    pub(crate) fn warning(place: impl Into<Place>, message: impl Into<String>) -> Diagnostic {
+    /// A message about what was probably not meant.
+    pub fn warning(place: impl Into<Place>, message: impl Into<String>) -> Diagnostic {
         Diagnostic::new(Severity::Warning, place, message)
     }
 
-    pub(crate) fn note(place: impl Into<Place>, message: impl Into<String>) -> Diagnostic {
+    /// A message that says how the program was read.
+    pub fn note(place: impl Into<Place>, message: impl Into<String>) -> Diagnostic {
         Diagnostic::new(Severity::Note, place, message)
     }
 
-    pub(crate) fn label(mut self, label: impl Into<String>) -> Diagnostic {
+    /// Sets the text at the place.
+    pub fn label(mut self, label: impl Into<String>) -> Diagnostic {
         self.label = label.into();
         self
     }
 
-    pub(crate) fn help(mut self, help: impl Into<String>) -> Diagnostic {
+    /// Sets what to do.
+    pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
         self.help = Some(help.into());
         self
     }
 
     /// Adds "did you mean" if there is a similar name.
-    pub(crate) fn suggest(mut self, near: Option<impl std::fmt::Display>) -> Diagnostic {
+    pub fn suggest(mut self, near: Option<impl std::fmt::Display>) -> Diagnostic {
         if let Some(near) = near {
             self.help = Some(format!("did you mean `{near}`?"));
         }
         self
     }
 
-    pub(crate) fn related(mut self, span: Span, label: impl Into<String>) -> Diagnostic {
+    /// Adds another place that the message refers to.
+    pub fn related(mut self, span: Span, label: impl Into<String>) -> Diagnostic {
         self.related.push(Related { span, label: label.into() });
         self
     }
@@ -194,29 +200,30 @@ fn window(text: &str, spans: impl Iterator<Item = Span> + Clone) -> Range<usize>
 }
 
 /// Text from the program as messages show it: shortened, printable, in back quotes.
-pub(crate) fn quote(text: &str) -> String {
+pub fn quote(text: &str) -> String {
     const LONGEST: usize = 60;
     let cut = if text.chars().nth(LONGEST).is_some() { "..." } else { "" };
     format!("`{}{cut}`", printable(&text.chars().take(LONGEST).collect::<String>()))
 }
 
 /// Text from the program without characters that a terminal would interpret.
-pub(crate) fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     printable::text(text).into_owned()
 }
 
 /// The messages of one compilation, in the order of detection.
-#[derive(Debug, Default)]
-pub(crate) struct Messages {
+#[derive(Clone, Debug, Default)]
+pub struct Messages {
     all: Vec<Diagnostic>,
     errors: usize,
 }
 
 /// The maximum number of messages kept for one compilation.
-pub(crate) const MAX_MESSAGES: usize = 1000;
+pub const MAX_MESSAGES: usize = 1000;
 
 impl Messages {
-    pub(crate) fn add(&mut self, message: Diagnostic) {
+    /// Adds a message; beyond the maximum it only counts as an error.
+    pub fn add(&mut self, message: Diagnostic) {
         self.errors += usize::from(message.severity == Severity::Error);
         if !self.full() {
             self.all.push(message);
@@ -224,17 +231,17 @@ impl Messages {
     }
 
     /// Whether the maximum has been reached, so that the caller can stop checking.
-    pub(crate) fn full(&self) -> bool {
+    pub fn full(&self) -> bool {
         self.all.len() >= MAX_MESSAGES
     }
 
     /// Whether there are errors, so that the program is refused.
-    pub(crate) fn has_errors(&self) -> bool {
+    pub fn has_errors(&self) -> bool {
         self.errors > 0
     }
 
     /// All messages in the order of the source.
-    pub(crate) fn in_order(mut self, sources: &Sources) -> Vec<Diagnostic> {
+    pub fn in_order(mut self, sources: &Sources) -> Vec<Diagnostic> {
         self.all.sort_by_cached_key(|message| sources.path_to(message.span));
         if let Some(last) = self.all.last().filter(|_| self.all.len() >= MAX_MESSAGES) {
             let rest =
@@ -246,7 +253,8 @@ impl Messages {
 }
 
 /// Unwraps a result; adds the message of an error to the messages.
-pub(crate) trait Keep<T> {
+pub trait Keep<T> {
+    /// The value, if there is one.
     fn or_report(self, messages: &mut Messages) -> Option<T>;
 }
 
@@ -260,7 +268,7 @@ impl<T> Keep<T> for Result<T, Diagnostic> {
 const MAX_NAMES: usize = 1000;
 
 /// The name most similar to `word`, ignoring case, if it is similar enough to have been meant.
-pub(crate) fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     const LONGEST: usize = 64;
     if word.len() > LONGEST {
         return None;

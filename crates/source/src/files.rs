@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Maximum size of a file in bytes, enough for 20,000 probes with handlers of a few lines. The cost
 /// of compiling is bounded by the number of tokens.
-pub(crate) const MAX_FILE_BYTES: usize = 8 << 20;
+pub const MAX_FILE_BYTES: usize = 8 << 20;
 
 /// Reads files.
 pub trait Files {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 /// Identifies a text: an index into [`Sources`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct SourceId(pub(crate) u32);
+pub struct SourceId(pub u32);
 
 /// A range of bytes in one source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -23,7 +23,7 @@ pub struct Span {
 impl Span {
     /// From the start of this span to the end of `last`; only this span if `last` is in another
     /// source or before it.
-    pub(crate) fn to(self, last: Span) -> Span {
+    pub fn to(self, last: Span) -> Span {
         if self.source == last.source && self.start <= last.end {
             Span { end: last.end.max(self.end), ..self }
         } else {
@@ -32,28 +32,28 @@ impl Span {
     }
 
     /// The empty span right after this one.
-    pub(crate) fn after(self) -> Span {
+    pub fn after(self) -> Span {
         Span { start: self.end, ..self }
     }
 }
 
 /// A place in the source and, for text that a macro produced, in the macro's definition.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Place {
+pub struct Place {
     /// Its span in the source; for text that a macro produced, the use of the macro.
-    pub(crate) span: Span,
+    pub span: Span,
     /// For text that a macro produced: its span in the definition.
-    pub(crate) spelled: Option<Span>,
+    pub spelled: Option<Span>,
 }
 
 impl Place {
     /// From the start of this place to the end of `last`.
-    pub(crate) fn to(self, last: Place) -> Place {
+    pub fn to(self, last: Place) -> Place {
         Place { span: self.span.to(last.span), spelled: self.spelled.or(last.spelled) }
     }
 
     /// The empty place right after this one.
-    pub(crate) fn after(self) -> Place {
+    pub fn after(self) -> Place {
         match self.spelled {
             None => Place { span: self.span.after(), spelled: None },
             Some(_) => self,
@@ -69,13 +69,15 @@ impl From<Span> for Place {
 
 /// One source text.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
-    pub(crate) name: String,
-    pub(crate) text: Rc<str>,
+pub struct Source {
+    /// Its path, or what stands for one.
+    pub name: String,
+    /// The text.
+    pub text: Rc<str>,
     /// The offsets at which its lines start.
     lines: Vec<u32>,
     /// The `#include` that included it.
-    pub(crate) included: Option<Span>,
+    pub included: Option<Span>,
 }
 
 /// A line and a column, both from 1.
@@ -95,7 +97,8 @@ pub struct Sources {
 }
 
 impl Sources {
-    pub(crate) fn add(&mut self, name: String, text: Rc<str>, included: Option<Span>) -> SourceId {
+    /// Adds a text. `included` is the `#include` that named it.
+    pub fn add(&mut self, name: String, text: Rc<str>, included: Option<Span>) -> SourceId {
         let id = SourceId(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
         let byte = |at| u32::try_from(at).unwrap_or(u32::MAX);
         let after_newlines = text.match_indices('\n').map(|(newline, _)| byte(newline + 1));
@@ -104,12 +107,13 @@ impl Sources {
         id
     }
 
-    pub(crate) fn get(&self, id: SourceId) -> Option<&Source> {
+    /// The text of this number.
+    pub fn get(&self, id: SourceId) -> Option<&Source> {
         self.all.get(id.0 as usize)
     }
 
     /// All sources, indexed by [`SourceId`].
-    pub(crate) fn all(&self) -> &[Source] {
+    pub fn all(&self) -> &[Source] {
         &self.all
     }
 
@@ -134,7 +138,7 @@ impl Sources {
     }
 
     /// The line of a span's start, from 1.
-    pub(crate) fn line(&self, span: Span) -> usize {
+    pub fn line(&self, span: Span) -> usize {
         let lines = self.get(span.source).map_or(&[][..], |source| &source.lines);
         lines.partition_point(|start| *start <= span.start).max(1)
     }
@@ -147,7 +151,7 @@ impl Sources {
 
     /// The inclusions that lead to a span, outermost first, then the span itself, as
     /// `(source, offset)` pairs. Sorting by them puts messages in reading order.
-    pub(crate) fn path_to(&self, span: Span) -> Vec<(SourceId, u32)> {
+    pub fn path_to(&self, span: Span) -> Vec<(SourceId, u32)> {
         let mut path = vec![(span.source, span.start)];
         let mut source = self.get(span.source);
         while let Some(outer) = source.and_then(|source| source.included) {
