@@ -1,0 +1,164 @@
+//! Every conformance case, in the kernel.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use testing::conformance::{Case, Execution, Interpreter, Ran, TestMachine, read};
+use vm::{Context, End, Program, Register, Word};
+
+use super::memory::Moved;
+use super::{live, site};
+use crate::Place;
+
+/// How a case went.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Went {
+    Ran,
+    Refused(String),
+    /// It is for kernel probes, and the verifier accepts it there.
+    Verified,
+    /// This process cannot have the case's memory.
+    NoSuchMemory,
+}
+
+/// The kernel.
+struct Kernel {
+    sleepable: bool,
+    went: Went,
+}
+
+impl Execution for Kernel {
+    fn run(&mut self, program: &Program<'_>, entry: usize, machine: &mut TestMachine) -> Ran {
+        if let Some(went) = as_kernel_probe(program, entry, machine) {
+            self.went = went;
+            return Interpreter::new().run(program, entry, machine);
+        }
+        let Some(moved) = Moved::map(machine) else {
+            self.went = Went::NoSuchMemory;
+            return Interpreter::new().run(program, entry, machine);
+        };
+        let code = moved.code(program.code);
+        let moved_program = Program { code: &code, ..*program };
+        let mut registers = [0; 16];
+        for (&index, &value) in &machine.registers {
+            if let Some(number) = site::number(index) {
+                registers[number] = value;
+            }
+        }
+        let before = registers;
+        let done = match live::run(&moved_program, entry, registers, self.sleepable) {
+            Ok(done) => done,
+            Err(refusal) => {
+                self.went = Went::Refused(refusal.reason.to_string());
+                return Interpreter::new().run(program, entry, machine);
+            }
+        };
+        moved.read(machine);
+        for (number, register) in testing::conformance::GENERAL.into_iter().enumerate() {
+            if number != 4 && done.registers[number] != before[number] {
+                let low = machine.registers.keys().copied().find(|&it| site::number(it) == Some(number));
+                let name = low.unwrap_or_else(|| named(program.code, program.word, number, register));
+                machine.registers.insert(name, done.registers[number]);
+            }
+        }
+        let mut ran = done.ran.clone();
+        for value in &mut ran.stack {
+            *value = moved.back(as_in_case(*value, &done, machine));
+        }
+        if let End::Exception(exception) = &mut ran.outcome.end {
+            moved.exception(exception);
+        }
+        moved.bytes(&mut ran.log);
+        moved.bytes(&mut ran.trace);
+        ran
+    }
+}
+
+/// The name by which a program sets a register.
+fn named(code: &[u8], word: Word, number: usize, whole: Register) -> u16 {
+    let names = vm::instructions(code, word).filter_map(|it| it.instruction()?.register());
+    let names = names.filter(|register| testing::conformance::number(*register) == Some(number));
+    names.last().unwrap_or(whole) as u16
+}
+
+/// What the case chose and this process cannot: its number, the processor, the probe's address.
+fn as_in_case(value: u64, done: &live::Done, machine: &TestMachine) -> u64 {
+    let site = site::address(done.site);
+    let register = |register: Register| machine.registers.get(&(register as u16)).copied();
+    if value == std::process::id().into() && machine.pid != 0 {
+        machine.pid
+    } else if value == done.cpu.into() && machine.processor != 0 {
+        machine.processor
+    } else if value == site {
+        register(Register::Rip).unwrap_or(value)
+    } else if value == site & 0xffff_ffff {
+        register(Register::Eip).unwrap_or(value)
+    } else {
+        value
+    }
+}
+
+/// How a case goes whose machine is one of the kernel: no kernel probe can be hit as it wants.
+fn as_kernel_probe(program: &Program<'_>, entry: usize, machine: &TestMachine) -> Option<Went> {
+    let kernel = |index: &u16| {
+        Register::from_index(*index).is_some_and(|register| register.context() == Context::Kernel)
+    };
+    let grants = !machine.ports.is_empty()
+        || machine.task.is_some()
+        || !machine.fields.is_empty()
+        || !machine.model_specific.is_empty()
+        || machine.wide.keys().any(kernel);
+    grants.then(|| match live::load_at(Place::Kprobe, program, entry) {
+        Ok(()) => Went::Verified,
+        Err(refusal) => Went::Refused(refusal.reason.to_string()),
+    })
+}
+
+/// Runs the cases of a file, with programs that may sleep or not.
+fn file(name: &str) {
+    let test = format!("bpf: kernel: cases: {name}");
+    if !live::can_run(&test) {
+        return;
+    }
+    let _alone = live::alone();
+    let path = testing::conformance::folder().join(format!("{name}.case"));
+    let mut failed = Vec::new();
+    let mut tally: BTreeMap<Went, usize> = BTreeMap::new();
+    let cases: Vec<Case> = read(Path::new(&path));
+    for case in &cases {
+        for &word in &case.words {
+            for sleepable in [false, true] {
+                let mut kernel = Kernel { sleepable, went: Went::Ran };
+                if let Err(error) = check(case, word, &mut kernel) {
+                    failed.push(error);
+                }
+                *tally.entry(kernel.went).or_default() += 1;
+            }
+        }
+    }
+    println!("{tally:#?}");
+    assert!(failed.is_empty(), "{}\n{} failed of {}", failed.join("\n"), failed.len(), 4 * cases.len());
+}
+
+/// Checks a case; a panic is an error too.
+fn check(case: &Case, word: Word, kernel: &mut Kernel) -> Result<(), String> {
+    let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| case.check(word, kernel)));
+    checked.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        Err(format!("{} ({word:?}): {}", case.name, text.unwrap_or_default()))
+    })
+}
+
+macro_rules! files {
+    ($($test:ident)*) => {
+        $(#[test]
+        fn $test() {
+            file(stringify!($test));
+        })*
+    };
+}
+
+files! {
+    arithmetic data exception execution global heap hostile internal kernel local logging memory_log register
+    stack system trace wide
+}

@@ -1,0 +1,43 @@
+//! Fields of tracepoints' records: the verifier accepts each kind of access.
+
+use vm::{Op, Program, Word};
+
+use super::live;
+use crate::layout::Layout;
+use crate::tracepoints::FieldAccess;
+use crate::{Globals, Maps, Place, Target, compile_for_tracepoint};
+
+#[test]
+fn each_access_to_a_record_is_verified() {
+    if !live::can_run("kernel: fields") {
+        return;
+    }
+    let mut fields = vec![
+        FieldAccess::Inline { offset: 12 },
+        FieldAccess::Located { offset: 8, from: 0 },
+        FieldAccess::Located { offset: 12, from: 16 },
+        FieldAccess::Thread,
+        FieldAccess::Constant(u32::MAX),
+    ];
+    for (offset, size) in [(8, 1), (10, 2), (12, 4), (16, 8), (9, 2), (13, 4), (8185, 4), (8184, 8)] {
+        fields.extend([true, false].map(|signed| FieldAccess::Integer { offset, size, signed }));
+    }
+    let mut code = Vec::new();
+    for index in 0..fields.len() as u16 {
+        let [low, high] = index.to_le_bytes();
+        // Each may be an address: its byte is read, and its string is logged.
+        code.extend([Op::PushField as u8, low, high, Op::DupImm as u8, 1, Op::Vfyr as u8]);
+        code.extend([Op::Xchg as u8, Op::LogStr as u8]);
+    }
+    code.push(Op::Exit as u8);
+    let fields: Vec<_> = fields.into_iter().map(Some).collect();
+    for word in [Word::W4, Word::W8] {
+        let program = Program { word, code: &code, logmax: 1024, ..Program::default() };
+        let handler = live::handler(&program, 0);
+        let globals = Globals::create(0).expect("a map");
+        let maps = Maps::with(Layout::of(&handler), 1, 0, &globals, &live::SMALL).expect("maps");
+        let target = Target { place: Place::Tracepoint, ..live::target(maps.size(), false) };
+        let compiled = compile_for_tracepoint(&handler, &target, &fields).expect("nothing is refused");
+        live::load(&maps, &compiled);
+    }
+}

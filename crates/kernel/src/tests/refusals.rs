@@ -1,0 +1,93 @@
+//! Each reason, and where an instruction is not refused.
+
+use vm::{Op, Program, Register, Word};
+
+use super::live;
+use crate::tracepoints::FieldAccess;
+use crate::{Place, Reason, Target, compile_for_tracepoint};
+
+/// The reason why a program of one instruction is refused at a place.
+fn reason(place: Place, code: &[u8]) -> Option<Reason> {
+    let program = Program { word: Word::W8, code, ..Program::default() };
+    let size = crate::Size { probes: 1, processors: 1, contexts: 1, ring: 4096 };
+    let bare = Target { place, writes_registers: false, writes_memory: false, ..live::target(size, false) };
+    // The tracepoint has two of the fields.
+    let fields = [Some(FieldAccess::Thread), None, Some(FieldAccess::Hidden)];
+    compile_for_tracepoint(&live::handler(&program, 0), &bare, &fields).err().map(|refusal| {
+        assert_eq!(refusal.offset, if refusal.reason == Reason::TooLong { 0 } else { 1 });
+        refusal.reason
+    })
+}
+
+/// An instruction behind another.
+fn one(op: Op) -> Vec<u8> {
+    let mut code = vec![Op::Nop as u8, op as u8, 1, 0];
+    code.resize(16, Op::Exit as u8);
+    code
+}
+
+/// The field that the tracepoint has, and programs do not see.
+const HIDDEN: u8 = 2;
+
+fn with_field(field: u8) -> Vec<u8> {
+    vec![Op::Nop as u8, Op::PushField as u8, field, 0, Op::Exit as u8]
+}
+
+/// An instruction with a register.
+fn with(op: Op, register: Register) -> Vec<u8> {
+    let mut code = vec![Op::Nop as u8, op as u8];
+    code.extend((register as u16).to_le_bytes());
+    code.push(Op::Exit as u8);
+    code
+}
+
+#[test]
+fn each_reason_is_given_where_it_holds() {
+    use Place::{KernelBreakpoint, Kprobe, Kretprobe, Tracepoint, Uprobe, UserBreakpoint};
+    let cases: [(Reason, Vec<u8>, &[Place]); 20] = [
+        (Reason::UserContext, with(Op::PopU, Register::Rax), &[Kprobe, Kretprobe, KernelBreakpoint]),
+        (Reason::Facility, one(Op::ExitTo), &[Kprobe, Kretprobe, KernelBreakpoint]),
+        (Reason::SegmentRegister, with(Op::PushR, Register::FsBase), &[Uprobe, Kprobe, UserBreakpoint]),
+        (Reason::FloatRegister, with(Op::PushR, Register::Xmm8), &[Uprobe, UserBreakpoint]),
+        (Reason::ControlRegister, with(Op::PushR, Register::Gdtr), &[Kprobe, KernelBreakpoint]),
+        (Reason::Cpuid, with(Op::PushR, Register::Cpuid), &[Uprobe, Kprobe]),
+        (Reason::ModelSpecificRegister, with(Op::PushR, Register::Msr), &[Kprobe]),
+        (Reason::SetsRegister, with(Op::PopR, Register::Rax), &[Uprobe, Kprobe, UserBreakpoint]),
+        (Reason::SetsSegmentRegister, with(Op::PopR, Register::Es), &[Uprobe, Kprobe]),
+        (Reason::WritesMemory, one(Op::PopMem8), &[Uprobe, UserBreakpoint]),
+        (Reason::WritesKernelMemory, one(Op::PopMem64), &[Kprobe, Kretprobe]),
+        (Reason::VerifiesWriting, one(Op::Vfyrw), &[Uprobe, Kprobe]),
+        (Reason::Selector, one(Op::Seg2lin), &[Uprobe, Kprobe]),
+        (Reason::Plugins, one(Op::Callk), &[Uprobe, Kprobe]),
+        (Reason::Ports, one(Op::PopIo32), &[Kprobe]),
+        (Reason::NoRegisters, with(Op::PushR, Register::Rip), &[Tracepoint]),
+        (Reason::NoRecord, one(Op::PushField), &[Kprobe, Kretprobe, KernelBreakpoint]),
+        (Reason::NoSuchField, one(Op::PushField), &[Tracepoint]),
+        (Reason::HiddenField, with_field(HIDDEN), &[Tracepoint]),
+        (Reason::TooLong, vec![Op::Add as u8; 100_000], &[Uprobe]),
+    ];
+    let given: Vec<Reason> = cases.iter().map(|(reason, ..)| *reason).collect();
+    assert_eq!(given, Reason::ALL);
+    for (expected, code, places) in cases {
+        for &place in places {
+            assert_eq!(reason(place, &code), Some(expected), "{place:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_for_kernel_probes_is_refused_there_alone() {
+    let refused_only_there =
+        [one(Op::ExitTo), with(Op::PushR, Register::Cr0), with(Op::PushR, Register::Msr), one(Op::PushIo8)];
+    for code in refused_only_there {
+        assert!(reason(Place::Kprobe, &code).is_some());
+        assert_eq!(reason(Place::Uprobe, &code), None);
+    }
+    assert_eq!(reason(Place::Tracepoint, &with_field(0)), None);
+    assert_eq!(reason(Place::Uprobe, &with_field(0)), None);
+    // The user's registers can be read in both.
+    let user_register = with(Op::PushU, Register::Rax);
+    assert_eq!((reason(Place::Kprobe, &user_register), reason(Place::Uprobe, &user_register)), (None, None));
+    // What cannot be reached is no matter.
+    assert_eq!(reason(Place::Kprobe, &[Op::Exit as u8, Op::Callk as u8]), None);
+}
