@@ -1,0 +1,232 @@
+//! The front end of the language of scripts: text to a checked tree.
+//!
+//! The language is that of bpftrace, with attach points of D and of our own. Running scripts is not
+//! here: this crate says whether a script is one, what its values are, and what it needs.
+//!
+//! ```text
+//! text --read--> tokens --parse--> Script --expand--> Script --check--> types, Facts
+//!      (#define, import)                 (no macros)                      |
+//! text <------------------------------ print -----------------------------+
+//! ```
+//!
+//! Design constraints:
+//!
+//! * Does not depend on processes, the operating system or a terminal. It reads only the script and
+//!   the files that it names, through [`Files`]. What needs the probed program (the fields of
+//!   `args`, types of the kernel) stays of unknown type.
+//! * Its input is untrusted. It never panics, and its time and memory are bounded: size and number
+//!   of files, tokens, the height of the tree, the parts of a type, what macros become.
+//! * One run reports all mistakes of a script's syntax; else of its macros; else of its meaning.
+//!   Each has its place, what was expected, and what to do.
+//! * One table each: providers ([`provider`](TABLE)), operators, settings, and the library
+//!   ([`library`]). The checker, the messages and docs/scripts.md read the same rows.
+//! * What [`print()`] prints parses to the same tree.
+//!
+//! | file | what it contains |
+//! |---|---|
+//! | `scan`, `token`, `number` | tokens of one text |
+//! | `read`, `conditions` | preprocessor lines, named files, imports |
+//! | `provider`, `point`, `pointparse` | attach points |
+//! | `ast`, `operator`, `types` | the tree |
+//! | `parse` | the parser |
+//! | `expand` | macros |
+//! | `library` | builtins and functions |
+//! | `check`, `constant` | names and types |
+//! | `print` | the normal form |
+
+#![forbid(unsafe_code)]
+
+mod ast;
+mod check;
+mod conditions;
+mod constant;
+mod expand;
+pub mod library;
+mod number;
+mod operator;
+mod parse;
+mod point;
+mod pointparse;
+mod print;
+mod provider;
+mod read;
+mod scan;
+#[cfg(test)]
+mod tests;
+mod token;
+mod types;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use source::{Diagnostic, Files, MemoryFiles, Severity, Sources, Span, quote};
+
+pub use ast::{
+    At, Block, Enumeration, Expr, ExprKind, Field, FieldKind, Item, Local, Macro, MapDeclaration, Parameter,
+    Probe, Record, Script, Setting, SettingValue, Statement, StatementKind,
+};
+pub use check::{Facts, MapTypes};
+pub use operator::{Binary, Unary};
+pub use point::{AttachPoint, Binary as ProbedFile, Memory, Number, Place, Process, Unit};
+pub use print::{print, print_typed};
+pub use provider::{Provider, Providers, Row, TABLE};
+pub use types::{Aggregate, Integer, Opaque, Tag, Type};
+
+/// A checked script.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// The script: without macros and with types, if it has no errors.
+    pub script: Script,
+    /// What is known about it.
+    pub facts: Facts,
+    /// Errors, warnings and notes, in the order of the text.
+    pub diagnostics: Vec<Diagnostic>,
+    /// The texts to which they refer.
+    pub sources: Sources,
+}
+
+impl Checked {
+    /// Whether the script is refused.
+    pub fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(|message| message.severity == Severity::Error)
+    }
+
+    /// All messages, separated by empty lines.
+    pub fn render(&self, colour: bool) -> String {
+        let rendered = self.diagnostics.iter().map(|message| message.render(&self.sources, colour));
+        rendered.collect::<Vec<_>>().join("\n\n")
+    }
+
+    /// The script in its normal form, with the types of its maps and variables as comments.
+    pub fn typed(&self) -> String {
+        let mut out = String::new();
+        for (name, MapTypes { key, value }) in &self.facts.maps {
+            let key = match key {
+                None => String::new(),
+                Some(Type::Tuple(members)) if members.len() > 1 => {
+                    let members: Vec<String> = members.iter().map(ToString::to_string).collect();
+                    format!("[{}]", members.join(", "))
+                }
+                Some(key) => format!("[{key}]"),
+            };
+            out.push_str(&format!("// @{name}{key}: {value}\n"));
+        }
+        let needs = [
+            (&self.facts.in_kernel, "needs code in the kernel"),
+            (&self.facts.unsafe_functions, "needs --unsafe"),
+        ];
+        for (names, what) in needs {
+            if !names.is_empty() {
+                out.push_str(&format!(
+                    "// {what}: {}\n",
+                    names.iter().copied().collect::<Vec<_>>().join(", ")
+                ));
+            }
+        }
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        out + &print_typed(&self.script)
+    }
+}
+
+/// Reads and checks the script at `path` in `files`. Files that it names are looked for beside the
+/// file that names them, then in `directories`.
+pub fn check(files: &dyn Files, path: &Path, directories: &[PathBuf]) -> Checked {
+    match text(files, path) {
+        Ok(text) => check_with(files, path, &text, directories),
+        Err(why) => {
+            let mut sources = Sources::default();
+            let source = sources.add(path.display().to_string(), "".into(), None);
+            let message = format!("the script {} cannot be read: {why}", quote(&path.display().to_string()));
+            let diagnostics = vec![Diagnostic::error(Span { source, ..Span::default() }, message)];
+            Checked { script: Script::default(), facts: Facts::default(), diagnostics, sources }
+        }
+    }
+}
+
+/// Checks a text that is not in a file; messages call it `name`. It cannot name files.
+pub fn check_text(name: &str, text: &str) -> Checked {
+    check_with(&MemoryFiles::default(), Path::new(name), text, &[])
+}
+
+/// Checks a text as if it were the file at `path`.
+pub fn check_with(files: &dyn Files, path: &Path, text: &str, directories: &[PathBuf]) -> Checked {
+    let (script, unread, mut messages, sources) = read_and_parse(files, path, text, directories);
+    if messages.has_errors() {
+        return Checked {
+            script,
+            facts: Facts::default(),
+            diagnostics: messages.in_order(&sources),
+            sources,
+        };
+    }
+    let mut script = expand::expand(script, &mut messages);
+    if messages.has_errors() {
+        return Checked {
+            script,
+            facts: Facts::default(),
+            diagnostics: messages.in_order(&sources),
+            sources,
+        };
+    }
+    let facts = check::check(&mut script, &unread, &mut messages);
+    let probes = script.items.iter().any(|item| matches!(item, Item::Probe(_)));
+    if !probes && !messages.has_errors() {
+        messages.add(
+            Diagnostic::warning(Span::default(), "the script has no probe")
+                .label("nothing is traced")
+                .help("a probe is attach points and an action: `begin { print(1); }`"),
+        );
+    }
+    Checked { script, facts, diagnostics: messages.in_order(&sources), sources }
+}
+
+/// Parses a text into the tree as it is written, macros included.
+///
+/// # Errors
+///
+/// The messages about its syntax, and the text to which they refer.
+pub fn parse(name: &str, text: &str) -> Result<Script, (Vec<Diagnostic>, Sources)> {
+    let (script, _, messages, sources) = read_and_parse(&MemoryFiles::default(), Path::new(name), text, &[]);
+    if messages.has_errors() { Err((messages.in_order(&sources), sources)) } else { Ok(script) }
+}
+
+type Parsed = (Script, Vec<(String, Span)>, source::Messages, Sources);
+
+fn read_and_parse(files: &dyn Files, path: &Path, text: &str, directories: &[PathBuf]) -> Parsed {
+    let mut reader = read::Reader::new(read::Access { files, directories });
+    reader.script(path, text);
+    let read::Reader { tokens, mut messages, sources, unread, .. } = reader;
+    let script = parse::parse(&tokens, &mut messages);
+    (script, unread, messages, sources)
+}
+
+fn text(files: &dyn Files, path: &Path) -> Result<String, String> {
+    match files.read(path, read::MAX_FILE_BYTES, false).map(String::from_utf8) {
+        Ok(Ok(text)) => Ok(text),
+        Ok(Err(error)) => Err(format!("byte {} is not UTF-8", error.utf8_error().valid_up_to())),
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+            Err(format!("it is larger than {} bytes", read::MAX_FILE_BYTES))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err("there is no such file".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The tables of docs/scripts.md: providers, library and settings.
+pub fn documentation() -> String {
+    let mut out = String::from("| provider | other names | attach points | served by |\n|---|---|---|---|\n");
+    for row in TABLE {
+        let others: Vec<String> = row.names[1..].iter().map(|name| format!("`{name}`")).collect();
+        let forms: Vec<String> = row.forms.iter().map(|form| format!("`{form}`")).collect();
+        let served = row.served.map_or_else(|needs| format!("refused: {needs}"), String::from);
+        out.push_str(&format!(
+            "| `{}` | {} | {} | {served} |\n",
+            row.names[0],
+            others.join(", "),
+            forms.join(", ")
+        ));
+    }
+    out + "\n" + &library::markdown() + "\n" + &check::settings_markdown()
+}
