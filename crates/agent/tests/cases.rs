@@ -94,6 +94,12 @@ impl Machine for Watched<'_> {
         answer
     }
 
+    fn field(&mut self, index: u16) -> Option<u64> {
+        let answer = self.machine.field(index);
+        self.odd |= answer.is_some();
+        answer
+    }
+
     fn linear_address(&mut self, selector: u16, offset: u64) -> Option<u64> {
         self.odd = true;
         self.machine.linear_address(selector, offset)

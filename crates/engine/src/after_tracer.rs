@@ -22,6 +22,7 @@ use crate::guard;
 use crate::hold::Held;
 use crate::ledger::{Mapped, Piece};
 use crate::mapping;
+use crate::reason::NotUndone;
 use crate::restart;
 use crate::signal::SIGTRAP_BIT;
 use crate::window::Window;
@@ -90,8 +91,7 @@ pub(crate) fn give_back(pid: i32, change: &Change) -> Result<(), Error> {
             return Ok(());
         }
         if Instant::now() > end {
-            let reason = "a thread is still in a call that it made for the tracer".to_owned();
-            return Err(Error::Unsuitable { pid, reason });
+            return Err(NotUndone::InCall.of(pid));
         }
         std::thread::sleep(pause);
         pause *= 2;
@@ -141,15 +141,14 @@ fn is_of_a_frame(flags: u64, segments: u64) -> bool {
 /// The memory stays: a thread does not leave it or cannot be stopped, other processes share the
 /// memory, or the process runs another program by now.
 pub(crate) fn unmap(pid: i32, pieces: &[Mapped]) -> Result<(), Error> {
-    let unsuitable = |reason: &str| Error::Unsuitable { pid, reason: reason.to_owned() };
     let guard = pieces.iter().find(|mapped| mapped.piece == Piece::Guard);
-    let guard = guard.ok_or_else(|| unsuitable("it cannot be verified that it is still the same program"))?;
+    let guard = guard.ok_or_else(|| NotUndone::Unverified.of(pid))?;
     let end = Instant::now() + LEAVES;
     let mut pause = PAUSE;
     loop {
         let memory = Memory::open(pid)?;
         if !guard::is_at(guard.base, &memory) {
-            return Err(unsuitable("it has executed another program"));
+            return Err(NotUndone::OtherProgram.of(pid));
         }
         let mut threads = HashMap::new();
         let stopped = stop_all(pid, &mut threads, Instant::now() + STOP_TIMEOUT);
@@ -170,7 +169,7 @@ pub(crate) fn unmap(pid: i32, pieces: &[Mapped]) -> Result<(), Error> {
             return Ok(());
         }
         if Instant::now() > end {
-            return Err(unsuitable("a thread may still be in it, or another process has the same memory"));
+            return Err(NotUndone::InUse.of(pid));
         }
         std::thread::sleep(pause);
         pause *= 2;
@@ -201,8 +200,7 @@ fn unmap_by(
     let mappings = process::maps(pid).unwrap_or_default();
     let Some(bare) = process::find_syscall(memory, &mappings, Machine::X86_64) else {
         let_go(thread, stop);
-        let reason = "no system call instruction was found in it".to_owned();
-        return Err(Error::Unsuitable { pid, reason });
+        return Err(NotUndone::NoSystemCall.of(pid));
     };
     let of = |wanted: fn(Piece) -> bool| -> Vec<(u64, u64)> {
         let own = pieces.iter().filter(|mapped| wanted(mapped.piece));
@@ -293,8 +291,7 @@ fn stop_all(
         if news {
             quiet = false;
             if Instant::now() > end {
-                let reason = "its threads could not be stopped".to_owned();
-                return Err(Error::Unsuitable { pid, reason });
+                return Err(NotUndone::NotStopped.of(pid));
             }
             std::thread::sleep(PAUSE);
         }

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use process::{Error as ProcessError, StartOptions, Status};
 
 use crate::error::Error;
+use crate::reason::NotProbed;
 use crate::space::Space;
 use crate::tracer::Tracer;
 use crate::tracked::{Activity, Tracked};
@@ -66,25 +67,21 @@ fn living_thread(pid: i32) -> Result<(i32, Status), ProcessError> {
 /// of it.
 fn suitable(pid: i32) -> Result<i32, ProcessError> {
     let (thread, status) = living_thread(pid)?;
-    let refuse = |reason: &str| Err(ProcessError::Unsuitable { pid, reason: reason.to_owned() });
+    let refuse = |reason: NotProbed| Err(reason.of(pid));
     if status.tgid == std::process::id() as i32 {
-        return refuse("it is dprobes itself");
+        return refuse(NotProbed::Itself);
     }
     if status.has_ended() {
-        return refuse("it has ended and only waits for its parent");
+        return refuse(NotProbed::Ended);
     }
     if status.kernel {
-        return refuse("it is a thread of the kernel");
+        return refuse(NotProbed::Kernel);
     }
     if status.tracer != 0 {
-        return refuse(&format!(
-            "process {} ({}) traces it already",
-            status.tracer,
-            printable::text(&process::name(status.tracer))
-        ));
+        return refuse(NotProbed::Traced { pid: status.tracer, name: process::name(status.tracer) });
     }
     if status.tgid != pid {
-        return refuse(&format!("it is a thread of process {}; give that process", status.tgid));
+        return refuse(NotProbed::Thread(status.tgid));
     }
     Ok(thread)
 }

@@ -178,7 +178,8 @@ impl Batch {
     /// Makes the changes. If one cannot be written, the rest are still written.
     ///
     /// # Errors
-    /// The first error.
+    /// The first error; one of unmapped memory ([`is_of_unmapped_memory`]) only if there is no
+    /// other.
     pub(crate) fn write(self, memory: &Memory, _held: &Held) -> io::Result<()> {
         self.write_pieces(memory)
     }
@@ -198,7 +199,7 @@ impl Batch {
         let (last, first): (Vec<_>, Vec<_>) = self.0.into_iter().partition(is_last);
         let result = write_bytes_together(first, memory, fixed);
         let rest = write_bytes_together(last, memory, fixed);
-        result.and(rest)
+        first_error(result, rest)
     }
 
     fn write_pieces(mut self, memory: &Memory) -> io::Result<()> {
@@ -223,16 +224,13 @@ impl Batch {
             let (piece, others) = rest.split_at(count);
             rest = others;
             bytes.resize((end - start) as usize, 0);
-            if let Err(error) = write_piece(memory, start, &mut bytes, piece) {
+            if write_piece(memory, start, &mut bytes, piece).is_err() {
                 // One of them may be in unmapped memory: tries each by itself.
-                let single = piece.iter().map(|one| {
+                result = piece.iter().fold(result, |result, one| {
                     let length = usize::from(one.0.length);
-                    write_piece(memory, one.0.address, &mut bytes[..length], std::slice::from_ref(one))
+                    let bytes = &mut bytes[..length];
+                    first_error(result, write_piece(memory, one.0.address, bytes, std::slice::from_ref(one)))
                 });
-                let failed = single.filter(Result::is_err).count();
-                if failed > 0 && result.is_ok() {
-                    result = Err(error);
-                }
             }
         }
         result
@@ -264,8 +262,24 @@ fn write_bytes_together(changes: Vec<(Change, Direction)>, memory: &Memory, fixe
     let result = Batch(fixed).write_pieces(memory);
     others.into_iter().fold(result, |result, one| {
         let written = write_piece(memory, one.0.address, &mut [0], std::slice::from_ref(&one));
-        result.and(written)
+        first_error(result, written)
     })
+}
+
+/// Whether memory was not written since it is not mapped (any more), or since the process is gone:
+/// its memory then reads as an empty file.
+pub(crate) fn is_of_unmapped_memory(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EIO | libc::ESRCH))
+        || error.kind() == io::ErrorKind::UnexpectedEof
+}
+
+/// The first of two errors, but one of unmapped memory only if the other is of the same kind.
+fn first_error(first: io::Result<()>, second: io::Result<()>) -> io::Result<()> {
+    match (first, second) {
+        (Err(first), Err(second)) if is_of_unmapped_memory(&first) => Err(second),
+        (Err(first), _) => Err(first),
+        (Ok(()), second) => second,
+    }
 }
 
 /// Makes changes that are in one piece of memory.

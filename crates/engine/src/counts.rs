@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::reason::NoJump;
+
 /// How the sites of a probe fire. A site in two processes counts twice, unless one process was
 /// forked from the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -10,6 +12,9 @@ pub struct SiteCounts {
     pub jumps: BTreeMap<&'static str, usize>,
     /// Traps, by the reason why they are not jumps.
     pub traps: BTreeMap<String, usize>,
+    /// Sites that the kernel watches, by the kind of its probe (`uprobe`, `kprobe`). They are
+    /// counted once, however many processes map the file.
+    pub kernel: BTreeMap<&'static str, usize>,
 }
 
 impl SiteCounts {
@@ -32,10 +37,15 @@ impl SiteCounts {
         }
     }
 
+    /// Counts sites that the kernel watches by a kind of probe.
+    pub fn watched_by_kernel(&mut self, kind: &'static str, count: usize) {
+        *self.kernel.entry(kind).or_insert(0) += count;
+    }
+
     /// Counts a site that traps; `before` is the tactic of its former jump.
-    pub(crate) fn trap(&mut self, reason: &str, before: Option<&'static str>) {
+    pub(crate) fn trap(&mut self, reason: &NoJump, before: Option<&'static str>) {
         self.no_jump(before);
-        *self.traps.entry(general(reason)).or_insert(0) += 1;
+        *self.traps.entry(general(&reason.to_string())).or_insert(0) += 1;
     }
 }
 

@@ -16,6 +16,7 @@ use crate::counts::general;
 use crate::doubt::{check_doubt, not_relocated};
 use crate::jump::{self, proof};
 use crate::mapping;
+use crate::reason::{NotCovered, NotMapped};
 use crate::resolve::mode;
 use crate::site::LONGEST;
 use crate::slots;
@@ -45,10 +46,10 @@ impl Surroundings {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn of_process(pid: i32, bias: u64) -> Result<Surroundings, String> {
+    pub fn of_process(pid: i32, bias: u64) -> Result<Surroundings, process::ModuleError> {
         Ok(Surroundings {
             bias,
-            mappings: process::maps(pid).map_err(|error| error.to_string())?,
+            mappings: process::maps(pid)?,
             heap: process::heap_start(pid),
             shadow_stacks: process::has_shadow_stack(pid),
             fresh: false,
@@ -144,12 +145,12 @@ impl Coverage {
 ///
 /// # Errors
 /// The code cannot be read, or cannot contain jumps.
-pub fn coverage(image: &Image, surroundings: &Surroundings, vaddrs: &[u64]) -> Result<Coverage, String> {
+pub fn coverage(image: &Image, surroundings: &Surroundings, vaddrs: &[u64]) -> Result<Coverage, NotCovered> {
     let mut coverage = Coverage { sites: vaddrs.len(), flow: summary(image), ..Coverage::default() };
     let mut count = |list: fn(&mut Coverage) -> &mut BTreeMap<String, usize>, reason: String| {
         *list(&mut coverage).entry(reason).or_insert(0) += 1;
     };
-    let Some(mode) = mode(image) else { return Err("the module is for another machine".to_owned()) };
+    let Some(mode) = mode(image) else { return Err(NotCovered::OtherMachine) };
     let here = |range: &Range<u64>| {
         range.start.wrapping_add(surroundings.bias)..range.end.wrapping_add(surroundings.bias)
     };
@@ -173,7 +174,7 @@ pub fn coverage(image: &Image, surroundings: &Surroundings, vaddrs: &[u64]) -> R
             continue;
         };
         if let Err(reason) = check_doubt(image, vaddr) {
-            count(|it| &mut it.refused, general(&reason));
+            count(|it| &mut it.refused, general(&reason.to_string()));
             continue;
         }
         let address = vaddr.wrapping_add(surroundings.bias);
@@ -185,15 +186,15 @@ pub fn coverage(image: &Image, surroundings: &Surroundings, vaddrs: &[u64]) -> R
             }
         };
         if let Err(reason) = not_relocated(image, vaddr, &displaced) {
-            count(|it| &mut it.refused, general(&reason));
+            count(|it| &mut it.refused, general(&reason.to_string()));
             continue;
         }
         if critical.iter().any(|range| range.contains(&address)) {
             count(|it| &mut it.refused, "it is in a restartable sequence".to_owned());
             continue;
         }
-        let reason = jump::unsuitable(&displaced).map(|reason| general(&reason));
-        let reason = reason.or_else(|| stacks.objection(image, vaddr).map(str::to_owned));
+        let reason = jump::unsuitable(&displaced).map(|reason| general(&reason.to_string()));
+        let reason = reason.or_else(|| stacks.objection(image, vaddr).map(|reason| reason.to_string()));
         let jump = reason.is_none();
         reason.into_iter().for_each(|reason| count(|it| &mut it.traps, reason));
         sites[segment].push(Site { address, length: displaced.length(), jump });
@@ -201,7 +202,7 @@ pub fn coverage(image: &Image, surroundings: &Surroundings, vaddrs: &[u64]) -> R
     let mut mappings = surroundings.mappings.clone();
     let low = jump::low_memory(&mappings, surroundings.heap);
     if low.is_none() {
-        return Err("there is no room below 2 GiB in that address space".to_owned());
+        return Err(NotCovered::NoneLow);
     }
     mappings.extend(low.into_iter().flatten().map(|range| Mapping::anonymous(range.start, range.end, None)));
     mappings.sort_by_key(|mapping| mapping.start);
@@ -213,7 +214,7 @@ pub fn coverage(image: &Image, surroundings: &Surroundings, vaddrs: &[u64]) -> R
     let mut planner = Planner::new(limits);
     for (segment, sites) in segments.iter().zip(&sites).filter(|(_, sites)| !sites.is_empty()) {
         let bytes = image.text(segment.start, (segment.end - segment.start) as usize);
-        let bytes = bytes.ok_or("the code cannot be read")?;
+        let bytes = bytes.ok_or(NotCovered::UnreadableCode)?;
         plan(
             &mut planner,
             image,
@@ -241,14 +242,14 @@ fn plan(
     kept: &[Range<u64>],
     sites: &[Site],
     coverage: &mut Coverage,
-) -> Result<(), String> {
+) -> Result<(), NotCovered> {
     let start = vaddr.wrapping_add(surroundings.bias);
     let end = start.saturating_add(bytes.len() as u64);
     let taken = mapping::taken_with(surroundings.heap, mappings);
     let size = (sites.len() as u64 * TRAMPOLINE).next_multiple_of(PAGE);
     let near = end.saturating_sub(REACH - PAGE)..=start.saturating_add(REACH - PAGE);
     let gaps = slots::gaps(&taken, size, start, &near);
-    let base = jump::best_gap(&gaps, size, start).ok_or("no free memory within 2 GiB of the module")?;
+    let base = jump::best_gap(&gaps, size, start).ok_or(NotMapped::NoneNear)?;
     mappings.push(Mapping::anonymous(base, base + size, None));
     mappings.sort_by_key(|mapping| mapping.start);
     let taken = mapping::taken_with(surroundings.heap, mappings);
@@ -291,6 +292,6 @@ fn summary(image: &Image) -> FlowSummary {
         proven: flow.count(),
         tables: flow.tables().len(),
         skipped: flow.unresolved().iter().map(|&(vaddr, why)| (vaddr, name(vaddr), why)).collect(),
-        problem: flow.problem().map(str::to_owned),
+        problem: flow.problem().map(|problem| problem.to_string()),
     }
 }

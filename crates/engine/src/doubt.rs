@@ -1,11 +1,10 @@
-//! Reasons why bytes may not be an instruction of their own.
+//! Checks whether bytes are an instruction of their own.
+
+use crate::reason::NotPlaced;
 
 /// Refuses a place that may be data.
-pub(crate) fn check_doubt(image: &image::Image, vaddr: u64) -> Result<(), String> {
-    match image.doubt(vaddr) {
-        Some(doubt) => Err(format!("{doubt} (`--dont-verify-opcodes` probes it anyway)")),
-        None => Ok(()),
-    }
+pub(crate) fn check_doubt(image: &image::Image, vaddr: u64) -> Result<(), NotPlaced> {
+    image.doubt(vaddr).map_or(Ok(()), |doubt| Err(NotPlaced::Doubtful(doubt)))
 }
 
 /// Refuses an instruction with a text relocation: the dynamic linker adds to the bytes it finds
@@ -14,12 +13,9 @@ pub(crate) fn not_relocated(
     image: &image::Image,
     vaddr: u64,
     displaced: &patch::Displaced,
-) -> Result<(), String> {
-    if image.is_relocated(vaddr, displaced.length() as u64) {
-        return Err(format!(
-            "`{}`: the dynamic linker relocates its bytes (a text relocation), and would overwrite the probe",
-            displaced.text()
-        ));
+) -> Result<(), NotPlaced> {
+    match image.is_relocated(vaddr, displaced.length() as u64) {
+        true => Err(NotPlaced::Relocated { instruction: displaced.text().to_string() }),
+        false => Ok(()),
     }
-    Ok(())
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::reason::NotPlaced;
+
 /// A probepoint that is refused, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
@@ -12,7 +14,7 @@ pub struct Refused {
     /// The index of the probe in the program.
     pub probe: usize,
     /// The reason and, if there is one, the remedy.
-    pub reason: String,
+    pub reason: NotPlaced,
 }
 
 impl fmt::Display for Refused {
@@ -22,7 +24,7 @@ impl fmt::Display for Refused {
             "{}:{}: {}",
             printable::text(&self.module),
             printable::text(&self.point),
-            printable::lines(&self.reason)
+            printable::lines(&self.reason.to_string())
         )
     }
 }
@@ -51,7 +53,10 @@ fn list(refused: &[Refused]) -> String {
 
 /// The refusals, one line each. Consecutive ones with the same reason share a line.
 pub(crate) fn lines(refused: &[Refused]) -> Vec<String> {
-    let same = |one: &Refused, other: &Refused| (&one.module, &one.reason) == (&other.module, &other.reason);
+    // As they are shown: reasons may differ in what their texts leave out.
+    let same = |one: &Refused, other: &Refused| {
+        one.module == other.module && one.reason.to_string() == other.reason.to_string()
+    };
     let line = |group: &[Refused]| {
         let points: Vec<&str> = group.iter().take(SHOWN).map(|refused| refused.point.as_str()).collect();
         let more = match group.len().saturating_sub(SHOWN) {

@@ -111,6 +111,17 @@ impl Followed {
         self.spaces.get_mut(&space)
     }
 
+    /// Asks one more thread of each address space to stop in which modules are to be looked for.
+    /// Returns whether there is one.
+    pub(crate) fn ask_stale(&mut self, messages: &mut Messages<'_>) -> bool {
+        // That needs a stopped thread. The thread that was asked may be blocked where no tracer can
+        // stop it, so another one is asked.
+        let stale = self.spaces.iter().filter(|(_, space)| space.modules.stale);
+        let stale: Vec<u32> = stale.map(|(&number, _)| number).collect();
+        stale.iter().for_each(|&number| self.ask_one(messages, number));
+        !stale.is_empty()
+    }
+
     /// Asks one more thread of an address space to stop.
     pub(crate) fn ask_one(&mut self, messages: &mut Messages<'_>, number: u32) {
         let mut candidates = self.threads.iter();

@@ -107,9 +107,6 @@ impl Holds {
     }
 }
 
-/// Why nothing can be changed any more.
-const REPLACED: &str = "the process has replaced its program";
-
 /// The thread of an event.
 pub(crate) fn tid_of(event: &Event) -> i32 {
     match event {

@@ -93,6 +93,7 @@
 //! | `variables`, `module_names`, `interrupted`, `reported` | a program's variables; waiting modules by name; instructions that signals have interrupted; what was reported |
 //! | `restart` | system calls that a stop has made fail |
 //! | `module_key`, `site_use`, `counts`, `jump_counters`, `doubt`, `code_bytes`, `patch_registers` | what many files need, in files that need few: keys, what a site is for, counts, checks of bytes, registers |
+//! | `reason` | why something is not done, by families, and the texts of these reasons |
 //! | `observer`, `placed_report`, `losses`, `site_hits`, `report`, `error` | what is told: as it happens, and in the end |
 //! | `ledger`, `memory_entries`, `after_tracer` | what remains if the tracer is killed, and how the bytes are put back then, and memory is given back |
 //! | `guard` | what the process itself has for that case: a handler that answers its traps |
@@ -140,6 +141,7 @@ mod preplan;
 mod program;
 mod programs;
 mod reader;
+pub mod reason;
 mod report;
 mod reported;
 mod resolve;
@@ -173,10 +175,10 @@ pub use jump::HeartbeatHandle;
 pub use ledger::{Ledger, Left, Restored};
 pub use observer::{Callk, Lost, Note, Observer, Placed};
 pub use process::StartOptions;
-pub use program::{Engine, Options};
+pub use program::{Engine, Options, has_limits};
 pub use reader::BUFFERS;
 pub use report::{OfUser, ProbeReport, Report};
-pub use resolve::{Resolved, Survey, resolve, survey, symbols_of};
+pub use resolve::{Resolved, Survey, resolve, sites_in, survey, symbols_of};
 pub use service::{Inserted, Variables};
 pub use site_hits::PlaceReport;
 pub use tracer::{Control, Tracer};

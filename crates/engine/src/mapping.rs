@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use patch::tactic::Limits;
 use process::{Call, Caller, Error as ProcessError, Mapping, Stop, Stopped};
 
+use crate::reason::NotMapped;
 use crate::slots::Growth;
 
 mod spaces;
@@ -35,8 +36,8 @@ pub(crate) struct Wanted {
 }
 
 /// A thread that has made system calls for the tracer, its current stop, and the result of the
-/// calls.
-pub(crate) type Called<T> = Result<(Stopped, Stop, Result<T, String>), ProcessError>;
+/// calls, or why there is none.
+pub(crate) type Called<T, E = NotMapped> = Result<(Stopped, Stop, Result<T, E>), ProcessError>;
 
 /// Unmaps pieces by calls of a thread. Returns those that could not be unmapped.
 pub(crate) fn unmap(
@@ -49,12 +50,12 @@ pub(crate) fn unmap(
     Ok((caller, left.collect()))
 }
 
-/// The message for a failed mapping.
-fn no_memory(error: &ProcessError) -> String {
-    match error {
-        ProcessError::Remote { cause, .. } => format!("mapping memory for the probes: {cause}"),
-        _ => format!("mapping memory for the probes: {error}"),
-    }
+/// The reason of a failed mapping.
+fn no_memory(error: ProcessError) -> NotMapped {
+    NotMapped::Refused(match error {
+        ProcessError::Remote { cause, .. } => cause.into(),
+        error => error.into(),
+    })
 }
 
 /// Merges pieces of memory into spans that contain no other mapping. Pieces are merged where
@@ -80,13 +81,10 @@ pub(crate) fn spans(mut pieces: Vec<(u64, u64)>, mappings: &[Mapping]) -> Vec<(u
 
 /// Checks whether one more mapping can be made in a process with `there` mappings, `own` of them
 /// for probes: the program keeps at least half of what the kernel allows.
-pub(crate) fn count_mapping(there: usize, own: usize) -> Result<(), String> {
+pub(crate) fn count_mapping(there: usize, own: usize) -> Result<(), NotMapped> {
     let most = most_mappings();
     if own >= most / 2 || there + 1 >= most - most / 16 {
-        return Err(format!(
-            "the process has {there} of the {most} mappings that the kernel allows (vm.max_map_count), {own} of them \
-             for probes; the rest is the program's"
-        ));
+        return Err(NotMapped::TooMany { there, own, most });
     }
     Ok(())
 }
@@ -143,13 +141,10 @@ pub(crate) fn growth(mapping: &Mapping) -> Growth {
 
 /// Makes system calls possible in a thread with seccomp filters by suspending them.
 /// `Ok(suspended)` if a call may be made.
-pub(crate) fn allow_call(thread: &mut Stopped) -> Result<bool, String> {
+pub(crate) fn allow_call(thread: &mut Stopped) -> Result<bool, NotMapped> {
     match thread.status().map(|status| status.seccomp) {
         Ok(0) => Ok(false),
-        _ => thread.suspend_seccomp().map(|()| true).map_err(|_| {
-            "the process is in a seccomp sandbox, in which mapping memory for the probes needs CAP_SYS_ADMIN"
-                .to_owned()
-        }),
+        _ => thread.suspend_seccomp().map(|()| true).map_err(|_| NotMapped::Sandbox),
     }
 }
 

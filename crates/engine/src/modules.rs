@@ -16,6 +16,7 @@ use crate::place::{self, Checks, Expected, Plan};
 use crate::placing::Work;
 use crate::placing::placer::Placer;
 use crate::preplan::Preplan;
+use crate::reason::NotProbed;
 use crate::site::Armed;
 use crate::site_use::Use;
 use crate::space::{ModuleState, Space};
@@ -83,11 +84,11 @@ impl Placer<'_, '_> {
     pub(crate) fn modules_of(&mut self, thread: &Stopped) -> Option<Vec<Module>> {
         let tid = thread.tid();
         match thread.mappings().map(|mappings| process::modules_in(tid, &mappings, &mut self.cache.images)) {
-            Err(error) => self.cannot_probe(tid, error.to_string()),
+            Err(error) => self.cannot_probe(tid, NotProbed::Modules(error.into())),
             Ok(modules) if modules.iter().any(|module| module.image.machine().bitness().is_some()) => {
                 return Some(modules);
             }
-            Ok(_) => self.cannot_probe(tid, "it is no x86-64 or i386 program".to_owned()),
+            Ok(_) => self.cannot_probe(tid, NotProbed::OtherMachine),
         }
         None
     }
@@ -146,10 +147,9 @@ impl Placer<'_, '_> {
 
     /// Reports that a process cannot be probed. It is still followed, but for the first process it
     /// is an error.
-    pub(crate) fn cannot_probe(&mut self, tid: i32, reason: String) {
+    pub(crate) fn cannot_probe(&mut self, tid: i32, reason: NotProbed) {
         if self.session.is_first() {
-            let error = ProcessError::Unsuitable { pid: tid, reason };
-            self.session.failure.get_or_insert(error.into());
+            self.session.failure.get_or_insert(reason.of(tid).into());
         } else {
             let pid = self.followed.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
             self.messages.tell_once(Note::NotProbed { pid, reason });
@@ -323,7 +323,7 @@ impl Placer<'_, '_> {
             let waits = program.probes.iter().all(|probe| probe.state == State::Waiting);
             let mut is_mapped = || modules.iter().any(|other| space.modules.named.is(other, module, tid));
             if waits && !is_mapped() && self.messages.told.waiting.insert(program_number) {
-                self.messages.observer.note(&Note::Waiting { pid, module: module.to_owned() });
+                self.messages.observer.note(&Note::Waiting { pid: Some(pid), module: module.to_owned() });
             }
         }
     }

@@ -8,6 +8,7 @@ use process::Module;
 use trace::Record;
 use vm::{Machine, RunAccess};
 
+use crate::reason::NotProbed;
 use crate::report::Report;
 
 /// Receives the engine's records, messages and counts as they arise.
@@ -98,7 +99,9 @@ pub struct Placed<'a> {
     pub module: &'a Module,
     /// Its address in the process.
     pub address: u64,
-    /// The tactic of its jump; `None` if it traps.
+    /// How it fires: `jump`, `trap`, or the kind of a probe of the kernel's.
+    pub engine: &'static str,
+    /// The tactic of its jump; `None` if it is none.
     pub tactic: Option<&'static str>,
 }
 
@@ -134,8 +137,8 @@ impl fmt::Debug for Callk<'_> {
 pub enum Note {
     /// A probed module was mapped and its probes are armed.
     Armed {
-        /// The process.
-        pid: i32,
+        /// The process; `None`: all processes that map the file, now and later.
+        pid: Option<i32>,
         /// The module's file.
         module: PathBuf,
         /// The number of probepoints.
@@ -143,8 +146,8 @@ pub enum Note {
     },
     /// A program's module is not mapped in a process; the tracer waits for it.
     Waiting {
-        /// The process.
-        pid: i32,
+        /// The process; `None`: all processes, and no file of that name is found either.
+        pid: Option<i32>,
         /// The module's name in the program.
         module: String,
     },
@@ -160,7 +163,7 @@ pub enum Note {
         /// The process.
         pid: i32,
         /// Why.
-        reason: String,
+        reason: NotProbed,
     },
     /// The result of a handler's exit to another facility, in the form of the kernel's log:
     /// `DProbes(major,minor) ...`.

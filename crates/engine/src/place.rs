@@ -10,11 +10,12 @@ use crate::error::Refused;
 use crate::jump::Domain;
 use crate::module_key::module_key;
 use crate::observer::Note;
-use crate::place_names::{Numbers, ranges};
+use crate::place_names::Numbers;
 use crate::points::{self, Found, Missing};
 use crate::program::Program;
+use crate::reason::{NoVersion, NotPlaced};
 use crate::resolve::{
-    code_offset, mode, other_file, outside, shown, site_address, symbol, symbols_of, verify_opcode,
+    check_file, code_offset, mode, outside, site_address, symbol, symbols_of, verify_opcode,
 };
 use crate::site::{LONGEST, Planned};
 use crate::site_use::{INT3, Use};
@@ -77,15 +78,15 @@ pub(crate) fn plan(
     let object = match program.versions.of(module.image.machine()) {
         Ok(object) => object,
         Err(reason) => {
-            plan.remarks.push(Note::Other(not_for(module, reason)));
+            plan.remarks.push(Note::Other(not_for(module, &reason)));
             return plan;
         }
     };
     let critical = critical_sections(module, text.memory.memory());
     let symbols = program.options.symbols.as_deref();
-    let other = object.file.as_ref().and_then(|file| other_file(file, &module.image));
+    let other = object.file.as_ref().and_then(|file| check_file(file, &module.image).err());
     let other = other.or_else(|| symbols_of(symbols?, &module.image).err());
-    let mut all: Vec<(usize, Result<Found, String>)> = Vec::new();
+    let mut all: Vec<(usize, Result<Found, NotPlaced>)> = Vec::new();
     for (probe, definition) in object.probes.iter().enumerate() {
         if program.probes[probe].is_over_in(checks.domain) {
             continue;
@@ -138,9 +139,9 @@ pub(crate) fn plan(
 }
 
 /// The sites of a probe that was resolved before.
-fn resolved(definition: &rpn::Probe, image: &Image) -> Result<Found, String> {
+fn resolved(definition: &rpn::Probe, image: &Image) -> Result<Found, NotPlaced> {
     let address = |site: &Site| Ok((site_address(site, image)?, site.function.clone()));
-    let sites: Result<_, String> = definition.sites.iter().map(address).collect();
+    let sites: Result<_, NotPlaced> = definition.sites.iter().map(address).collect();
     Ok(Found { sites: sites?, ..Found::default() })
 }
 
@@ -152,9 +153,9 @@ fn sites<'a>(
     module: &Module,
     program: &Program,
     probe: usize,
-    check: impl Fn(u64, Expected<'a>) -> Result<Planned, String>,
+    check: impl Fn(u64, Expected<'a>) -> Result<Planned, NotPlaced>,
     remark: &mut dyn FnMut(String),
-) -> Result<Vec<Planned>, String> {
+) -> Result<Vec<Planned>, NotPlaced> {
     let Found { sites, mut skipped, remarks } = found;
     let lenient = match &definition.location {
         Location::Points { function, point } => Some(points::is_lenient(function, *point)),
@@ -174,13 +175,15 @@ fn sites<'a>(
                 names.push((site.0.module, site.0.address, name));
                 planned.push(site);
             }
-            Err(reason) if lenient == Some(true) => skipped.add(&name, reason),
-            Err(reason) if lenient.is_some() && several => return Err(format!("{name}: {reason}")),
+            Err(reason) if lenient == Some(true) => skipped.add(&name, &reason),
+            Err(reason) if lenient.is_some() && several => {
+                return Err(NotPlaced::OneOf { name, reason: Box::new(reason) });
+            }
             Err(reason) => return Err(reason),
         }
     }
     if planned.is_empty() {
-        return Err(skipped.line().unwrap_or_else(|| "it has no site".to_owned()));
+        return Err(skipped.line().map_or(NotPlaced::NoSite, NotPlaced::AllLeftOut));
     }
     remarks.into_iter().chain(skipped.line()).for_each(remark);
     if lenient.is_some() {
@@ -194,7 +197,7 @@ fn sites<'a>(
 }
 
 /// Why a program is not placed in a module: it has no version for the module's machine.
-fn not_for(module: &Module, reason: &str) -> String {
+fn not_for(module: &Module, reason: &NoVersion) -> String {
     let path = printable::path(&module.path);
     match mode(&module.image) {
         Some(mode) => format!("{path} is {}-bit code and is not probed: {reason}", mode.bits()),
@@ -209,17 +212,14 @@ fn locate(
     symbols: Option<&Image>,
     module: &Module,
     remark: &mut dyn FnMut(String),
-) -> Result<u64, String> {
+) -> Result<u64, NotPlaced> {
     match location {
         Location::Offset(offset) => code_offset(*offset, &module.image),
         Location::Address(address) => {
             if !module.contains(*address) {
                 let code = module.mappings.iter().filter(|mapping| mapping.executable);
-                return Err(format!(
-                    "address {address:#x} is not in this module, whose code is mapped at {}; `offset =` takes offsets in \
-                     the file",
-                    ranges(code.map(|mapping| (mapping.start, mapping.end)))
-                ));
+                let code = code.map(|mapping| (mapping.start, mapping.end)).collect();
+                return Err(NotPlaced::OtherModule { address: *address, code });
             }
             Ok(address.wrapping_sub(module.bias))
         }
@@ -227,7 +227,8 @@ fn locate(
             let vaddr = symbol(name, symbols.unwrap_or(&module.image), remark)?;
             Ok(vaddr.wrapping_add_signed(*addend))
         }
-        Location::Points { .. } => Err("points of functions have no address of their own".to_owned()),
+        Location::Points { .. } => Err(NotPlaced::Points),
+        Location::Tracepoint { .. } => Err(NotPlaced::Tracepoint),
     }
 }
 
@@ -239,7 +240,7 @@ pub(crate) fn site(
     module: &Module,
     text: &Text<'_>,
     checks: Checks,
-) -> Result<Planned, String> {
+) -> Result<Planned, NotPlaced> {
     let address = module.address(vaddr);
     let numbers = match expected.by_address {
         true => Numbers::Addresses(module.bias),
@@ -253,33 +254,29 @@ pub(crate) fn site(
         .rev()
         .find(|&length| text.peek(address, &mut bytes[..length]).is_ok())
         .map(|length| &bytes[..length])
-        .ok_or_else(|| format!("the memory at {address:#x} cannot be read"))?;
+        .ok_or(NotPlaced::Unreadable(address))?;
     if bytes[0] == INT3 && module.image.text(vaddr, 1).is_some_and(|text| text[0] != INT3) {
-        return Err(format!("another debugger has a breakpoint at {address:#x}; remove it first"));
+        return Err(NotPlaced::Breakpoint(address));
     }
     if checks.opcodes {
         verify_opcode(expected.opcode, bytes, || numbers.place(vaddr))?;
     }
     if let Some(instruction) = expected.bytes.filter(|it| checks.opcodes && !bytes.starts_with(it)) {
-        return Err(format!(
-            "the instruction {} expected, {} found at {}: the module was changed since the PPDF was built; build it again, or see `--dont-verify-opcodes`",
-            shown(instruction),
-            shown(&bytes[..bytes.len().min(instruction.len())]),
-            numbers.place(vaddr)
-        ));
+        return Err(NotPlaced::Instruction {
+            expected: instruction.to_vec(),
+            found: bytes[..bytes.len().min(instruction.len())].to_vec(),
+            place: numbers.place(vaddr),
+        });
     }
     if checks.opcodes {
-        module.image.check_boundary(vaddr).map_err(|misplaced| numbers.boundary(&misplaced))?;
+        module.image.check_boundary(vaddr).map_err(|misplaced| numbers.boundary(misplaced))?;
         check_doubt(&module.image, vaddr)?;
     }
-    let mode = mode(&module.image).ok_or_else(|| "the module is for another machine".to_owned())?;
-    let displaced = patch::displace_in(mode, bytes, address).map_err(|refusal| refusal.to_string())?;
+    let mode = mode(&module.image).ok_or(NotPlaced::OtherMachine)?;
+    let displaced = patch::displace_in(mode, bytes, address)?;
     not_relocated(&module.image, vaddr, &displaced)?;
     if checks.shadow_stack && displaced.needs_plain_stack() {
-        return Err(format!(
-            "`{}`: the process has a shadow stack, and calls cannot be displaced there",
-            displaced.text()
-        ));
+        return Err(NotPlaced::ShadowStack { instruction: displaced.text().to_string() });
     }
     Ok(Planned::new(module_key(module), displaced, wanted))
 }
@@ -307,13 +304,10 @@ pub(crate) fn critical_sections(module: &Module, memory: &Memory) -> Vec<(u64, u
 }
 
 /// Refuses a site in a restartable sequence.
-fn not_critical(planned: Planned, critical: &[(u64, u64)]) -> Result<Planned, String> {
+fn not_critical(planned: Planned, critical: &[(u64, u64)]) -> Result<Planned, NotPlaced> {
     let address = planned.0.address;
     if critical.iter().any(|&(start, end)| (start..end).contains(&address)) {
-        return Err(format!(
-            "`{}` is in a restartable sequence (rseq), which would be restarted at each hit, for ever",
-            planned.0.displaced.text()
-        ));
+        return Err(NotPlaced::Restartable { instruction: planned.0.displaced.text().to_string() });
     }
     Ok(planned)
 }

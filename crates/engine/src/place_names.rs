@@ -6,6 +6,8 @@
 use image::{Image, NotAnInstruction};
 use rpn::Location;
 
+use crate::reason::NotPlaced;
+
 /// The kind of number that names places in a module.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Numbers<'a> {
@@ -58,29 +60,22 @@ impl<'a> Numbers<'a> {
     }
 
     /// Why a place is not the start of an instruction.
-    pub(crate) fn boundary(self, misplaced: &NotAnInstruction) -> String {
-        let what = match misplaced {
-            NotAnInstruction::NotCode { vaddr, why } => format!("{} is not code: {why}", self.place(*vaddr)),
-            NotAnInstruction::InsideInstruction { vaddr, before, after, text } => format!(
-                "{} is inside the instruction `{text}`; the nearest boundaries are {} and {}",
-                self.place(*vaddr),
-                self.choice(*before),
-                self.choice(*after)
-            ),
-            NotAnInstruction::Undecodable { vaddr, at, start } => format!(
-                "{} cannot be checked: the bytes at {}, between the last known start {} and the next one, look like \
-                 data",
-                self.place(*vaddr),
-                self.number(*at),
-                self.choice(*start)
-            ),
-        };
-        format!("{what}; `--dont-verify-opcodes` probes it anyway")
+    pub(crate) fn boundary(self, misplaced: NotAnInstruction) -> NotPlaced {
+        match misplaced {
+            NotAnInstruction::NotCode { vaddr, why } => NotPlaced::NotCode { place: self.place(vaddr), why },
+            NotAnInstruction::InsideInstruction { vaddr, before, after, text } => {
+                NotPlaced::InsideInstruction {
+                    place: self.place(vaddr),
+                    instruction: text,
+                    before: self.choice(before),
+                    after: self.choice(after),
+                }
+            }
+            NotAnInstruction::Undecodable { vaddr, at, start } => NotPlaced::Undecodable {
+                place: self.place(vaddr),
+                at: self.number(at),
+                start: self.choice(start),
+            },
+        }
     }
-}
-
-/// Ranges of addresses or offsets as text: `0x1000 to 0x1fff`.
-pub(crate) fn ranges(ranges: impl IntoIterator<Item = (u64, u64)>) -> String {
-    let shown = ranges.into_iter().map(|(start, end)| format!("{start:#x} to {:#x}", end.saturating_sub(1)));
-    shown.collect::<Vec<_>>().join(", ")
 }

@@ -11,6 +11,7 @@ use crate::place::{Checks, Plan};
 use crate::placed_report::{About, probes_of};
 use crate::program::Engine;
 use crate::programs::Programs;
+use crate::reason::NoJump;
 use crate::site::Planned;
 use crate::site_use::Use;
 
@@ -112,7 +113,7 @@ pub(crate) fn set_armed(
 }
 
 /// Notes that the probes among a site's uses trap at a site that was a jump before.
-fn note_trapped(programs: &mut Programs, uses: &[Use], reason: &str, was: Option<&'static str>) {
+fn note_trapped(programs: &mut Programs, uses: &[Use], reason: &NoJump, was: Option<&'static str>) {
     for wanted in uses {
         if let Use::Probe { program, probe } = *wanted {
             programs[program].probes[probe].trapped(reason, was);
@@ -126,7 +127,7 @@ fn count_asked(programs: &mut Programs, uses: &[Use]) {
         if let Use::Probe { program, probe } = *wanted
             && programs[program].options.engine == Engine::Trap
         {
-            programs[program].probes[probe].sites.trap("as asked", None);
+            programs[program].probes[probe].sites.trap(&NoJump::Asked, None);
         }
     }
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use image::{Image, Outline, Pattern, Selected};
 use rpn::FunctionPoint;
 
+use crate::reason::{Hint, NotPlaced};
 use crate::resolve::symbol;
 
 /// The sites of one probe in one module.
@@ -25,14 +26,14 @@ pub(crate) struct Found {
 #[derive(Debug)]
 pub(crate) enum Missing {
     /// The module has no such function.
-    Function(String),
+    Function(NotPlaced),
     /// The module has the function, but not this point.
-    Point(String),
+    Point(NotPlaced),
 }
 
 impl Missing {
     /// The reason.
-    pub(crate) fn reason(self) -> String {
+    pub(crate) fn reason(self) -> NotPlaced {
         match self {
             Missing::Function(reason) | Missing::Point(reason) => reason,
         }
@@ -46,7 +47,8 @@ pub(crate) struct Skipped(BTreeMap<String, (usize, String)>);
 impl Skipped {
     /// Adds a site or function that is left out. Reasons that differ only in numbers are counted
     /// together.
-    pub(crate) fn add(&mut self, what: &str, reason: String) {
+    pub(crate) fn add(&mut self, what: &str, reason: &NotPlaced) {
+        let reason = reason.to_string();
         let key: String = reason.chars().filter(|character| !character.is_ascii_hexdigit()).collect();
         self.0.entry(key).or_insert_with(|| (0, format!("{what}: {reason}"))).0 += 1;
     }
@@ -116,17 +118,18 @@ pub(crate) fn find(
             Ok((sites, remark)) => {
                 found.sites.extend(sites.into_iter().filter(|(site, _)| seen.insert(*site)));
                 if let Some(remark) = remark {
-                    found.skipped.add(name, remark);
+                    found.skipped.add(name, &remark);
                 }
             }
             Err(reason) if is_lenient(function, point) || targets.len() > 1 => {
-                found.skipped.add(name, reason)
+                found.skipped.add(name, &reason);
             }
             Err(reason) => return Err(Missing::Point(reason)),
         }
     }
     if found.sites.is_empty() {
-        return Err(Missing::Point(found.skipped.line().unwrap_or_else(|| "it has no site".to_owned())));
+        let left_out = found.skipped.line();
+        return Err(Missing::Point(left_out.map_or(NotPlaced::NoSite, NotPlaced::AllLeftOut)));
     }
     found.sites.sort();
     Ok(found)
@@ -141,23 +144,16 @@ fn select(function: &str, symbols: &Image) -> Result<Vec<Selected>, Missing> {
     }
     if !Pattern::is_one(function) {
         let reason = symbol(function, symbols, &mut |_| {}).err();
-        return Err(Missing::Function(reason.unwrap_or_else(|| format!("no function `{function}`"))));
+        return Err(Missing::Function(reason.unwrap_or_else(|| NotPlaced::NoFunction(function.to_owned()))));
     }
-    let pattern = Pattern::new(function).map_err(Missing::Point)?;
+    let pattern = Pattern::new(function).map_err(|error| Missing::Point(error.into()))?;
     let matching = symbols.select_matching(&|name| pattern.matches(name));
     if !matching.is_empty() {
         return Ok(matching);
     }
     let plain: String = function.chars().filter(|character| !"*?[]!".contains(*character)).collect();
-    let near = symbols.nearest_names(&plain);
-    let hint = match near.as_slice() {
-        [] => "`dprobes list` shows the functions".to_owned(),
-        near => format!(
-            "did you mean {}?",
-            near.iter().map(|name| format!("`{}`", printable::text(name))).collect::<Vec<_>>().join(", ")
-        ),
-    };
-    Err(Missing::Function(format!("no function matches `{function}`; {hint}")))
+    let hint = Hint::near(symbols.nearest_names(&plain));
+    Err(Missing::Function(NotPlaced::NoMatch { pattern: function.to_owned(), hint }))
 }
 
 /// The remark on indirect functions, if there are any.
@@ -194,8 +190,8 @@ fn targets_of(selected: &Selected, symbols: &Image) -> Vec<(u64, String)> {
     symbols.implementations(selected.vaddr).into_iter().map(|vaddr| (vaddr, called(vaddr))).collect()
 }
 
-/// The sites in one function, and a remark.
-type Sites = (Vec<(u64, String)>, Option<String>);
+/// The sites in one function, and what was left out.
+type Sites = (Vec<(u64, String)>, Option<NotPlaced>);
 
 fn sites_of(
     vaddr: u64,
@@ -203,7 +199,7 @@ fn sites_of(
     point: FunctionPoint,
     symbols: &Image,
     module: &Image,
-) -> Result<Sites, String> {
+) -> Result<Sites, NotPlaced> {
     if point == FunctionPoint::Entry {
         return Ok((vec![(vaddr, name.to_owned())], None));
     }
@@ -217,19 +213,16 @@ fn sites_of(
         },
     };
     let unknown = outline.unknown_bytes();
-    let remark = (unknown > 0).then(|| format!("{unknown} bytes in it look like data"));
+    let remark = (unknown > 0).then_some(NotPlaced::LikeData(unknown));
     match point {
         FunctionPoint::Entry => Ok((Vec::new(), None)),
-        FunctionPoint::Return if outline.exits.is_empty() => {
-            Err("it never returns: it has no `ret`, and no jump to another function".to_owned())
-        }
+        FunctionPoint::Return if outline.exits.is_empty() => Err(NotPlaced::NeverReturns),
         FunctionPoint::Return => {
             Ok((outline.exits.iter().map(|(site, _)| (*site, name.to_owned())).collect(), remark))
         }
-        FunctionPoint::Offset(offset) if offset >= own.end - own.start => Err(format!(
-            "the function has {:#x} bytes: offset {offset:#x} is not in it (offsets of points are hexadecimal)",
-            own.end - own.start
-        )),
+        FunctionPoint::Offset(offset) if offset >= own.end - own.start => {
+            Err(NotPlaced::BeyondFunction { size: own.end - own.start, offset })
+        }
         FunctionPoint::Offset(offset) => Ok((vec![(vaddr + offset, at(vaddr + offset))], None)),
         FunctionPoint::Each => {
             Ok((outline.instructions.iter().map(|site| (*site, at(*site))).collect(), remark))
@@ -239,23 +232,26 @@ fn sites_of(
 
 /// Disassembles a function: in the file with the symbols if it also has the code, else in the
 /// module.
-fn outline(vaddr: u64, symbols: &Image, module: &Image) -> Result<Outline, String> {
+fn outline(vaddr: u64, symbols: &Image, module: &Image) -> Result<Outline, NotPlaced> {
     let same = symbols.outline(vaddr).ok();
-    same.map_or_else(|| module.outline(vaddr).map_err(|misplaced| misplaced.to_string()), Ok)
+    same.map_or_else(|| module.outline(vaddr).map_err(NotPlaced::NoOutline), Ok)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Skipped;
+    use super::{NotPlaced, Skipped};
 
     #[test]
     fn reasons_that_differ_in_numbers_are_one() {
         let mut skipped = Skipped::default();
         assert_eq!(skipped.line(), None);
-        skipped.add("f", "0x401002 is data".to_owned());
-        skipped.add("g", "0x401fff is data".to_owned());
-        skipped.add("h", "`hlt` cannot be displaced".to_owned());
+        skipped.add("f", &NotPlaced::Unreadable(0x40_1002));
+        skipped.add("g", &NotPlaced::Unreadable(0x40_1fff));
+        skipped.add("h", &NotPlaced::NoSite);
         let line = skipped.line().expect("something was left out");
-        assert_eq!(line, "3 left out: f: 0x401002 is data (and 1 more); h: `hlt` cannot be displaced");
+        assert_eq!(
+            line,
+            "3 left out: f: the memory at 0x401002 cannot be read (and 1 more); h: it has no site"
+        );
     }
 }

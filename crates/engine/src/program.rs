@@ -14,6 +14,7 @@ use vm::Effects;
 use crate::counts::{Counts, SiteCounts, State};
 use crate::jump::{Cells, Counter, Domain};
 use crate::jump_counters::{COUNTED, DROPPED, JumpCounters, LIMITED_HITS, MISSED, OVER};
+use crate::reason::NoJump;
 use crate::site_hits::{PlaceReport, Places};
 use crate::variables::Variables;
 use crate::versions::Versions;
@@ -41,6 +42,8 @@ pub struct Options {
     pub items: Items,
     /// Whether a thread waits if there is no room for its record, instead of dropping the record.
     pub lossless: bool,
+    /// How many core dumps (`exit 3`) each of its probes may write.
+    pub max_dumps: u32,
     /// The file with the symbols, if it is not the module itself: a debug file, or the unstripped
     /// module. It must be of the same build.
     pub symbols: Option<Arc<Image>>,
@@ -93,7 +96,7 @@ pub(crate) struct Probe {
     pub(crate) is_compiled: bool,
     /// The tactic of its first jump, and why its first trap is not a jump.
     pub(crate) tactic: Option<&'static str>,
-    pub(crate) why_trapped: Option<String>,
+    pub(crate) why_trapped: Option<NoJump>,
     /// The same for all its sites.
     pub(crate) sites: SiteCounts,
     /// The first address where it was placed.
@@ -162,8 +165,8 @@ impl Probe {
     }
 
     /// Notes that a site of it traps, and why; `before` is the tactic of its former jump.
-    pub(crate) fn trapped(&mut self, reason: &str, before: Option<&'static str>) {
-        self.why_trapped.get_or_insert_with(|| reason.to_owned());
+    pub(crate) fn trapped(&mut self, reason: &NoJump, before: Option<&'static str>) {
+        self.why_trapped.get_or_insert_with(|| reason.clone());
         self.sites.trap(reason, before);
     }
 
@@ -271,7 +274,7 @@ impl Program {
 
 /// Whether hits of a probe must be counted one by one, because `ignore` or `maxhits` is set. The
 /// greatest `maxhits` means no limit.
-pub(crate) fn has_limits(definition: &rpn::Probe) -> bool {
+pub fn has_limits(definition: &rpn::Probe) -> bool {
     const UNLIMITED: u64 = 0x7fff_ffff;
     definition.ignore > 0 || definition.maxhits < UNLIMITED
 }

@@ -126,6 +126,7 @@ mod tests {
             verify_opcodes: false,
             items: trace::Items::default(),
             lossless: false,
+            max_dumps: 1,
             symbols: None,
         };
         Program::new(Versions::only(object, ""), options, None, None)

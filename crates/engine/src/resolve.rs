@@ -1,12 +1,13 @@
 //! Finds a program's probepoints in a module's file, without a process, as for building a PPDF.
 
-use image::{Function, FunctionKind, Image, Machine};
+use image::{Function, FunctionKind, Image, Machine, Pattern, Segment};
 use patch::Mode;
-use rpn::{FunctionPoint, Location, ModuleFile, Probe, Site};
+use rpn::{FunctionPoint, Location, ModuleFile, Object, Probe, Site};
 
 use crate::doubt::{check_doubt, not_relocated};
-use crate::place_names::{Numbers, ranges};
+use crate::place_names::Numbers;
 use crate::points::{self, Found, Missing};
+use crate::reason::{CodeRanges, Hint, NotPlaced};
 use crate::site::LONGEST;
 
 /// A probepoint that was resolved.
@@ -29,7 +30,7 @@ pub struct Resolved {
 /// # Errors
 ///
 /// Why no probe can be placed there, and the remedy.
-pub fn resolve(probe: &Probe, symbols: &Image, module: &Image, verify: bool) -> Result<Resolved, String> {
+pub fn resolve(probe: &Probe, symbols: &Image, module: &Image, verify: bool) -> Result<Resolved, NotPlaced> {
     let mut remarks = Vec::new();
     let vaddr = match &probe.location {
         Location::Points { function, point } => {
@@ -37,10 +38,10 @@ pub fn resolve(probe: &Probe, symbols: &Image, module: &Image, verify: bool) -> 
             remarks.extend(survey.remarks.into_iter().chain(survey.left_out));
             return Ok(Resolved { sites: survey.sites, remarks });
         }
+        Location::Tracepoint { .. } => return Err(NotPlaced::Tracepoint),
         Location::Offset(offset) => code_offset(*offset, module)?,
         Location::Address(_) if module.is_position_independent() => {
-            return Err("`address =` is an address in a process, but this module may be loaded anywhere; give `offset =` instead"
-                .to_owned());
+            return Err(NotPlaced::AddressInFile);
         }
         Location::Address(address) => *address,
         Location::Symbol { name, addend } | Location::AddressSymbol { name, addend } => {
@@ -51,6 +52,57 @@ pub fn resolve(probe: &Probe, symbols: &Image, module: &Image, verify: bool) -> 
         sites: vec![site(vaddr, probe.opcode, module, verify, Numbers::of(&probe.location, module, 0))?],
         remarks,
     })
+}
+
+/// The sites of a program's probe in a module's file: those that a PPDF names, or as [`resolve`]
+/// finds them. `symbols`: the file with the symbols, if it is not the module itself. `None` if the
+/// program names several modules by a pattern, and this one does not have the function.
+///
+/// # Errors
+///
+/// As for [`resolve`]; also that the program was built for another build of the module.
+pub fn sites_in(
+    object: &Object,
+    probe: usize,
+    symbols: Option<&Image>,
+    module: &Image,
+    verify: bool,
+) -> Result<Option<Resolved>, NotPlaced> {
+    let Some(probe) = object.probes.get(probe) else { return Ok(None) };
+    if let Some(file) = &object.file {
+        check_file(file, module)?;
+    }
+    if let Some(symbols) = symbols {
+        symbols_of(symbols, module)?;
+    }
+    if !probe.sites.is_empty() {
+        let sites = probe.sites.iter().map(|known| resolved_site(known, module, verify));
+        return Ok(Some(Resolved { sites: sites.collect::<Result<_, _>>()?, remarks: Vec::new() }));
+    }
+    let symbols = symbols.unwrap_or(module);
+    if let Location::Points { function, point } = &probe.location
+        && Pattern::is_one(&object.module)
+        && let Err(Missing::Function(_)) = points::find(function, *point, symbols, module)
+    {
+        return Ok(None);
+    }
+    resolve(probe, symbols, module, verify).map(Some)
+}
+
+/// A site that was resolved before, checked against the module's bytes.
+fn resolved_site(known: &Site, module: &Image, verify: bool) -> Result<Site, NotPlaced> {
+    let vaddr = site_address(known, module)?;
+    let numbers = Numbers::Offsets(module);
+    let found = module.text(vaddr, known.bytes.len()).ok_or_else(|| outside(module))?;
+    if verify && found != known.bytes {
+        return Err(NotPlaced::Instruction {
+            expected: known.bytes.clone(),
+            found: found[..found.len().min(known.bytes.len())].to_vec(),
+            place: numbers.place(vaddr),
+        });
+    }
+    let site = site(vaddr, None, module, verify, numbers)?;
+    Ok(Site { function: known.function.clone(), ..site })
 }
 
 /// The points of functions in a file.
@@ -80,7 +132,7 @@ pub fn survey(
     symbols: &Image,
     module: &Image,
     verify: bool,
-) -> Result<Survey, String> {
+) -> Result<Survey, NotPlaced> {
     let Found { sites: found, mut skipped, remarks } =
         points::find(function, point, symbols, module).map_err(Missing::reason)?;
     let several = found.len() > 1;
@@ -88,14 +140,14 @@ pub fn survey(
     for (vaddr, name) in found {
         match site(vaddr, opcode, module, verify, Numbers::Offsets(module)) {
             Ok(site) => sites.push(Site { function: name, ..site }),
-            Err(reason) if points::is_lenient(function, point) => skipped.add(&name, reason),
-            Err(reason) if several => return Err(format!("{name}: {reason}")),
+            Err(reason) if points::is_lenient(function, point) => skipped.add(&name, &reason),
+            Err(reason) if several => return Err(NotPlaced::OneOf { name, reason: Box::new(reason) }),
             Err(reason) => return Err(reason),
         }
     }
     let left_out = skipped.line();
     if sites.is_empty() {
-        return Err(left_out.unwrap_or_else(|| "it has no site".to_owned()));
+        return Err(left_out.map_or(NotPlaced::NoSite, NotPlaced::AllLeftOut));
     }
     Ok(Survey { sites, remarks, left_out, reasons: skipped.reasons() })
 }
@@ -107,17 +159,17 @@ fn site(
     module: &Image,
     verify: bool,
     numbers: Numbers<'_>,
-) -> Result<Site, String> {
+) -> Result<Site, NotPlaced> {
     let bytes = (1..=LONGEST).rev().find_map(|length| module.text(vaddr, length));
     let found = bytes.zip(module.offset_of_address(vaddr));
     let (bytes, offset) = found.ok_or_else(|| outside(module))?;
     if verify {
         verify_opcode(opcode, &bytes, || numbers.place(vaddr))?;
-        module.check_boundary(vaddr).map_err(|misplaced| numbers.boundary(&misplaced))?;
+        module.check_boundary(vaddr).map_err(|misplaced| numbers.boundary(misplaced))?;
         check_doubt(module, vaddr)?;
     }
-    let mode = mode(module).ok_or("the module is for another machine")?;
-    let displaced = patch::displace_in(mode, &bytes, vaddr).map_err(|refusal| refusal.to_string())?;
+    let mode = mode(module).ok_or(NotPlaced::OtherMachine)?;
+    let displaced = patch::displace_in(mode, &bytes, vaddr)?;
     not_relocated(module, vaddr, &displaced)?;
     Ok(Site { offset, vaddr, bytes: displaced.original().to_vec(), function: String::new() })
 }
@@ -132,24 +184,20 @@ pub(crate) fn mode(image: &Image) -> Option<Mode> {
 }
 
 /// The address of the code at an offset in a file.
-pub(crate) fn code_offset(offset: u64, image: &Image) -> Result<u64, String> {
-    image
-        .address_of_offset(offset)
-        .ok_or_else(|| format!("the file has no code at offset {offset:#x}; {}", code_of_file(image)))
+pub(crate) fn code_offset(offset: u64, image: &Image) -> Result<u64, NotPlaced> {
+    image.address_of_offset(offset).ok_or_else(|| NotPlaced::NoCode { offset, code: code_of_file(image) })
 }
 
-/// The message for a place outside the module's code, to which a symbol and a number have led.
-pub(crate) fn outside(image: &Image) -> String {
-    format!("this place is outside the code of the module; {}", code_of_file(image))
+/// The reason for a place outside the module's code, to which a symbol and a number have led.
+pub(crate) fn outside(image: &Image) -> NotPlaced {
+    NotPlaced::Outside(code_of_file(image))
 }
 
-/// The offsets of a file's code, as text.
-fn code_of_file(image: &Image) -> String {
+/// The offsets of a file's code.
+fn code_of_file(image: &Image) -> CodeRanges {
     let code = image.segments().iter().filter(|segment| segment.executable && segment.file_size > 0);
-    match ranges(code.map(|segment| (segment.offset, segment.offset.saturating_add(segment.file_size)))) {
-        none if none.is_empty() => "it has none at all".to_owned(),
-        ranges => format!("its code is at offset {ranges}"),
-    }
+    let range = |segment: &Segment| (segment.offset, segment.offset.saturating_add(segment.file_size));
+    CodeRanges(code.map(range).collect())
 }
 
 /// Checks that a file has the symbols of a module (`--sym` of dprobes(8)).
@@ -157,43 +205,38 @@ fn code_of_file(image: &Image) -> String {
 /// # Errors
 ///
 /// It is of another build; the error names both.
-pub fn symbols_of(symbols: &Image, module: &Image) -> Result<(), String> {
-    symbols.has_symbols_of(module).map_err(|foreign| {
-        format!(
-            "{} does not have the symbols of {}: {foreign}",
-            printable::path(symbols.path()),
-            printable::path(module.path())
-        )
+pub fn symbols_of(symbols: &Image, module: &Image) -> Result<(), NotPlaced> {
+    symbols.has_symbols_of(module).map_err(|difference| NotPlaced::OtherSymbols {
+        symbols: symbols.path().to_owned(),
+        module: module.path().to_owned(),
+        difference,
     })
 }
 
 /// The address of a site in the file that it was resolved in.
-pub(crate) fn site_address(site: &Site, image: &Image) -> Result<u64, String> {
-    let vaddr = code_offset(site.offset, image)?;
-    if vaddr != site.vaddr {
-        return Err(format!(
-            "offset {:#x} expected at address {:#x}, found at {vaddr:#x}; build the PPDF again",
-            site.offset, site.vaddr
-        ));
+pub(crate) fn site_address(site: &Site, image: &Image) -> Result<u64, NotPlaced> {
+    let found = code_offset(site.offset, image)?;
+    if found != site.vaddr {
+        return Err(NotPlaced::Moved { offset: site.offset, expected: site.vaddr, found });
     }
-    Ok(vaddr)
+    Ok(found)
 }
 
-/// Why a file is not the one that sites were resolved in. The build-id decides, or the size if
+/// Checks that a file is the one that sites were resolved in. The build-id decides, or the size if
 /// there is no build-id.
-pub(crate) fn other_file(expected: &ModuleFile, found: &Image) -> Option<String> {
-    let advice = "the PPDF was built for another build of the module; build it again for this one";
+pub(crate) fn check_file(expected: &ModuleFile, found: &Image) -> Result<(), NotPlaced> {
     let build_id = found.build_id().unwrap_or_default();
-    if build_id != expected.build_id {
-        let id = |bytes: &[u8]| match bytes {
-            [] => "no build-id".to_owned(),
-            bytes => format!("build-id {}", image::hex(bytes)),
-        };
-        return Some(format!("{} expected, {} found: {advice}", id(&expected.build_id), id(build_id)));
+    let size = found.file_id().map(|id| id.size);
+    let is_other = build_id != expected.build_id
+        || build_id.is_empty() && size.is_some_and(|size| size != expected.size);
+    match is_other {
+        true => Err(NotPlaced::OtherFile {
+            expected: Box::new(expected.clone()),
+            build_id: build_id.to_vec(),
+            size: size.unwrap_or_default(),
+        }),
+        false => Ok(()),
     }
-    let size = found.file_id().map(|id| id.size)?;
-    (build_id.is_empty() && size != expected.size)
-        .then(|| format!("a file of {} bytes expected, one of {size} found: {advice}", expected.size))
 }
 
 /// Compares the given opcode, if any, with the instruction at a place.
@@ -201,44 +244,27 @@ pub(crate) fn verify_opcode(
     opcode: Option<u32>,
     found: &[u8],
     place: impl FnOnce() -> String,
-) -> Result<(), String> {
+) -> Result<(), NotPlaced> {
     match (opcode, found.first()) {
-        (Some(expected), Some(found)) if expected != u32::from(*found) => Err(format!(
-            "opcode {expected:#04x} expected, {found:#04x} found at {}; correct `opcode =`, or leave it out: the disassembler then checks the place",
-            place()
-        )),
+        (Some(expected), Some(&found)) if expected != u32::from(found) => {
+            Err(NotPlaced::Opcode { expected, found, place: place() })
+        }
         _ => Ok(()),
     }
 }
 
-/// Bytes as text for messages.
-pub(crate) fn shown(bytes: &[u8]) -> String {
-    let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("`{}`", digits.join(" "))
-}
-
 /// The address of a symbol in the code of a file, which must be unique.
-pub(crate) fn symbol(name: &str, image: &Image, remark: &mut dyn FnMut(String)) -> Result<u64, String> {
+pub(crate) fn symbol(name: &str, image: &Image, remark: &mut dyn FnMut(String)) -> Result<u64, NotPlaced> {
     let found = image.lookup(name).matches;
     let Some(first) = found.first() else {
         if image.is_data(name) {
-            return Err(format!(
-                "`{name}` is data, not code: a probe is on an instruction; `dprobes list` shows the functions"
-            ));
+            return Err(NotPlaced::Data(name.to_owned()));
         }
-        let near = image.nearest_names(name);
-        let hint = match near.as_slice() {
-            [] if image.functions().is_empty() => {
-                "; the file has no symbols: give the offset in the file as a number, or with --sym the file that has them"
-                    .to_owned()
-            }
-            [] => "; `dprobes list` shows the functions".to_owned(),
-            near => format!(
-                "; did you mean {}?",
-                near.iter().map(|name| format!("`{}`", printable::text(name))).collect::<Vec<_>>().join(", ")
-            ),
+        let hint = match Hint::near(image.nearest_names(name)) {
+            Hint::List if image.functions().is_empty() => Hint::NoSymbols,
+            hint => hint,
         };
-        return Err(format!("no symbol `{name}`{hint}"));
+        return Err(NotPlaced::NoSymbol { name: name.to_owned(), hint });
     };
     if found.len() > 1 {
         let called = |function: &Function| function.demangled().unwrap_or_else(|| function.full_name());
@@ -247,11 +273,11 @@ pub(crate) fn symbol(name: &str, image: &Image, remark: &mut dyn FnMut(String)) 
             .iter()
             .take(8)
             .map(|function| format!("{} at {}", called(function), numbers.place(function.vaddr)));
-        return Err(format!(
-            "`{name}` names {} functions: {}; give the full name of one, or its offset",
-            found.len(),
-            places.collect::<Vec<_>>().join(", ")
-        ));
+        return Err(NotPlaced::Ambiguous {
+            name: name.to_owned(),
+            count: found.len(),
+            places: places.collect(),
+        });
     }
     if first.kind == FunctionKind::Indirect {
         remark(format!("`{name}` is an indirect function: the probe is on its resolver, which runs once"));

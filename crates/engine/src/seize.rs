@@ -6,6 +6,7 @@ use process::{Error as ProcessError, Running, Status};
 
 use crate::error::Error;
 use crate::messages::Messages;
+use crate::reason::NotProbed;
 use crate::spaces::Spaces;
 use crate::threads::Threads;
 use crate::tracked::{Activity, Tracked};
@@ -25,11 +26,7 @@ impl Threads {
                 return Ok(());
             }
         }
-        Err(ProcessError::Unsuitable {
-            pid,
-            reason: "its threads are born faster than they can be traced".to_owned(),
-        }
-        .into())
+        Err(NotProbed::TooManyThreads.of(pid).into())
     }
 
     /// Traces threads that were being created while tracing of their parent began, before the
@@ -96,12 +93,8 @@ fn seize(tid: i32, pid: i32) -> Result<Option<Running>, ProcessError> {
 
 /// Why the kernel refuses to let a process be traced.
 fn refusal(pid: i32, cause: &std::io::Error) -> ProcessError {
-    let reason = if cause.raw_os_error() == Some(libc::EPERM) {
-        "the kernel forbids it: the process belongs to another user, has more privileges than its user, or \
-         kernel.yama.ptrace_scope allows tracing of children only; try as root"
-            .to_owned()
-    } else {
-        cause.to_string()
-    };
-    ProcessError::Unsuitable { pid, reason }
+    match cause.raw_os_error() {
+        Some(libc::EPERM) => NotProbed::Forbidden.of(pid),
+        _ => NotProbed::Failed(cause.into()).of(pid),
+    }
 }

@@ -9,6 +9,7 @@ use process::{Event, Stop, Stopped};
 use vm::State as Machine;
 
 use crate::cache::Cache;
+use crate::dump::{Dumper, Dumps};
 use crate::error::Error;
 use crate::followed::Followed;
 use crate::hit::handler_runner::HandlerRunner;
@@ -56,6 +57,7 @@ pub struct Tracer<'a> {
     pub(crate) cache: Cache,
     pub(crate) messages: Messages<'a>,
     pub(crate) machine: Box<Machine>,
+    pub(crate) dumps: Dumps,
     pub(crate) session: Session,
     pace: Pace,
 }
@@ -85,6 +87,7 @@ impl<'a> Tracer<'a> {
             cache: Cache::default(),
             messages: Messages::new(observer),
             machine: Box::new(Machine::new()),
+            dumps: Dumps::default(),
             session: Session::default(),
             pace: Pace::new(),
         }
@@ -177,8 +180,14 @@ impl<'a> Tracer<'a> {
             cache: &mut self.cache,
             messages: &mut self.messages,
             machine: &mut self.machine,
+            dumps: &mut self.dumps,
             stop: &self.session.stop,
         }
+    }
+
+    /// Lends what dumps processes.
+    pub(crate) fn dumper(&mut self) -> Dumper<'_, 'a> {
+        Dumper { followed: &mut self.followed, messages: &mut self.messages, dumps: &mut self.dumps }
     }
 
     /// Lends what reports are made from.
@@ -266,9 +275,11 @@ impl<'a> Tracer<'a> {
                 self.messages.observer.begun();
             }
         }
+        self.dumps.tell_finished(&mut self.messages);
         self.tell_counts();
         let ticks = self.session.waiting
             || self.session.serving
+            || self.dumps.is_writing()
             || self.reader.drain.any()
             || self.messages.observer.waits()
             || self.sharing.next_look == NextLook::Soon;
@@ -285,6 +296,7 @@ impl<'a> Tracer<'a> {
             return Ok(Some(event));
         }
         self.followed.holds.released();
+        self.dumps.released();
         self.session.spent.clear();
         if let Some(end) = self.pace.look_until().filter(|_| block) {
             while Instant::now() < end {
@@ -303,6 +315,10 @@ impl<'a> Tracer<'a> {
             Event::Stopped(thread, stop) => (thread, stop),
         };
         let tid = thread.tid();
+        if self.dumps.is_copy(tid) {
+            // It stays where it is.
+            return;
+        }
         match self.followed.threads.get_mut(&tid) {
             Some(tracked) => {
                 tracked.activity = Activity::Handled;
@@ -375,6 +391,9 @@ impl<'a> Tracer<'a> {
 
     /// A thread has ended.
     fn ended(&mut self, tid: i32, status: i32) {
+        if self.dumps.ended(tid) {
+            return;
+        }
         if let Some(started) = self.session.started.get_mut(&tid) {
             *started = Some(status);
         }
@@ -423,19 +442,8 @@ impl<'a> Tracer<'a> {
         self.followed.identify_again();
         self.domains().look_for_others();
         self.followed.spaces.hide_again();
-        // Looking for modules needs a stopped thread. The thread that was asked may be blocked
-        // where no tracer can stop it, so another one is asked.
-        let stale: Vec<u32> = self
-            .followed
-            .spaces
-            .iter()
-            .filter(|(_, space)| space.modules.stale)
-            .map(|(&number, _)| number)
-            .collect();
-        for &number in &stale {
-            self.followed.ask_one(&mut self.messages, number);
-        }
+        let stale = self.followed.ask_stale(&mut self.messages);
         let records = self.followed.threads.values().any(Tracked::has_records);
-        self.session.waiting = !self.followed.new_threads.newborn.is_empty() || !stale.is_empty() || records;
+        self.session.waiting = !self.followed.new_threads.newborn.is_empty() || stale || records;
     }
 }

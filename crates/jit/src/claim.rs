@@ -35,9 +35,9 @@
 //! [`Identity::no_free_context`]. While the tracer itself waits for a thread of the process, no
 //! thread waits.
 
-use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
 use crate::operands::{Alu, Condition, RAX, RDX, Reg, Rm, Shift};
+use crate::output::Output;
 use crate::owner::of_context;
 use core::mem::offset_of;
 use layout::{
@@ -49,14 +49,15 @@ use layout::{
 /// microseconds unless its thread is preempted, so this is a long time.
 const TRIES: u32 = 1 << 20;
 
-impl Compiler<'_> {
+impl Output<'_> {
     /// Claims the context of the processor in `processor`, or a shared one and goes to `other`.
-    /// Changes rax and rdx. If there is none, the hit is missed.
-    pub(crate) fn claim_own(&mut self, processor: Reg, context: Reg, other: Label) {
+    /// Changes rax and rdx. If there is none, the hit is missed. `keeps_registered`: whether
+    /// `context` holds the result of counting the hit.
+    pub(crate) fn claim_own(&mut self, processor: Reg, context: Reg, keeps_registered: bool, other: Label) {
         let (mine, shared, clear) = (self.emitter.label(), self.emitter.label(), self.emitter.label());
         let claim = of_context(context, offset_of!(Context, claim));
         let section = Rm::Thread(RDX, RSEQ_SECTION);
-        if self.keeps_registered {
+        if keeps_registered {
             // It was in no section when it counted; any signal handler's section since then has
             // ended.
             self.emitter.load(RDX, context);

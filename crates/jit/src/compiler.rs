@@ -7,12 +7,17 @@
 //! to their cells, and counts are in cells from the start.
 
 use crate::compiled::{Compiled, Parts};
-use crate::emit::{Emitter, Label, Stream};
+use crate::emit::{Label, Stream};
 use crate::environment::{Environment, Handler};
 use crate::frame::{Cell, Frame, FrameLayout};
+use crate::leave::Exits;
 use crate::operands::{RAX, Reg};
+use crate::output::Output;
+use crate::path::Path;
+use crate::ring::Claimed;
+use crate::run::{Mode, Run};
 use crate::scan::{Facts, STEPS, instruction_at};
-use crate::shape::{Location, Shape};
+use crate::shape::Shape;
 use std::collections::HashMap;
 use vm::Op;
 
@@ -24,17 +29,6 @@ const MAX_BYTES: usize = 64 << 10;
 
 /// The most instructions between two checks of the instruction count.
 pub(crate) const SLACK: u32 = 2 * STEPS;
-
-/// How a handler is compiled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// Everything that can be known at compile time stays known.
-    Known,
-    /// Shapes are unified where paths meet.
-    Merged,
-    /// Nothing is compiled; the interpreter runs the handler.
-    Interpreted,
-}
 
 /// A handler cannot be compiled in a mode: its code is too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,50 +43,13 @@ pub(crate) enum Next {
     End,
 }
 
-/// A handler being compiled. Its fields are the whole state of one pass over the handler.
+/// A handler being compiled: the paths through it.
 pub(crate) struct Compiler<'a> {
-    pub(crate) handler: &'a Handler<'a>,
-    pub(crate) environment: &'a Environment<'a>,
-    pub(crate) facts: &'a Facts,
-    pub(crate) mode: Mode,
-    pub(crate) emitter: Emitter,
-    pub(crate) frame: Frame,
-    /// How many elements below the first one pushed the handler reaches.
-    pub(crate) lowest: usize,
-    pub(crate) shape: Shape,
-    /// The registers for elements, in order of preference at the start.
-    pub(crate) pool: Vec<Reg>,
-    /// The registers that the current instruction uses, as a bit set.
-    pub(crate) locked: u16,
+    pub(crate) run: Run<'a>,
     /// Whether any path may begin a record.
     pub(crate) records: bool,
-    /// Whether instructions are counted because a run might exceed its limit.
-    pub(crate) counts_steps: bool,
     /// Whether the current instruction is counted already.
     pub(crate) step_counted: bool,
-    /// The registers for context and record, once claimed. Before that, `record` holds the
-    /// processor's number.
-    pub(crate) context: Reg,
-    pub(crate) record: Reg,
-    /// Whether `context` holds the result of counting the hit until the claim: see
-    /// [`Compiler::count`].
-    pub(crate) keeps_registered: bool,
-    /// The offset of the current instruction.
-    pub(crate) offset: usize,
-    /// The epilogue, and the epilogue for a hit without a record.
-    pub(crate) epilogue: Label,
-    pub(crate) discard: Label,
-    pub(crate) guarded: Vec<(Label, Label)>,
-    /// The code shared by all paths into the interpreter, if any.
-    pub(crate) leave: Option<Label>,
-    /// The code that claims a context for these paths.
-    pub(crate) late_claim: Option<Label>,
-    /// The most bytes pushed below the frame.
-    pub(crate) deepest: i32,
-    /// Whether any path claims a context.
-    pub(crate) claims: bool,
-    /// The last code to leave: instruction offset, shape, label.
-    pub(crate) last_leave: Option<(usize, Shape, Label)>,
     places: HashMap<(usize, Shape), Label>,
     pending: Vec<(usize, Shape, Label)>,
 }
@@ -112,7 +69,8 @@ impl<'a> Compiler<'a> {
             let frame = Frame::new(assumed, environment.tentative || environment.waits);
             let mut compiler = Compiler::new(handler, environment, facts, mode, frame);
             let (entry, steps) = compiler.write()?;
-            match compiler.frame.wrong(compiler.deepest) {
+            let out = &compiler.run.path.out;
+            match out.frame.wrong(out.deepest) {
                 Some(right) => assumed = right,
                 None => return Ok(compiler.finish(entry, steps)),
             }
@@ -126,8 +84,6 @@ impl<'a> Compiler<'a> {
         mode: Mode,
         frame: Frame,
     ) -> Compiler<'a> {
-        let mut emitter = Emitter::new();
-        let (epilogue, discard) = (emitter.label(), emitter.label());
         // Registers that the handler names come last, so that the program's values stay in place.
         let order = [1, 2, 6, 7, 8, 9, 10, 11, 3, 5, 12, 13, 14, 15].map(Reg);
         let named = facts.named | facts.popped;
@@ -145,54 +101,45 @@ impl<'a> Compiler<'a> {
         let most = facts.most_instructions(handler.jmpmax.min(vm::JUMP_LIMIT));
         let counts_steps = mode == Mode::Merged && most > handler.insmax.min(vm::INSTRUCTION_LIMIT).into();
         let lowest = if mode == Mode::Interpreted { 0 } else { facts.least.unsigned_abs() as usize };
-        Compiler {
+        let run = Run {
+            path: Path {
+                out: Output::new(environment, frame),
+                shape: Shape::start(lowest, mode != Mode::Merged),
+                pool,
+                locked: 0,
+            },
             handler,
-            environment,
             facts,
             mode,
-            emitter,
-            frame,
             lowest,
-            shape: Shape::start(lowest, mode != Mode::Merged),
-            pool,
-            locked: 0,
-            records,
-            counts_steps,
-            step_counted: false,
-            context,
-            record,
-            keeps_registered: false,
             offset: handler.entry,
-            epilogue,
-            discard,
-            guarded: Vec::new(),
-            leave: None,
-            late_claim: None,
-            deepest: 0,
+            counts_steps,
+            claimed: Claimed::new(context, record, handler.logmax),
+            keeps_registered: false,
             claims: false,
-            last_leave: None,
-            places: HashMap::new(),
-            pending: Vec::new(),
-        }
+            exits: Exits::default(),
+        };
+        Compiler { run, records, step_counted: false, places: HashMap::new(), pending: Vec::new() }
     }
 
     /// Emits the whole handler.
     fn write(&mut self) -> Result<(Label, Vec<(Label, u32)>), TooLarge> {
-        let entry = self.emitter.here_label();
-        let steps = self.frame.prologue(&mut self.emitter);
+        let out = &mut self.run.path.out;
+        let entry = out.emitter.here_label();
+        let steps = out.frame.prologue(&mut out.emitter);
         self.keep_flags();
         let first = self.count_hit();
-        if self.mode == Mode::Merged {
+        if self.run.mode == Mode::Merged {
             self.start_cells(first);
         }
-        if self.mode == Mode::Interpreted {
-            let leave = self.leave_here();
-            self.emitter.jump(leave);
+        if self.run.mode == Mode::Interpreted {
+            let leave = self.run.leave_here();
+            self.run.path.out.emitter.jump(leave);
         } else {
             self.path(first)?;
             while let Some((offset, shape, label)) = self.pending.pop() {
-                self.shape = shape;
-                self.emitter.bind(label);
+                self.run.path.shape = shape;
+                self.run.path.out.emitter.bind(label);
                 self.body(offset)?;
             }
         }
@@ -202,30 +149,33 @@ impl<'a> Compiler<'a> {
 
     /// Saves the flags if the program or the handler may read them.
     fn keep_flags(&mut self) {
-        if self.facts.reads_flags {
-            let cell = self.frame.cell(Cell::AllFlags);
-            self.pushes(8);
-            self.emitter.push_flags();
-            self.emitter.pop(RAX);
-            self.emitter.store(cell, RAX);
-            self.frame.change(RAX);
+        if self.run.facts.reads_flags {
+            let out = &mut self.run.path.out;
+            let cell = out.frame.cell(Cell::AllFlags);
+            out.pushes(8);
+            out.emitter.push_flags();
+            out.emitter.pop(RAX);
+            out.emitter.store(cell, RAX);
+            out.frame.change(RAX);
         }
-        if self.environment.flags_live {
-            let cell = self.frame.cell(Cell::Flags);
-            self.emitter.save_flags();
-            self.emitter.store32(cell, RAX);
-            self.frame.change(RAX);
+        if self.run.path.out.environment.flags_live {
+            let out = &mut self.run.path.out;
+            let cell = out.frame.cell(Cell::Flags);
+            out.emitter.save_flags();
+            out.emitter.store32(cell, RAX);
+            out.frame.change(RAX);
         }
     }
 
     /// Initializes the counting cells, for a run that continues at offset `first`.
     fn start_cells(&mut self, first: usize) {
-        if self.counts_steps {
-            let next = |offset: &usize| instruction_at(self.handler.code, *offset).map(|it| it.next);
-            let before = std::iter::successors(Some(self.handler.entry), next).take_while(|it| *it != first);
+        if self.run.counts_steps {
+            let next = |offset: &usize| instruction_at(self.run.handler.code, *offset).map(|it| it.next);
+            let before =
+                std::iter::successors(Some(self.run.handler.entry), next).take_while(|it| *it != first);
             let count = before.count() as u64;
-            let at = self.frame.cell(Cell::Instructions);
-            self.emitter.store_number(at, count);
+            let at = self.run.path.out.frame.cell(Cell::Instructions);
+            self.run.path.out.emitter.store_number(at, count);
         }
         let unset = u64::from(layout::UNSET);
         for (cell, value) in [
@@ -236,56 +186,55 @@ impl<'a> Compiler<'a> {
             (Cell::Major, unset),
             (Cell::Minor, unset),
         ] {
-            let at = self.frame.cell(cell);
-            self.emitter.store_number(at, value);
+            let at = self.run.path.out.frame.cell(cell);
+            self.run.path.out.emitter.store_number(at, value);
         }
     }
 
     /// Emits the end: restores flags and registers. The displaced instruction follows.
     fn end(&mut self) {
-        self.emitter.drop_jump(self.epilogue);
-        self.emitter.bind(self.epilogue);
-        if self.environment.flags_live {
-            let cell = self.frame.cell(Cell::Flags);
-            self.emitter.load32(RAX, cell);
-            self.emitter.restore_flags();
+        let out = &mut self.run.path.out;
+        out.emitter.drop_jump(out.epilogue);
+        out.emitter.bind(out.epilogue);
+        if out.environment.flags_live {
+            let cell = out.frame.cell(Cell::Flags);
+            out.emitter.load32(RAX, cell);
+            out.emitter.restore_flags();
         }
-        self.frame.epilogue(&mut self.emitter);
-        self.emitter.switch(Stream::Cold);
-        self.emitter.bind(self.discard);
-        self.forget_record();
-        let epilogue = self.epilogue;
-        self.emitter.jump(epilogue);
-    }
-
-    /// Notes that this many bytes are pushed below the frame and what is below it already.
-    pub(crate) fn pushes(&mut self, bytes: i32) {
-        self.deepest = self.deepest.max(self.frame.below + bytes);
+        out.frame.epilogue(&mut out.emitter);
+        out.emitter.switch(Stream::Cold);
+        out.emitter.bind(out.discard);
+        out.forget_record();
+        let epilogue = out.epilogue;
+        out.emitter.jump(epilogue);
     }
 
     fn finish(self, entry: Label, steps: Vec<(Label, u32)>) -> Compiled {
-        let stack = (self.frame.size() + self.deepest) as u32;
+        let claims = self.run.claims || self.run.exits.claim();
+        let leaves = self.run.exits.any();
+        let out = self.run.path.out;
+        let stack = (out.frame.size() + out.deepest) as u32;
         Compiled::new(Parts {
             entry,
             steps,
-            guarded: self.guarded,
-            claims: self.claims,
-            leaves: self.leave.is_some(),
-            clobbers: self.frame.saved(),
+            guarded: out.guarded,
+            claims,
+            leaves,
+            clobbers: out.frame.saved(),
             stack,
-            finished: self.emitter.finish(),
+            finished: out.emitter.finish(),
         })
     }
 
     /// Emits a path from an offset on.
     fn path(&mut self, offset: usize) -> Result<(), TooLarge> {
-        if self.facts.targets.contains(&offset) {
+        if self.run.facts.targets.contains(&offset) {
             let (label, new) = self.place(offset)?;
             if !new {
-                self.emitter.jump(label);
+                self.run.path.out.emitter.jump(label);
                 return Ok(());
             }
-            self.emitter.bind(label);
+            self.run.path.out.emitter.bind(label);
         }
         self.body(offset)
     }
@@ -294,13 +243,13 @@ impl<'a> Compiler<'a> {
     fn body(&mut self, mut offset: usize) -> Result<(), TooLarge> {
         loop {
             let Next::At(next) = self.instruction(offset)? else { return Ok(()) };
-            if self.counts_steps && !self.step_counted {
-                self.shape.steps += 1;
+            if self.run.counts_steps && !self.step_counted {
+                self.run.path.shape.steps += 1;
             }
-            if self.emitter.size() > MAX_BYTES {
+            if self.run.path.out.emitter.size() > MAX_BYTES {
                 return Err(TooLarge);
             }
-            if self.facts.targets.contains(&next) {
+            if self.run.facts.targets.contains(&next) {
                 return self.path(next);
             }
             offset = next;
@@ -310,18 +259,18 @@ impl<'a> Compiler<'a> {
     /// The label for an offset with this shape (unified first in [`Mode::Merged`]), and whether it
     /// is new.
     fn place(&mut self, offset: usize) -> Result<(Label, bool), TooLarge> {
-        if self.mode == Mode::Merged {
+        if self.run.mode == Mode::Merged {
             self.count_steps();
-            self.settle();
+            self.run.path.settle();
         }
-        let key = (offset, self.shape.clone());
+        let key = (offset, self.run.path.shape.clone());
         if let Some(label) = self.places.get(&key) {
             return Ok((*label, false));
         }
-        if self.mode == Mode::Known && self.places.len() == KNOWN_PLACES {
+        if self.run.mode == Mode::Known && self.places.len() == KNOWN_PLACES {
             return Err(TooLarge);
         }
-        let label = self.emitter.label();
+        let label = self.run.path.out.emitter.label();
         self.places.insert(key, label);
         Ok((label, true))
     }
@@ -330,26 +279,19 @@ impl<'a> Compiler<'a> {
     pub(crate) fn jump_target(&mut self, offset: usize) -> Result<Label, TooLarge> {
         let (label, new) = self.place(offset)?;
         if new {
-            self.pending.push((offset, self.shape.clone(), label));
+            self.pending.push((offset, self.run.path.shape.clone(), label));
         }
         Ok(label)
     }
 
-    /// Stores every element to its cell. Changes no flags.
-    pub(crate) fn settle(&mut self) {
-        for place in 0..self.shape.stack.len() {
-            if self.shape.stack[place] != Location::Cell {
-                self.spill(place);
-            }
-        }
-    }
-
     /// Emits one instruction.
     fn instruction(&mut self, offset: usize) -> Result<Next, TooLarge> {
-        self.offset = offset;
-        self.locked = 0;
+        self.run.offset = offset;
+        self.run.path.locked = 0;
         self.step_counted = false;
-        let Some(instruction) = instruction_at(self.handler.code, offset) else { return Ok(self.give_up()) };
+        let Some(instruction) = instruction_at(self.run.handler.code, offset) else {
+            return Ok(self.give_up());
+        };
         let next = Next::At(instruction.next);
         match instruction.op {
             Op::Nop => Ok(next),
@@ -364,14 +306,14 @@ impl<'a> Compiler<'a> {
             | Op::Call
             | Op::Ret => self.control(instruction),
             Op::Abort | Op::Exit | Op::Remove => Ok(self.end_run(instruction.op)),
-            _ => Ok(if self.straight(instruction) { next } else { self.give_up() }),
+            _ => Ok(if self.run.straight(instruction) { next } else { self.give_up() }),
         }
     }
 
     /// Passes the rest of this path to the interpreter.
     pub(crate) fn give_up(&mut self) -> Next {
-        let leave = self.leave_here();
-        self.emitter.jump(leave);
+        let leave = self.run.leave_here();
+        self.run.path.out.emitter.jump(leave);
         Next::End
     }
 }

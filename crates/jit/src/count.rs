@@ -27,11 +27,10 @@
 //! written through it unless everything that a registered thread has is there: the tracer's mark,
 //! no active section, and the processor's number.
 
-use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
-use crate::environment::Variable;
+use crate::environment::{Environment, Handler, Limits, Variable};
 use crate::operands::{Alu, Condition, RAX, Reg, Rm, Shift};
-use crate::scan::instruction_at;
+use crate::output::Output;
 use core::mem::offset_of;
 use layout::{Identity, PROCESSOR_MASK, PerProcessor, RSEQ_CPU, RSEQ_SECTION, RSEQ_SIGNATURE};
 use vm::{Instruction, Op};
@@ -39,69 +38,27 @@ use vm::{Instruction, Op};
 /// A counter, and whether it counts down.
 pub(crate) type Counted = (PerProcessor, bool);
 
-impl Compiler<'_> {
-    /// Counts the hit and the handler's leading counters. Returns the offset of the next
-    /// instruction.
-    pub(crate) fn count_hit(&mut self) -> usize {
-        let mut counters = Vec::with_capacity(4);
-        if self.facts.removes || self.environment.limits.is_some() || self.environment.removable {
-            self.emitter.alu32_number(Alu::Cmp, Rm::Absolute(self.environment.over), 0);
-            let discard = self.discard;
-            self.emitter.jump_if(Condition::NotEqual, discard);
-        }
-        match self.environment.limits {
-            Some(_) => self.count_limited(),
-            None => counters.push((self.environment.hits, false)),
-        }
-        let mut offset = self.handler.entry;
-        if self.mode != crate::compiler::Mode::Interpreted {
-            while let Some(instruction) = instruction_at(self.handler.code, offset)
-                && !self.facts.targets.contains(&offset)
-            {
-                match self.counted(&instruction) {
-                    Some(counter) => counters.push(counter),
-                    None if instruction.op == Op::Nop => {}
-                    None => break,
-                }
-                offset = instruction.next;
-            }
-        }
-        if let Some((last, first)) = counters.split_last()
-            && self.records
-            && self.surely_records(offset)
-        {
-            self.count_and_begin(first, *last);
-        } else if self.records {
-            // Until the record is begun, its register holds the processor's number, and the
-            // context's holds the thread's rseq offset.
-            let record = self.record;
-            self.frame.change(record);
-            self.processor(record);
-            self.keeps_registered = !counters.is_empty();
-            self.count(&counters, self.context, Some(record));
-        } else {
-            self.count(&counters, self.pool[0], None);
-        }
-        offset
-    }
+/// The counter of an instruction that only counts on a per-processor word.
+pub(crate) fn counted(
+    handler: &Handler<'_>,
+    environment: &Environment<'_>,
+    instruction: &Instruction,
+) -> Option<Counted> {
+    let index = instruction.operand as u16;
+    let (variable, there, down) = match instruction.op {
+        Op::IncLvImm => (Variable::Local(index), handler.locals, false),
+        Op::DecLvImm => (Variable::Local(index), handler.locals, true),
+        Op::IncGvImm => (Variable::Global(index), handler.globals, false),
+        Op::DecGvImm => (Variable::Global(index), handler.globals, true),
+        _ => return None,
+    };
+    let counter = environment.counted.iter().find(|(counted, _)| *counted == variable)?;
+    (index < there).then_some((counter.1, down))
+}
 
-    /// The counter of an instruction that only counts on a per-processor word.
-    pub(crate) fn counted(&self, instruction: &Instruction) -> Option<Counted> {
-        let index = instruction.operand as u16;
-        let (variable, there, down) = match instruction.op {
-            Op::IncLvImm => (Variable::Local(index), self.handler.locals, false),
-            Op::DecLvImm => (Variable::Local(index), self.handler.locals, true),
-            Op::IncGvImm => (Variable::Global(index), self.handler.globals, false),
-            Op::DecGvImm => (Variable::Global(index), self.handler.globals, true),
-            _ => return None,
-        };
-        let counter = self.environment.counted.iter().find(|(counted, _)| *counted == variable)?;
-        (index < there).then_some((counter.1, down))
-    }
-
-    /// Counts a hit of a probe with limits, and continues only within them.
-    fn count_limited(&mut self) {
-        let Some(limits) = self.environment.limits else { return };
+impl Output<'_> {
+    /// Counts a hit of a probe with limits, and continues only within them. May change `scratch`.
+    pub(crate) fn count_limited(&mut self, limits: Limits, scratch: Reg) {
         let discard = self.discard;
         let total = limits.ignore.saturating_add(limits.maxhits);
         let emitter = self.with_rax();
@@ -114,7 +71,7 @@ impl Compiler<'_> {
         }
         if total < u64::MAX {
             let (last, go_on) = (self.emitter.label(), self.emitter.label());
-            self.compare_rax(total - 1);
+            self.compare_rax(total - 1, scratch);
             self.emitter.jump_if(Condition::AboveOrEqual, last);
             self.emitter.bind(go_on);
             let before = self.emitter.aside(Stream::Cold);
@@ -125,17 +82,16 @@ impl Compiler<'_> {
             self.emitter.back(before);
         }
         if limits.ignore > 0 {
-            self.compare_rax(limits.ignore);
+            self.compare_rax(limits.ignore, scratch);
             self.emitter.jump_if(Condition::Below, discard);
         }
     }
 
     /// Compares rax with a number, unsigned.
-    fn compare_rax(&mut self, number: u64) {
+    fn compare_rax(&mut self, number: u64, scratch: Reg) {
         match i32::try_from(number) {
             Ok(number) => self.emitter.alu_number(Alu::Cmp, RAX, number),
             Err(_) => {
-                let scratch = self.pool[0];
                 self.frame.change(scratch);
                 self.emitter.number(scratch, number);
                 self.emitter.alu(Alu::Cmp, RAX, scratch);

@@ -4,14 +4,13 @@
 //! Each place has code of its own, which knows where the elements are, and shares the rest. This
 //! path is not optimized. It pushes all registers first, so that everything is in memory.
 
-use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
 use crate::frame::{Cell, registers};
 use crate::operands::{Alu, RAX, RBX, RDI, RDX, RSI, RSP, Reg, Rm};
+use crate::output::{Operand, Output};
 use crate::owner::of_context;
-use crate::record::AGENT;
-use crate::registers::Operand;
-use crate::shape::{Code, Count, Location, Log};
+use crate::ring::{AGENT, Claimed};
+use crate::shape::{Code, Count, Location, Log, Shape};
 use core::mem::{offset_of, size_of};
 use layout::{Context, HEADER, Header, RESUME, Registers, Resume, UNSET, claim::FREE};
 use vm::{Call, Element, STACK_WORDS};
@@ -33,60 +32,100 @@ fn of_resume(offset: usize) -> Rm {
     of_context(RBX, RESUME as usize + offset)
 }
 
-impl Compiler<'_> {
-    /// The code that leaves before the current instruction with the current shape.
-    pub(crate) fn leave_here(&mut self) -> Label {
-        if let Some((offset, shape, label)) = &self.last_leave
+/// The code of all paths into the interpreter.
+#[derive(Debug, Default)]
+pub(crate) struct Exits {
+    /// The code that all of them share.
+    shared: Option<Label>,
+    /// The code that claims a context for those that have none.
+    late_claim: Option<Label>,
+    /// The last one: instruction offset, shape, label.
+    last: Option<(usize, Shape, Label)>,
+}
+
+impl Exits {
+    /// Whether there is any.
+    pub(crate) fn any(&self) -> bool {
+        self.shared.is_some()
+    }
+
+    /// Whether any claims a context.
+    pub(crate) fn claim(&self) -> bool {
+        self.late_claim.is_some()
+    }
+}
+
+/// Writes the code that leaves before one instruction.
+pub(crate) struct Leaver<'l, 'a> {
+    pub(crate) out: &'l mut Output<'a>,
+    pub(crate) exits: &'l mut Exits,
+    /// What is known of the run there.
+    pub(crate) shape: &'l Shape,
+    pub(crate) claimed: Claimed,
+    /// The offset of the instruction.
+    pub(crate) offset: usize,
+    /// How many elements below the first one pushed the handler reaches.
+    pub(crate) lowest: usize,
+    /// Whether instructions are counted.
+    pub(crate) counts_steps: bool,
+    /// Whether the handler reads the program's flags.
+    pub(crate) reads_flags: bool,
+}
+
+impl Leaver<'_, '_> {
+    /// The code that leaves before the instruction.
+    pub(crate) fn leave(mut self) -> Label {
+        if let Some((offset, shape, label)) = &self.exits.last
             && *offset == self.offset
-            && *shape == self.shape
+            && shape == self.shape
         {
             return *label;
         }
-        let stream = self.emitter.aside(Stream::Cold);
-        let label = self.emitter.here_label();
-        registers(ALL).for_each(|register| self.emitter.push(register));
-        self.frame.below = PUSHED;
+        let stream = self.out.emitter.aside(Stream::Cold);
+        let label = self.out.emitter.here_label();
+        registers(ALL).for_each(|register| self.out.emitter.push(register));
+        self.out.frame.below = PUSHED;
         if self.shape.claimed {
-            self.emitter.load(RBX, self.context);
+            self.out.emitter.load(RBX, self.claimed.context);
         } else {
             let claim = self.late_claim();
-            self.emitter.call_label(claim);
+            self.out.emitter.call_label(claim);
         }
         self.hand_over_log();
         self.hand_over_stack();
         self.hand_over_rest();
-        self.frame.below = 0;
+        self.out.frame.below = 0;
         let shared = self.shared_leave();
-        self.emitter.jump(shared);
-        self.emitter.back(stream);
-        self.last_leave = Some((self.offset, self.shape.clone(), label));
+        self.out.emitter.jump(shared);
+        self.out.emitter.back(stream);
+        self.exits.last = Some((self.offset, self.shape.clone(), label));
         label
     }
 
     /// Stores a number in a 4-byte field.
     fn hand_over(&mut self, offset: usize, number: u32) {
-        self.emitter.store32_number(of_resume(offset), number);
+        self.out.emitter.store32_number(of_resume(offset), number);
     }
 
     /// Stores a cell in a 4-byte field.
     fn hand_over_cell(&mut self, offset: usize, cell: Cell) {
-        let cell = self.frame.cell(cell);
-        self.emitter.load32(RAX, cell);
-        self.emitter.store32(of_resume(offset), RAX);
+        let cell = self.out.frame.cell(cell);
+        self.out.emitter.load32(RAX, cell);
+        self.out.emitter.store32(of_resume(offset), RAX);
     }
 
     fn hand_over_log(&mut self) {
         if self.shape.claimed {
-            let record = self.record;
-            self.emitter.load(RDX, pushed(record));
-            self.emitter.load(RAX, Rm::At(RDX, offset_of!(Header, time) as i32));
-            self.emitter.store(of_resume(offset_of!(Resume, time)), RAX);
-            self.emitter.address(RDX, Rm::At(RDX, HEADER as i32));
-            self.emitter.store(of_resume(offset_of!(Resume, log)), RDX);
+            let record = self.claimed.record;
+            self.out.emitter.load(RDX, pushed(record));
+            self.out.emitter.load(RAX, Rm::At(RDX, offset_of!(Header, time) as i32));
+            self.out.emitter.store(of_resume(offset_of!(Resume, time)), RAX);
+            self.out.emitter.address(RDX, Rm::At(RDX, HEADER as i32));
+            self.out.emitter.store(of_resume(offset_of!(Resume, log)), RDX);
         } else {
-            self.time();
-            self.emitter.store32(of_resume(offset_of!(Resume, time)), RAX);
-            self.emitter.store32(of_resume(offset_of!(Resume, time) + 4), RDX);
+            self.out.time();
+            self.out.emitter.store32(of_resume(offset_of!(Resume, time)), RAX);
+            self.out.emitter.store32(of_resume(offset_of!(Resume, time) + 4), RDX);
         }
         match self.shape.log {
             Log::Known { length, complete } => {
@@ -113,10 +152,10 @@ impl Compiler<'_> {
             let at = offset_of!(Resume, elements) + count * size_of::<Element>();
             let operand = match self.location_pushed(place) {
                 Some(memory) => Operand::Memory(memory),
-                None => self.operand(self.shape.stack.len() - 1 - place),
+                None => self.out.operand(self.shape.stack[place], place),
             };
-            self.store(of_resume(at + offset_of!(Element, value)), operand);
-            self.emitter.store_number(of_resume(at + offset_of!(Element, slot)), slot(place) as u64);
+            self.out.store(of_resume(at + offset_of!(Element, value)), operand);
+            self.out.emitter.store_number(of_resume(at + offset_of!(Element, slot)), slot(place) as u64);
             count += 1;
         }
         self.hand_over(offset_of!(Resume, element_count), count as u32);
@@ -129,14 +168,14 @@ impl Compiler<'_> {
     fn location_pushed(&self, place: usize) -> Option<Rm> {
         match self.shape.stack[place] {
             Location::Register(number) => Some(pushed(Reg(number))),
-            Location::Program(number) if !self.frame.is_saved(number) => Some(pushed(Reg(number))),
+            Location::Program(number) if !self.out.frame.is_saved(number) => Some(pushed(Reg(number))),
             _ => None,
         }
     }
 
     fn hand_over_rest(&mut self) {
         self.hand_over(offset_of!(Resume, offset), self.offset as u32);
-        self.hand_over(offset_of!(Resume, number), self.environment.number);
+        self.hand_over(offset_of!(Resume, number), self.out.environment.number);
         for (count, cell, offset) in [
             (self.shape.jumps, Cell::Jumps, offset_of!(Resume, jumps)),
             (self.shape.calls_made, Cell::Calls, offset_of!(Resume, calls_made)),
@@ -148,10 +187,10 @@ impl Compiler<'_> {
         }
         let instructions = offset_of!(Resume, instructions);
         if self.counts_steps {
-            let cell = self.frame.cell(Cell::Instructions);
-            self.emitter.load32(RAX, cell);
-            self.emitter.alu32_number(Alu::Add, RAX, self.shape.steps as i32);
-            self.emitter.store32(of_resume(instructions), RAX);
+            let cell = self.out.frame.cell(Cell::Instructions);
+            self.out.emitter.load32(RAX, cell);
+            self.out.emitter.alu32_number(Alu::Add, RAX, self.shape.steps as i32);
+            self.out.emitter.store32(of_resume(instructions), RAX);
         } else {
             // None were executed, or too few to matter.
             self.hand_over(instructions, 0);
@@ -176,86 +215,89 @@ impl Compiler<'_> {
 
     /// The code that claims a context on the way out and puts its address in rbx. Emitted once.
     fn late_claim(&mut self) -> Label {
-        if let Some(label) = self.late_claim {
+        if let Some(label) = self.exits.late_claim {
             return label;
         }
-        self.claims = true;
-        let aside = self.emitter.aside(Stream::Cold);
-        let label = self.emitter.here_label();
-        self.late_claim = Some(label);
+        let aside = self.out.emitter.aside(Stream::Cold);
+        let label = self.out.emitter.here_label();
+        self.exits.late_claim = Some(label);
         // The return address.
-        let below = std::mem::replace(&mut self.frame.below, PUSHED + 8);
-        self.pushes(0);
-        self.processor(RDX);
-        let mine = self.emitter.label();
-        self.claim_shared(RDX, RBX, mine);
+        let below = std::mem::replace(&mut self.out.frame.below, PUSHED + 8);
+        self.out.pushes(0);
+        self.out.processor(RDX);
+        let mine = self.out.emitter.label();
+        self.out.claim_shared(RDX, RBX, mine);
         // The return address, and all registers.
-        self.emitter.pop(RAX);
-        registers(ALL).collect::<Vec<_>>().into_iter().rev().for_each(|it| self.emitter.pop(it));
-        let discard = self.discard;
-        self.emitter.jump(discard);
-        self.emitter.bind(mine);
-        self.set_owner(RBX, None);
-        self.emitter.ret();
-        self.frame.below = below;
-        self.emitter.back(aside);
+        self.out.emitter.pop(RAX);
+        registers(ALL).collect::<Vec<_>>().into_iter().rev().for_each(|it| self.out.emitter.pop(it));
+        let discard = self.out.discard;
+        self.out.emitter.jump(discard);
+        self.out.emitter.bind(mine);
+        self.out.set_owner(RBX, None);
+        self.out.emitter.ret();
+        self.out.frame.below = below;
+        self.out.emitter.back(aside);
         label
     }
 
     /// The code shared by all paths into the interpreter: calls it and restores the registers,
     /// which it may have changed. Emitted once.
     fn shared_leave(&mut self) -> Label {
-        if let Some(label) = self.leave {
+        if let Some(label) = self.exits.shared {
             return label;
         }
-        let aside = self.emitter.aside(Stream::Cold);
-        let label = self.emitter.here_label();
-        self.leave = Some(label);
-        self.frame.below = PUSHED;
-        self.pushes(AGENT);
+        let aside = self.out.emitter.aside(Stream::Cold);
+        let label = self.out.emitter.here_label();
+        self.exits.shared = Some(label);
+        self.out.frame.below = PUSHED;
+        self.out.pushes(AGENT);
         let general = |register: Reg| {
             let place = offset_of!(Context, registers) + offset_of!(Registers, general);
             of_context(RBX, place + 8 * usize::from(register.0))
         };
         for register in registers(ALL) {
             let from = self.program_register(register);
-            self.emitter.load(RAX, from);
-            self.emitter.store(general(register), RAX);
+            self.out.emitter.load(RAX, from);
+            self.out.emitter.store(general(register), RAX);
         }
-        self.site_rsp(RAX);
-        self.emitter.store(general(RSP), RAX);
+        self.out.site_rsp(RAX);
+        self.out.emitter.store(general(RSP), RAX);
         let rip = offset_of!(Context, registers) + offset_of!(Registers, rip);
-        self.emitter.store_site(of_context(RBX, rip), self.environment.site);
-        if self.facts.reads_flags {
-            let cell = self.frame.cell(Cell::AllFlags);
+        self.out.emitter.store_site(of_context(RBX, rip), self.out.environment.site);
+        if self.reads_flags {
+            let cell = self.out.frame.cell(Cell::AllFlags);
             let flags = offset_of!(Context, registers) + offset_of!(Registers, rflags);
-            self.emitter.load(RAX, cell);
-            self.emitter.store(of_context(RBX, flags), RAX);
+            self.out.emitter.load(RAX, cell);
+            self.out.emitter.store(of_context(RBX, flags), RAX);
         }
-        self.emitter.load(RDI, RBX);
-        self.emitter.number(RSI, self.environment.info.into());
-        self.emitter.number(RAX, self.environment.agent.resume.into());
-        self.emitter.call(RAX);
-        if self.environment.tentative {
-            let cell = self.frame.commit_cell();
-            self.emitter.store(cell, RAX);
+        self.out.emitter.load(RDI, RBX);
+        self.out.emitter.number(RSI, self.out.environment.info.into());
+        self.out.emitter.number(RAX, self.out.environment.agent.resume.into());
+        self.out.emitter.call(RAX);
+        if self.out.environment.tentative {
+            let cell = self.out.frame.commit_cell();
+            self.out.emitter.store(cell, RAX);
         }
         for register in registers(ALL) {
             let to = self.program_register(register);
-            self.emitter.load(RAX, general(register));
-            self.emitter.store(to, RAX);
+            self.out.emitter.load(RAX, general(register));
+            self.out.emitter.store(to, RAX);
         }
-        self.emitter.store32_number(of_context(RBX, offset_of!(Context, claim)), FREE);
-        registers(ALL).collect::<Vec<_>>().into_iter().rev().for_each(|it| self.emitter.pop(it));
-        self.frame.below = 0;
-        let epilogue = self.epilogue;
-        self.emitter.jump(epilogue);
-        self.emitter.back(aside);
+        self.out.emitter.store32_number(of_context(RBX, offset_of!(Context, claim)), FREE);
+        registers(ALL).collect::<Vec<_>>().into_iter().rev().for_each(|it| self.out.emitter.pop(it));
+        self.out.frame.below = 0;
+        let epilogue = self.out.epilogue;
+        self.out.emitter.jump(epilogue);
+        self.out.emitter.back(aside);
         label
     }
 
     /// Where the program's value of a register is after all were pushed.
     fn program_register(&mut self, register: Reg) -> Rm {
-        if self.frame.is_saved(register.0) { self.frame.saved_at(register.0) } else { pushed(register) }
+        if self.out.frame.is_saved(register.0) {
+            self.out.frame.saved_at(register.0)
+        } else {
+            pushed(register)
+        }
     }
 }

@@ -20,15 +20,26 @@
 //! | `environment` | what a handler is compiled for |
 //! | `compiled` | the result |
 //! | `scan` | an analysis of the bytecode before compilation |
-//! | `compiler`, `shape` | following all paths, and what is known at each place |
-//! | `registers`, `frame` | where elements are; the stack frame |
-//! | `straight`, `control`, `variables`, `memory`, `logging` | the instructions |
-//! | `count`, `claim`, `count_and_claim` | counting the hit, claiming a context, both at once |
-//! | `owner`, `record`, `leave` | thread and site, the record, leaving to the interpreter |
+//! | `compiler`, `begin`, `control` | following all paths, from the count of the hit over each jump to the end |
+//! | `run`, `shape` | a run on a path, and what is known of it at each place |
+//! | `straight`, `variables`, `memory`, `logging` | the instructions of a run |
+//! | `path`, `arithmetic` | where elements are; the instructions that only compute |
+//! | `record`, `ring`, `leave` | the record, room for it, leaving to the interpreter |
+//! | `output`, `frame` | the code being written; its stack frame |
+//! | `count`, `claim`, `count_and_claim`, `owner` | counting the hit, claiming a context, both at once; thread and site |
 //! | `emit`, `modrm`, `instructions`, `operands` | encoding of machine code |
+//!
+//! # Owners and roles
+//!
+//! Each owner has the next: `Compiler` (all paths), `Run` (one instruction after another), `Path`
+//! (its elements and their registers), `Output` (code, frame and data). What is below does not know
+//! what is above: an `Output` knows no element, a `Path` no record. `Leaver` and `RecordBeginner`
+//! are roles: they borrow an `Output` and what else they read.
 
 #![forbid(unsafe_code)]
 
+mod arithmetic;
+mod begin;
 mod claim;
 mod compiled;
 mod compiler;
@@ -44,9 +55,12 @@ mod logging;
 mod memory;
 mod modrm;
 mod operands;
+mod output;
 mod owner;
+mod path;
 mod record;
-mod registers;
+mod ring;
+mod run;
 mod scan;
 mod shape;
 mod straight;
@@ -56,7 +70,8 @@ pub use compiled::{Compiled, Guarded, Step, Unsupported};
 pub use emit::SiteField;
 pub use environment::{Environment, Handler, Limits, Variable, Waiting};
 
-use compiler::{Compiler, Mode};
+use compiler::Compiler;
+use run::Mode;
 
 /// Compiles a handler for a site.
 ///

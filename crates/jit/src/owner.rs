@@ -10,9 +10,9 @@
 //! thread that is found in neither place is 0. The process id is in [`Identity`], or in the
 //! descriptors.
 
-use crate::compiler::Compiler;
 use crate::emit::{Label, Stream};
 use crate::operands::{Alu, Condition, RAX, RDX, Reg, Rm};
+use crate::output::Output;
 use core::mem::offset_of;
 use layout::{Context, Identity, thread_id};
 
@@ -21,7 +21,7 @@ pub(crate) fn of_context(register: Reg, offset: usize) -> Rm {
     Rm::At(register, offset as i32)
 }
 
-impl Compiler<'_> {
+impl Output<'_> {
     /// A field of the process's [`Identity`].
     pub(crate) fn identity(&self, offset: usize) -> Rm {
         Rm::Absolute(self.environment.identity + offset as u32)
@@ -34,7 +34,7 @@ impl Compiler<'_> {
         self.set_site(context);
     }
 
-    /// Writes the thread id to the context as [`Compiler::set_owner`] does, and leaves it in edx.
+    /// Writes the thread id to the context as [`Output::set_owner`] does, and leaves it in edx.
     pub(crate) fn set_holder(&mut self, context: Reg, other: Option<Label>) {
         let [unknown, known, own, by_itself] = [(); 4].map(|()| self.emitter.label());
         let offset = self.identity(offset_of!(Identity, tid_offset));

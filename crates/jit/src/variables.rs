@@ -1,8 +1,9 @@
 //! Local and global variables.
 
-use crate::compiler::Compiler;
-use crate::operands::{Alu, Condition, RAX, Reg, Rm};
-use crate::registers::Operand;
+use crate::count::counted;
+use crate::operands::{Alu, Condition, Rm};
+use crate::output::Operand;
+use crate::run::Run;
 use crate::shape::Location;
 use vm::{Instruction, Op};
 
@@ -28,12 +29,12 @@ struct Kind {
     count: u16,
 }
 
-impl Compiler<'_> {
+impl Run<'_> {
     /// Emits an instruction on a variable. Returns false if it is not one, or is not compiled.
     pub(crate) fn variable(&mut self, instruction: Instruction) -> bool {
         use Access::{Decrement, Increment, Move, Pop, Push};
-        let locals = Kind { address: self.environment.locals, count: self.handler.locals };
-        let globals = Kind { address: self.environment.globals, count: self.handler.globals };
+        let locals = Kind { address: self.path.out.environment.locals, count: self.handler.locals };
+        let globals = Kind { address: self.path.out.environment.globals, count: self.handler.globals };
         let index = Some(instruction.operand);
         let (kind, access, index) = match instruction.op {
             Op::PushLvImm => (locals, Push, index),
@@ -58,9 +59,9 @@ impl Compiler<'_> {
             Op::DecGv => (globals, Decrement, None),
             _ => return false,
         };
-        if let Some(counter) = self.counted(&instruction) {
-            let scratch = self.take();
-            self.count(&[counter], scratch, None);
+        if let Some(counter) = counted(self.handler, self.path.out.environment, &instruction) {
+            let scratch = self.path.take();
+            self.path.out.count(&[counter], scratch, None);
             return true;
         }
         match index {
@@ -78,33 +79,21 @@ impl Compiler<'_> {
     fn access(&mut self, access: Access, variable: Rm, popped: usize) {
         match access {
             Access::Push => {
-                let register = self.take();
-                self.emitter.load(register, variable);
-                (0..popped).for_each(|_| self.pop());
-                self.push(Location::Register(register.0));
+                let register = self.path.take();
+                self.path.out.emitter.load(register, variable);
+                (0..popped).for_each(|_| self.path.pop());
+                self.path.push(Location::Register(register.0));
             }
             Access::Pop | Access::Move => {
                 // A single store, so that no other thread sees half of it.
-                let register = self.value_register(popped);
-                self.emitter.store(variable, register);
+                let register = self.path.value_register(popped);
+                self.path.out.emitter.store(variable, register);
                 let more = usize::from(access == Access::Pop);
-                (0..popped + more).for_each(|_| self.pop());
+                (0..popped + more).for_each(|_| self.path.pop());
             }
             Access::Increment | Access::Decrement => {
-                self.emitter.step(true, access == Access::Decrement, variable);
-                (0..popped).for_each(|_| self.pop());
-            }
-        }
-    }
-
-    /// A register that holds an element: its own register, or rax.
-    pub(crate) fn value_register(&mut self, below: usize) -> Reg {
-        match self.operand(below) {
-            Operand::Register(register) => register,
-            operand => {
-                self.set(RAX, operand);
-                self.frame.change(RAX);
-                RAX
+                self.path.out.emitter.step(true, access == Access::Decrement, variable);
+                (0..popped).for_each(|_| self.path.pop());
             }
         }
     }
@@ -112,27 +101,27 @@ impl Compiler<'_> {
     /// A variable whose index is on the stack: below the value for `pop`, else on top.
     fn indexed(&mut self, kind: Kind, access: Access) -> bool {
         let below = usize::from(access == Access::Pop);
-        if let Operand::Number(index) = self.operand(below) {
+        if let Operand::Number(index) = self.path.operand(below) {
             if index >= kind.count.into() {
                 return false;
             }
             self.at_index(access, Rm::Absolute(kind.address + 8 * index as u32));
             return true;
         }
-        let index = self.in_register(below);
+        let index = self.path.in_register(below);
         let leave = self.leave_here();
-        self.emitter.alu_number(Alu::Cmp, index, kind.count.into());
-        self.emitter.jump_if(Condition::AboveOrEqual, leave);
+        self.path.out.emitter.alu_number(Alu::Cmp, index, kind.count.into());
+        self.path.out.emitter.jump_if(Condition::AboveOrEqual, leave);
         self.at_index(access, Rm::Scaled(index, 3, kind.address as i32));
         true
     }
 
     fn at_index(&mut self, access: Access, variable: Rm) {
         if access == Access::Pop {
-            let register = self.value_register(0);
-            self.emitter.store(variable, register);
-            self.pop();
-            self.pop();
+            let register = self.path.value_register(0);
+            self.path.out.emitter.store(variable, register);
+            self.path.pop();
+            self.path.pop();
         } else {
             self.access(access, variable, 1);
         }

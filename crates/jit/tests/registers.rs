@@ -225,6 +225,31 @@ fn a_probe_that_somebody_else_disables_takes_no_hit_any_more() {
     assert!(site.arena.all_free());
 }
 
+/// Runs something on each processor that this thread may use.
+fn on_each_processor(action: impl Fn()) {
+    let size = size_of::<libc::cpu_set_t>();
+    // SAFETY: zeros are an empty set of processors.
+    let mut allowed: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is of this size, and written by the call.
+    assert_eq!(unsafe { libc::sched_getaffinity(0, size, &mut allowed) }, 0);
+    let set = |set: &libc::cpu_set_t| {
+        // SAFETY: the set is of this size, and read by the call.
+        assert_eq!(unsafe { libc::sched_setaffinity(0, size, set) }, 0);
+    };
+    for processor in 0..libc::CPU_SETSIZE as usize {
+        // SAFETY: the number is below that of the processors in a set.
+        if unsafe { libc::CPU_ISSET(processor, &allowed) } {
+            // SAFETY: zeros are an empty set of processors.
+            let mut one: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+            // SAFETY: as before.
+            unsafe { libc::CPU_SET(processor, &mut one) };
+            set(&one);
+            action();
+        }
+    }
+    set(&allowed);
+}
+
 #[test]
 fn a_full_ring_drops_and_counts_and_is_not_overrun() {
     let _one = exclusive();
@@ -244,6 +269,8 @@ fn a_full_ring_drops_and_counts_and_is_not_overrun() {
         assert!(records.iter().all(|record| record.log.len() == 16 && record.number == 77));
     }
     assert_eq!(site.value(site.environment.dropped), before);
+    // The next record in a ring marks its losses: one on each processor, wherever the losses were.
+    on_each_processor(|| site.hit());
     // All losses are marked, except those after which their ring had no record.
     let sum = |of: &dyn Fn(u32) -> u64| (0..CONTEXTS).map(of).sum::<u64>();
     let marked = sum(&|number| site.arena.context(number).marked.load(Relaxed));

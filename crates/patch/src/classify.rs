@@ -71,6 +71,14 @@ pub(crate) struct Decoded {
     pub(crate) class: Class,
 }
 
+/// The length of the first instruction of some bytes, whether or not it can be displaced; `None` if
+/// they begin with none.
+pub fn instruction_length(mode: Mode, bytes: &[u8]) -> Option<usize> {
+    let bytes = &bytes[..bytes.len().min(INSTRUCTION_LIMIT)];
+    let instruction = Decoder::new(mode.bits(), bytes, DecoderOptions::NONE).decode();
+    (!instruction.is_invalid()).then(|| instruction.len())
+}
+
 /// Decodes the first instruction of `bytes` and decides how to displace it.
 pub(crate) fn classify(mode: Mode, bytes: &[u8], address: u64) -> Result<Decoded, Refusal> {
     let bytes = &bytes[..bytes.len().min(INSTRUCTION_LIMIT)];

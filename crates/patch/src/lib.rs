@@ -92,6 +92,7 @@ mod substituted_argument;
 pub mod tactic;
 mod template;
 
+pub use classify::instruction_length;
 pub use displaced::{Displaced, displace, displace_in};
 pub use flow::entered_anywhere;
 pub use liveness::{dead_registers, flags_are_dead};

@@ -15,7 +15,7 @@ use std::ops::Range;
 use libc::{c_int, c_long};
 
 use crate::remote::{CallDetour, Numbers};
-use crate::{Entrance, Error, Stop, Stopped, memory};
+use crate::{Copied, Entrance, Error, Stop, Stopped, StubMemory, memory};
 
 /// A stopped thread of a 64-bit process, with the address of a `syscall` instruction.
 #[derive(Debug)]
@@ -191,6 +191,45 @@ impl Caller {
         };
         let results = calls.iter().zip(results).map(named).collect();
         Ok((Caller { thread, stop, syscall, suspended, away: Some(away) }, results))
+    }
+
+    /// Has the thread copy its process, with all memory as it is now (`remote/copying.rs`). The
+    /// other threads must be stopped. The copy is a child of whoever adopts orphans, so the
+    /// thread's process must not do that.
+    ///
+    /// # Errors
+    /// The thread has been killed. Why there is no copy is in the result.
+    pub fn copy_process(self) -> Result<Step<Copied>, Error> {
+        let Caller { thread, stop, syscall, suspended, away } = self;
+        let pid = thread.tid();
+        let (thread, mut away) = match away {
+            Some(away) => (thread, away),
+            None => thread.begin_detour(syscall, &mut || ())?,
+        };
+        let (thread, copied) = match syscall.refuge {
+            Some(refuge) => away.copy_process(thread, refuge.stub + StubMemory::COPY, &mut || ())?,
+            None => (thread, Err(io::ErrorKind::Unsupported.into())),
+        };
+        let copied = copied.map_err(|cause| Error::Remote { call: "clone", pid, cause });
+        Ok((Caller { thread, stop, syscall, suspended, away: Some(away) }, copied))
+    }
+
+    /// Whether the process adopts orphans of its descendants (PR_SET_CHILD_SUBREAPER).
+    ///
+    /// # Errors
+    /// As of [`Caller::call`].
+    pub fn adopts_orphans(self) -> Result<Step<bool>, Error> {
+        let Some(refuge) = self.syscall.refuge else {
+            let error = self.unreachable("asking whether it adopts orphans");
+            return Ok((self, Err(error)));
+        };
+        // The frames are at the other end of that memory.
+        let answer = refuge.end - StubMemory::ROOM;
+        let arguments = [libc::PR_GET_CHILD_SUBREAPER as u64, answer, 0, 0, 0, 0];
+        let (caller, called) = self.call("prctl", libc::SYS_prctl, arguments)?;
+        let said = called.and_then(|_| caller.read(answer));
+        let _ = caller.write(answer, &[0; 4]);
+        Ok((caller, said.map(|word| u32::from_le_bytes(word) != 0)))
     }
 
     /// Maps several pieces of private anonymous memory, given as addresses, sizes and protections

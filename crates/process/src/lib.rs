@@ -15,6 +15,7 @@
 //! every function either completes or restores what it changed.
 
 mod caller;
+mod copied;
 mod credentials;
 mod error;
 mod executable;
@@ -43,29 +44,33 @@ mod tasks;
 mod thread;
 
 pub use caller::{Call, Caller, Step};
+pub use copied::Copied;
 pub use credentials::Credentials;
 pub use error::Error;
 pub use executable::{machine_of_command, machine_of_process};
 pub use files::{allow_many_files, ignore_file_size_limit};
 pub use float::FloatRegisters;
 pub use identity::{RseqRegistration, keeps_its_id, thread_id_offset};
-pub use library::find_library;
+pub use library::{find_library, libraries_named};
 pub use low_addresses::{addresses_left, low_gaps, low_places};
 pub use map_file::FilePiece;
 pub use maps::{Mapping, MappingWithFlags, maps, maps_with_flags};
 pub use memory::{Memory, read, write, write_each};
-pub use module::{ImageCache, Module, ModuleError, Skipped, Survey, modules, modules_in, survey};
+pub use module::{
+    ImageCache, Module, ModuleError, Skipped, Survey, modules, modules_in, open_module, survey,
+};
 pub use pages::{Page, PageMap, Run};
 pub use process_memory_file::fix_size;
 pub use processor::missing_instructions;
 pub use registers::Registers;
-pub use remote::{Entrance, STUB, StubMemory, find_syscall, is_in_stub};
-pub use share::{read_only_for_others, sealed_memory, shared_memory};
+pub use remote::{COPY_CODE, Entrance, STUB, StubMemory, find_syscall, is_in_stub};
+pub use share::{handle, read_only_for_others, sealed_memory, shared_memory};
 pub use start::{StartOptions, start};
 pub use stat::{Stat, command_line};
 pub use tasks::{
-    Status, auxiliary, blocked_at, check_proc, children, has_shadow_stack, heap_start, memory_sharers, name,
-    processor, same_memory, same_pid_namespace, stack_limit, threads, traced_here,
+    Status, anonymous_memory, auxiliary, blocked_at, check_proc, children, children_share_pid_namespace,
+    has_shadow_stack, has_userfaultfd, heap_start, memory_sharers, name, processor, same_memory,
+    same_pid_namespace, stack_limit, threads, traced_here,
 };
 pub use thread::events::{Event, look_at, take_last_stop, wait};
 pub use thread::{Birth, OwnSegment, Running, Stop, Stopped};

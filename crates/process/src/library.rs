@@ -47,19 +47,61 @@ pub fn find_library(name: &str, machine: Machine) -> Option<PathBuf> {
     if name.is_empty() || name.contains('/') {
         return None;
     }
-    let mut cache = Vec::new();
-    if let Ok(file) = File::open(CACHE) {
-        // An unreadable cache counts as an empty one.
-        let _ = file.take(MAX_CACHE_BYTES).read_to_end(&mut cache);
-    }
-    let cached = in_cache(&cache, name.as_bytes(), flags).into_iter();
+    let cached = in_cache(&cache(), |other| other == name.as_bytes(), flags).into_iter();
     let standard = directories.iter().map(|directory| Path::new(directory).join(name));
     cached.chain(standard).find(|path| Image::open(path).is_ok_and(|image| image.machine() == machine))
 }
 
-/// The paths that a cache has for a name, in its order, without variants for newer processors:
-/// which of them a process uses depends on its processor.
-fn in_cache(cache: &[u8], name: &[u8], flags: u32) -> Vec<PathBuf> {
+/// All files of a library in the dynamic linker's cache and the standard directories, for x86-64
+/// and for i386. Its name may lack the version, or `.so` and the version: `libc.so`, `libc`. A file
+/// that has several names is listed once.
+pub fn libraries_named(name: &str) -> Vec<PathBuf> {
+    let cache = cache();
+    let is_named = |other: &[u8]| {
+        str::from_utf8(other).is_ok_and(|other| other == name || is_without_version(other, name))
+    };
+    let mut found: Vec<PathBuf> = Vec::new();
+    for (flags, directories) in [(X86_64, X86_64_DIRECTORIES), (I386, I386_DIRECTORIES)] {
+        let listed =
+            directories.iter().flat_map(|directory| std::fs::read_dir(directory).into_iter().flatten());
+        let listed = listed.flatten().filter(|entry| is_named(entry.file_name().as_bytes()));
+        for path in in_cache(&cache, is_named, flags).into_iter().chain(listed.map(|entry| entry.path())) {
+            // A linker script, as `libc.so` is, is no library.
+            if let Ok(path) = path.canonicalize()
+                && !found.contains(&path)
+                && Image::open(&path).is_ok()
+            {
+                found.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// Whether a name is that of a library without `.so` and its version, or without all or part of its
+/// version: `libc` or `libc.so` for `libc.so.6`.
+pub(crate) fn is_without_version(library: &str, name: &str) -> bool {
+    let has_so = name.ends_with(".so") || name.contains(".so.");
+    library.strip_prefix(name).is_some_and(|rest| match has_so {
+        true => {
+            rest.strip_prefix('.').is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
+        }
+        false => rest == ".so" || rest.starts_with(".so."),
+    })
+}
+
+/// The dynamic linker's cache. An unreadable one counts as an empty one.
+fn cache() -> Vec<u8> {
+    let mut cache = Vec::new();
+    if let Ok(file) = File::open(CACHE) {
+        let _ = file.take(MAX_CACHE_BYTES).read_to_end(&mut cache);
+    }
+    cache
+}
+
+/// The paths that a cache has for the names that `is_named` accepts, in its order, without variants
+/// for newer processors: which of them a process uses depends on its processor.
+fn in_cache(cache: &[u8], is_named: impl Fn(&[u8]) -> bool, flags: u32) -> Vec<PathBuf> {
     // Older caches begin with a table in an older format, after which this one is aligned.
     let start = (0..cache.len()).step_by(4).find(|start| cache[*start..].starts_with(MAGIC));
     let Some(cache) = start.and_then(|start| cache.get(start..)) else { return Vec::new() };
@@ -70,7 +112,7 @@ fn in_cache(cache: &[u8], name: &[u8], flags: u32) -> Vec<PathBuf> {
     let places = (0..count.min(table.len() / ENTRY)).map(|number| HEADER + number * ENTRY);
     let entries = places.filter(|place| word(*place) == Some(flags));
     let plain = entries.filter(|place| (word(place + 16), word(place + 20)) == (Some(0), Some(0)));
-    let named = plain.filter(|place| word(place + 4).and_then(string) == Some(name));
+    let named = plain.filter(|place| word(place + 4).and_then(string).is_some_and(&is_named));
     let paths = named.filter_map(|place| word(place + 8).and_then(string));
     paths.map(|path| PathBuf::from(OsStr::from_bytes(path))).collect()
 }
@@ -113,26 +155,29 @@ mod tests {
             (X86_64, "liba.so", "/one/liba.so", 0),
             (X86_64, "liba.so.1", "/two/liba.so.1", 0),
         ]);
-        let paths = |flags| in_cache(&cache, b"liba.so.1", flags);
+        let paths = |flags| in_cache(&cache, |name| name == b"liba.so.1", flags);
         assert_eq!(paths(X86_64), ["/one/liba.so.1", "/two/liba.so.1"].map(PathBuf::from));
         assert_eq!(paths(I386), ["/32/liba.so.1"].map(PathBuf::from));
         let mut after_old = b"ld.so-1.7.0\0\x01\0\0\0".to_vec();
         after_old.extend(&cache);
-        assert_eq!(in_cache(&after_old, b"liba.so", X86_64), ["/one/liba.so"].map(PathBuf::from));
+        assert_eq!(
+            in_cache(&after_old, |name| name == b"liba.so", X86_64),
+            ["/one/liba.so"].map(PathBuf::from)
+        );
     }
 
     #[test]
     fn a_damaged_cache_gives_nothing_and_never_panics() {
         let whole = cache(&[(X86_64, "liba.so.1", "/one/liba.so.1", 0)]);
         for end in 0..whole.len() {
-            in_cache(&whole[..end], b"liba.so.1", X86_64);
+            in_cache(&whole[..end], |name| name == b"liba.so.1", X86_64);
         }
         for place in 0..whole.len() {
             let mut damaged = whole.clone();
             damaged[place] = 0xff;
-            in_cache(&damaged, b"liba.so.1", X86_64);
+            in_cache(&damaged, |name| name == b"liba.so.1", X86_64);
         }
-        assert!(in_cache(&[0; 100], b"liba.so.1", X86_64).is_empty());
+        assert!(in_cache(&[0; 100], |name| name == b"liba.so.1", X86_64).is_empty());
     }
 
     #[test]
@@ -142,5 +187,10 @@ mod tests {
         assert_eq!(image.soname(), Some("libc.so.6"), "{}", path.display());
         assert_eq!(find_library("libno-such.so.1", Machine::X86_64), None);
         assert_eq!(find_library("../libc.so.6", Machine::X86_64), None);
+        let path = path.canonicalize().expect("it was opened before");
+        for name in ["libc.so.6", "libc", "libc.so"] {
+            assert!(libraries_named(name).contains(&path), "{name}: {:?}", libraries_named(name));
+        }
+        assert!(!libraries_named("lib").contains(&path) && libraries_named("../libc").is_empty());
     }
 }

@@ -106,6 +106,8 @@ pub struct MappingWithFlags {
     /// It is left out of core dumps: madvise(MADV_DONTDUMP), or device memory, which must not be
     /// read.
     pub undumpable: bool,
+    /// A child has it as zeros: madvise(MADV_WIPEONFORK).
+    pub wiped: bool,
 }
 
 /// The mappings of a process with their flags, from `/proc/PID/smaps`. The kernel counts all pages
@@ -136,12 +138,13 @@ pub fn maps_with_flags(pid: i32) -> Result<Vec<MappingWithFlags>, ModuleError> {
 /// Parses one line of `smaps`: it begins a mapping, or describes the last one.
 fn mark(line: &[u8], marked: &mut Vec<MappingWithFlags>) {
     if let Some(flags) = line.strip_prefix(b"VmFlags:") {
-        let undumpable = flags.split(|byte| *byte == b' ').any(|flag| matches!(flag, b"dd" | b"io" | b"pf"));
+        let mut flags = flags.split(|byte| *byte == b' ');
         if let Some(last) = marked.last_mut() {
-            last.undumpable = undumpable;
+            last.undumpable = flags.clone().any(|flag| matches!(flag, b"dd" | b"io" | b"pf"));
+            last.wiped = flags.any(|flag| flag == b"wf");
         }
     } else if let Some(mapping) = parse(line) {
-        marked.push(MappingWithFlags { mapping, undumpable: false });
+        marked.push(MappingWithFlags { mapping, undumpable: false, wiped: false });
     }
 }
 

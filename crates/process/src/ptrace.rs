@@ -21,6 +21,9 @@ const PTRACE_GET_THREAD_AREA: c_uint = 25;
 const PTRACE_SET_THREAD_AREA: c_uint = 26;
 const PTRACE_GET_RSEQ_CONFIGURATION: c_uint = 0x420f;
 
+/// An option: suspends the thread's seccomp filters while it is traced (needs CAP_SYS_ADMIN).
+pub(crate) const SUSPEND_SECCOMP: c_int = 1 << 21;
+
 /// The wait status of a system call stop has this bit set beside SIGTRAP, so it cannot be mistaken
 /// for a signal.
 pub(crate) const SYSCALL_STOP: c_int = libc::SIGTRAP | 0x80;

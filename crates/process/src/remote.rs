@@ -36,9 +36,12 @@ use std::io;
 use libc::c_long;
 
 mod chain;
+mod copy_code;
+mod copying;
 mod entrance;
 
 pub(crate) use chain::Numbers;
+pub use copy_code::COPY_CODE;
 pub use entrance::{Entrance, STUB, StubMemory, find_syscall, is_in_stub};
 
 use crate::ptrace;
@@ -349,6 +352,8 @@ fn result(registers: &Registers) -> i64 {
 
 #[cfg(test)]
 mod child;
+#[cfg(test)]
+mod copies;
 #[cfg(test)]
 mod deaths;
 #[cfg(test)]

@@ -355,6 +355,14 @@ fn close_at_once(descriptors: &[c_int]) -> Option<Call> {
     }
 }
 
+/// A handle (pidfd) of a process. It can be polled, and is readable once the process has ended.
+///
+/// # Errors
+/// There is no such process.
+pub fn handle(pid: i32) -> io::Result<OwnedFd> {
+    pidfd(pid, 0)
+}
+
 /// A handle (pidfd) of a process or thread.
 fn pidfd(pid: i32, flags: c_int) -> io::Result<OwnedFd> {
     opened(libc::SYS_pidfd_open, [pid.into(), flags.into(), 0])

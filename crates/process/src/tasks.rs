@@ -216,6 +216,35 @@ pub fn same_pid_namespace(pid: i32) -> bool {
     }
 }
 
+/// Whether a thread's children are born in its own pid namespace. A thread can have them born in
+/// another one (unshare(CLONE_NEWPID)), which lives and dies with the first of them.
+pub fn children_share_pid_namespace(tid: i32) -> bool {
+    let of = |name: &str| fs::read_link(format!("/proc/{tid}/ns/{name}")).ok();
+    matches!((of("pid"), of("pid_for_children")), (Some(own), Some(children)) if own == children)
+}
+
+/// Bytes of memory, in RAM or swap, that a process has without a file: about what a core dump of it
+/// has. 0 if the kernel does not tell.
+pub fn anonymous_memory(pid: i32) -> u64 {
+    let text = read_piece(&format!("/proc/{pid}/status")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let of = |line: &str| {
+        let (key, value) = line.split_once(':')?;
+        let counts = matches!(key, "RssAnon" | "RssShmem" | "VmSwap");
+        let kibibytes: u64 = value.split_ascii_whitespace().next()?.parse().ok()?;
+        counts.then(|| kibibytes.saturating_mul(1024))
+    };
+    text.lines().filter_map(of).fold(0, u64::saturating_add)
+}
+
+/// Whether a process has a userfaultfd open: its threads may have to answer for one that forks.
+pub fn has_userfaultfd(pid: i32) -> bool {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    entries
+        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
+        .any(|link| link.as_os_str() == "anon_inode:[userfaultfd]")
+}
+
 /// The processor a thread ran on last.
 pub fn processor(tid: i32) -> Option<u32> {
     stat(tid, 39)?.parse().ok()
@@ -304,5 +333,8 @@ mod tests {
         assert!(heap_start(pid).is_some());
         assert!(!name(pid).is_empty());
         assert!(memory_sharers(pid).is_empty());
+        assert!(children_share_pid_namespace(pid));
+        assert!(anonymous_memory(pid) > 4096);
+        assert!(!has_userfaultfd(pid));
     }
 }

@@ -10,7 +10,7 @@ use libc::{c_int, pid_t, siginfo_t};
 
 pub(crate) mod events;
 
-use crate::ptrace;
+use crate::ptrace::{self, SUSPEND_SECCOMP};
 use crate::{Error, FloatRegisters, Mapping, ModuleError, Registers, RseqRegistration, Status};
 
 /// The kernel reports, for every traced thread, its children, its exec and its end.
@@ -20,9 +20,6 @@ const OPTIONS: c_int = libc::PTRACE_O_TRACECLONE
     | libc::PTRACE_O_TRACEEXEC
     | libc::PTRACE_O_TRACEEXIT
     | libc::PTRACE_O_TRACESYSGOOD;
-
-/// Suspends the thread's seccomp filters while it is traced (needs CAP_SYS_ADMIN).
-const SUSPEND_SECCOMP: c_int = 1 << 21;
 
 /// A running traced thread.
 #[derive(Debug)]

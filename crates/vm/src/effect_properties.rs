@@ -73,6 +73,10 @@ impl Machine for Watched {
         self.machine.task()
     }
 
+    fn field(&mut self, index: u16) -> Option<u64> {
+        self.machine.field(index)
+    }
+
     fn linear_address(&mut self, selector: u16, offset: u64) -> Option<u64> {
         self.machine.linear_address(selector, offset)
     }
@@ -129,7 +133,7 @@ fn single(rows: &'static [Row]) -> impl Strategy<Value = Single> {
         let operand = (row, operand).prop_map(|(row, (value, register, distance, byte))| {
             let operand = match row.operand {
                 Operand::Label | Operand::Proc => distance,
-                Operand::Local | Operand::Global => u64::from(byte % 6),
+                Operand::Local | Operand::Global | Operand::Field => u64::from(byte % 6),
                 Operand::Register => register as u64,
                 Operand::U8 | Operand::Bit => u64::from(byte % 70),
                 _ => value,

@@ -358,6 +358,7 @@ pub(crate) fn execute<M: Machine, const WIDE: bool>(
             | Op::PopH32
             | Op::PopH64
             | Op::PushTask
+            | Op::PushField
             | Op::Callk
             | Op::Seg2lin
             | Op::PushIo8

@@ -96,7 +96,7 @@
 //!   Values are transferred one by one: at the first that lies outside the block the earlier ones
 //!   stay transferred, and that one is not popped.
 //! * What a machine refuses raises INVALID_OPCODE: a register, a port, `cpuid`, `push task`,
-//!   `callk`. The leaf, number or port has been popped by then. A selector of more than 16 bits
+//!   `push field`, `callk`. The leaf, number or port has been popped by then. A selector of more than 16 bits
 //!   names no segment.
 //! * An operand index out of range leaves the stack as it was; if the index came from the stack,
 //!   index and value have been popped. A bad bit position leaves the value.

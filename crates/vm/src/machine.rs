@@ -74,6 +74,13 @@ pub trait Machine {
         None
     }
 
+    /// A field of the record of the tracepoint that was hit, by the index of its name in the
+    /// program's list: an integer extended by its sign to 64 bits, or the address of an array or a
+    /// string.
+    fn field(&mut self, _index: u16) -> Option<u64> {
+        None
+    }
+
     /// The linear address of an offset in the segment that a selector names; `None`, if it names
     /// none, raises [`crate::Exception::SEG_FAULT`].
     fn linear_address(&mut self, _selector: u16, _offset: u64) -> Option<u64> {

@@ -1,7 +1,7 @@
 //! The instruction set: one table, which the interpreter, assembler, printer and compilers share.
 //!
 //! Opcodes are those of the original DProbes (0x00-0x98 and, for IA32, 0xb0-0xb6; see
-//! `docs/language.md`). Operands follow the opcode, little-endian. To add an instruction, add a row
+//! `docs/language.md`), and 0xb7. Operands follow the opcode, little-endian. To add an instruction, add a row
 //! here and its arm in the interpreter.
 
 use crate::effects::{ControlFlow, Effects};
@@ -21,6 +21,8 @@ pub enum Operand {
     Global,
     /// Two bytes: a register's index ([`crate::Register`]), written as its name.
     Register,
+    /// Two bytes: the index of a field's name in the program's list, written as that name.
+    Field,
     /// One byte: a bit position, 1 to the word's bits.
     Bit,
     /// Two bytes, signed: an element's distance from a stack register; negative means before it.
@@ -39,7 +41,12 @@ impl Operand {
         match self {
             Operand::None => 0,
             Operand::U8 | Operand::Bit => 1,
-            Operand::U16 | Operand::S16 | Operand::Local | Operand::Global | Operand::Register => 2,
+            Operand::U16
+            | Operand::S16
+            | Operand::Local
+            | Operand::Global
+            | Operand::Register
+            | Operand::Field => 2,
             Operand::Word | Operand::Label | Operand::Proc => word,
         }
     }
@@ -325,6 +332,7 @@ instructions! {
     0xb4 PopIo8 "pop io, u8" None 2 0 Port Kernel [RAISES USES_PORTS] "Pops a value, then a port, and writes a byte to it.";
     0xb5 PopIo16 "pop io, u16" None 2 0 Port Kernel [RAISES USES_PORTS] "Pops a value, then a port, and writes 16 bits to it.";
     0xb6 PopIo32 "pop io, u32" None 2 0 Port Kernel [RAISES USES_PORTS] "Pops a value, then a port, and writes 32 bits to it.";
+    0xb7 PushField "push field" Field 0 1 System Kernel [RAISES] "Pushes a field of the tracepoint's record: a number, or the address of an array or a string.";
 }
 
 /// For each opcode, its row's index in [`TABLE`] plus 1; 0 if it has no row.

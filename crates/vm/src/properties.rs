@@ -122,6 +122,7 @@ pub(crate) fn machine(word: Word) -> impl Strategy<Value = TestMachine> {
                 pid: system[0],
                 processor: system[1],
                 task: granted.then_some(system[2]),
+                fields: numbers().map(|_| system[2]).collect(),
                 wide: wide.map(|&register| (register as u16, value)).collect(),
                 cpuid: numbers().map(|leaf| (leaf, [leaf, u32::MAX, 2, 3])).collect(),
                 model_specific: numbers().map(|number| (number, system[0])).collect(),
@@ -161,7 +162,7 @@ pub(crate) fn instruction(word: Word) -> impl Strategy<Value = Vec<u8>> {
         move |(row, value, distance, register, byte)| {
             let operand = match row.operand {
                 Operand::Label | Operand::Proc => distance as u64,
-                Operand::Local | Operand::Global => u64::from(byte % 6),
+                Operand::Local | Operand::Global | Operand::Field => u64::from(byte % 6),
                 Operand::Register => register as u64,
                 Operand::Bit => u64::from(byte % 70),
                 _ => value,

@@ -193,6 +193,11 @@ fn instruction<M: Machine, const WIDE: bool>(
             let task = granted(flow, hit.machine.task())?;
             flow.stack.push(word.truncate(task));
         }
+        Op::PushField => {
+            let field = hit.machine.field(flow.code.u16()?);
+            let field = granted(flow, field)?;
+            flow.stack.push(word.truncate(field));
+        }
         Op::Callk => {
             let mut run = Run { flow, log: &mut hit.log };
             let called = hit.machine.call_registered(&mut run).then_some(());

@@ -20,10 +20,28 @@ impl Tracer<'_> {
         self.disarmer().look_for_over();
         let report_states = self.programs.states();
         self.leave_all(control);
+        self.finish_dump(control);
         self.messages.tell_losses(&self.programs);
         self.followed.holds.released();
         control.wants_ticks.store(false, Ordering::Relaxed);
         self.report_sources().report(&report_states)
+    }
+
+    /// Waits until the core dump that is being written is complete, or removes it.
+    fn finish_dump(&mut self, control: &Control) {
+        let last = Instant::now() + DETACH_TIMEOUT;
+        while self.dumps.is_writing() {
+            let now = Instant::now();
+            if now > last + STOP_TIMEOUT {
+                return self.dumps.abandon(&mut self.messages);
+            }
+            if now > last {
+                self.dumps.stop();
+            }
+            if !self.step(control, false) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
     }
 
     /// Removes the probes from all processes and detaches.

@@ -5,6 +5,11 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::watch::Watch;
+
+use crate::reason::NotDumped;
 
 /// Names tried for one process, at most.
 const NAMES: u32 = 100_000;
@@ -21,6 +26,8 @@ pub(super) struct CoreFile {
     length: u64,
     /// Bytes that a file may have. The kernel kills a process that writes more.
     limit: u64,
+    /// Looked at before each write.
+    watch: Option<Arc<Watch>>,
 }
 
 impl CoreFile {
@@ -28,23 +35,28 @@ impl CoreFile {
     ///
     /// # Errors
     /// Why it cannot be created.
-    pub(super) fn create(pid: i32) -> Result<CoreFile, String> {
+    pub(super) fn create(pid: i32) -> Result<CoreFile, NotDumped> {
         CoreFile::create_in(Path::new(""), pid)
     }
 
-    fn create_in(directory: &Path, pid: i32) -> Result<CoreFile, String> {
+    fn create_in(directory: &Path, pid: i32) -> Result<CoreFile, NotDumped> {
         for number in 0..NAMES {
             let name = if number == 0 { format!("core.{pid}") } else { format!("core.{pid}.{number}") };
             let path = directory.join(name);
             let mut options = OpenOptions::new();
             options.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
             match options.open(&path) {
-                Ok(file) => return Ok(CoreFile { file, path, length: 0, limit: limit() }),
+                Ok(file) => return Ok(CoreFile { file, path, length: 0, limit: limit(), watch: None }),
                 Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(cause) => return Err(format!("{}: {cause}", printable::path(&path))),
+                Err(cause) => return Err(NotDumped::Create { path, cause: cause.into() }),
             }
         }
-        Err(format!("there are {NAMES} core files of this process already"))
+        Err(NotDumped::NoName(NAMES))
+    }
+
+    /// Fails from now on as soon as there is a reason to stop.
+    pub(super) fn watch(&mut self, watch: Arc<Watch>) {
+        self.watch = Some(watch);
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -75,18 +87,16 @@ impl CoreFile {
 
     /// Removes the file, which could not be completed for this reason. Returns the reason, and what
     /// became of the file.
-    pub(super) fn discard(self, reason: String) -> String {
-        let path = printable::path(&self.path);
-        match std::fs::remove_file(&self.path) {
-            Ok(()) => format!("{reason}; the incomplete file {path} was removed"),
-            Err(cause) => format!("{reason}; the incomplete file {path} could not be removed: {cause}"),
-        }
+    pub(super) fn discard(self, reason: NotDumped) -> NotDumped {
+        let left = std::fs::remove_file(&self.path).err().map(Into::into);
+        NotDumped::Incomplete { reason: Box::new(reason), path: self.path, left }
     }
 }
 
 impl Write for CoreFile {
     /// Takes consecutive blocks that are all zeros, or consecutive blocks that are not.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.watch.as_ref().map_or(Ok(()), |watch| watch.look())?;
         let is_zero = |block: &[u8]| *block == ZEROS[..block.len()];
         let within = (self.length % BLOCK as u64) as usize;
         let mut end = bytes.len().min(BLOCK - within);
@@ -172,14 +182,18 @@ mod tests {
         let cause = file.write_all(&[0; 9000]).expect_err("it is beyond the limit");
         assert_eq!(cause.raw_os_error(), Some(libc::EFBIG));
         let path = file.path().to_owned();
-        let said = file.discard("too large".to_owned());
-        assert_eq!(said, format!("too large; the incomplete file {} was removed", path.display()));
+        let said = file.discard(NotDumped::Write(cause.into()));
+        let NotDumped::Incomplete { reason, left: None, .. } = &said else { panic!("{said}") };
+        assert!(matches!(**reason, NotDumped::Write(_)));
+        let told = format!("{reason}; the incomplete file {} was removed", path.display());
+        assert_eq!(said.to_string(), told);
         assert!(!path.exists());
     }
 
     #[test]
     fn a_directory_that_takes_no_file_is_named() {
         let error = CoreFile::create_in(Path::new("/proc"), 1).expect_err("no file can be made there");
-        assert!(error.starts_with("/proc/core.1: "), "{error}");
+        assert!(matches!(&error, NotDumped::Create { path, .. } if path == Path::new("/proc/core.1")));
+        assert!(error.to_string().starts_with("/proc/core.1: "), "{error}");
     }
 }

@@ -8,6 +8,7 @@ use process::{Event, Status, Stop};
 use crate::followed::Followed;
 use crate::hold::tid_of;
 use crate::messages::Messages;
+use crate::reason::NotDumped;
 
 /// How long a thread may take to stop: it has to get a processor.
 const STOP_TIMEOUT: Duration = Duration::from_secs(3);
@@ -26,7 +27,7 @@ pub(super) fn hold_others(
     messages: &mut Messages<'_>,
     tid: i32,
     pid: i32,
-) -> Result<Vec<i32>, String> {
+) -> Result<Vec<i32>, NotDumped> {
     let start = Instant::now();
     let mut pause = PAUSE.0;
     let mut asked = HashSet::new();
@@ -37,7 +38,7 @@ pub(super) fn hold_others(
     loop {
         let mut moving = Vec::new();
         let mut news = false;
-        for other in process::threads(pid).map_err(|error| error.to_string())? {
+        for other in process::threads(pid).map_err(|error| NotDumped::Read(error.into()))? {
             if still.contains(&other) {
                 continue;
             }
@@ -52,7 +53,7 @@ pub(super) fn hold_others(
                     still.insert(other);
                     followed.holds.events.push_back(event);
                     if replaced {
-                        return Err("the process has replaced its program".to_owned());
+                        return Err(NotDumped::Replaced);
                     }
                 }
                 Ok(None) => moving.push(other),

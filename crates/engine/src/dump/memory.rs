@@ -16,7 +16,9 @@ use std::ops::Range;
 use elfcore::{CoreError, ReadProcessMemory, VaProtection, VaRegion};
 use process::{Mapping, MappingWithFlags, Memory, Page, PageMap};
 
+use super::moment::Origin;
 use crate::change::{Change, LONGEST};
+use crate::reason::NotDumped;
 
 /// Bytes of a page.
 pub(super) const PAGE: u64 = 4096;
@@ -33,25 +35,29 @@ pub(super) struct Layout {
     pub(super) regions: Vec<VaRegion>,
     /// Ranges that may contain absent pages, by address.
     pub(super) sparse: Vec<Range<u64>>,
-    /// All mappings.
-    pub(super) mappings: Vec<Mapping>,
+    /// Bytes of private memory that the process has and its copy has not.
+    pub(super) not_inherited: u64,
 }
 
-/// Decides which memory of a stopped thread's process is dumped, except the ranges `without`.
+/// Decides which memory of a process is dumped, except the ranges `without`. `own` are the pages of
+/// the process itself, `mappings` its mappings at the moment that is dumped.
 ///
 /// # Errors
 /// The process is gone, or it has too many mappings for a core file.
 pub(super) fn layout(
-    tid: i32,
-    memory: &Memory,
-    pages: &PageMap,
+    origin: &Origin,
+    own: &PageMap,
+    mappings: &[Mapping],
     without: &[Range<u64>],
-) -> Result<Layout, String> {
-    let marked = process::maps_with_flags(tid).map_err(|error| error.to_string())?;
-    let mut layout = Layout { regions: Vec::new(), sparse: Vec::new(), mappings: Vec::new() };
+) -> Result<Layout, NotDumped> {
+    let marked = process::maps_with_flags(origin.tid).map_err(|error| NotDumped::Read(error.into()))?;
+    let not_inherited = if origin.is_copy { not_inherited(mappings, &marked, without) } else { 0 };
+    let mut layout = Layout { regions: Vec::new(), sparse: Vec::new(), not_inherited };
     for one in &marked {
         let mapping = &one.mapping;
-        let pieces = pieces(one, memory, pages)?;
+        // A copy has the same shared memory, but not in its tables.
+        let pages = if mapping.shared { own } else { &origin.pages };
+        let pieces = pieces(one, &origin.memory, pages)?;
         for piece in subtract(pieces, without) {
             if is_anonymous(mapping) {
                 layout.sparse.push(piece.clone());
@@ -59,15 +65,31 @@ pub(super) fn layout(
             layout.regions.push(region(mapping, piece));
         }
         if layout.regions.len() > REGIONS {
-            return Err(too_many());
+            return Err(NotDumped::TooManyMappings(REGIONS));
         }
     }
-    layout.mappings = marked.into_iter().map(|one| one.mapping).collect();
     Ok(layout)
 }
 
-fn too_many() -> String {
-    format!("it has more than {REGIONS} mappings, the most that a core file can have")
+/// Bytes of private memory in `mappings` that a copy with the mappings `marked` does not have:
+/// MADV_DONTFORK, MADV_WIPEONFORK.
+fn not_inherited(mappings: &[Mapping], marked: &[MappingWithFlags], without: &[Range<u64>]) -> u64 {
+    let copied = marked.iter().filter(|one| !one.wiped || one.undumpable);
+    let there: Vec<_> =
+        copied.map(|one| one.mapping.start..one.mapping.end).chain(without.to_vec()).collect();
+    let own = |mapping: &&Mapping| !mapping.shared && !is_of_kernel(mapping);
+    let missing = |mapping: &Mapping| -> u64 {
+        let whole = mapping.start..mapping.end;
+        let near = there.iter().filter(|range| range.start < whole.end && whole.start < range.end);
+        let near: Vec<_> = near.cloned().collect();
+        subtract(vec![whole], &near).iter().map(|range| range.end - range.start).sum()
+    };
+    mappings.iter().filter(own).map(missing).sum()
+}
+
+/// Whether a mapping is the kernel's, and the same in all processes.
+fn is_of_kernel(mapping: &Mapping) -> bool {
+    mapping.label.as_deref().is_some_and(|label| label.starts_with("[v"))
 }
 
 /// A dumped range of a mapping, as `elfcore` takes it.
@@ -92,7 +114,7 @@ fn is_anonymous(mapping: &Mapping) -> bool {
 }
 
 /// The ranges of a mapping that are dumped.
-fn pieces(marked: &MappingWithFlags, memory: &Memory, pages: &PageMap) -> Result<Vec<Range<u64>>, String> {
+fn pieces(marked: &MappingWithFlags, memory: &Memory, pages: &PageMap) -> Result<Vec<Range<u64>>, NotDumped> {
     let mapping = &marked.mapping;
     let all = mapping.start..mapping.end;
     match mapping.label.as_deref() {
@@ -122,9 +144,9 @@ fn pieces(marked: &MappingWithFlags, memory: &Memory, pages: &PageMap) -> Result
             fits = false;
         }
     });
-    collected.map_err(|cause| format!("reading which pages it has: {cause}"))?;
+    collected.map_err(|cause| NotDumped::Pages(cause.into()))?;
     if !fits {
-        return Err(too_many());
+        return Err(NotDumped::TooManyMappings(REGIONS));
     }
     if of_file {
         if !written {
@@ -267,9 +289,8 @@ mod tests {
     /// The dumped ranges of this process within a range.
     fn pieces_in(range: Range<u64>, without: &[Range<u64>]) -> Vec<Range<u64>> {
         let pid = std::process::id() as i32;
-        let (memory, pages) =
-            (Memory::open(pid).expect("own memory"), PageMap::open(pid).expect("own pages"));
-        let layout = layout(pid, &memory, &pages, without).expect("own memory");
+        let origin = Origin::of_thread(pid).expect("own memory");
+        let layout = layout(&origin, &origin.pages, &[], without).expect("own memory");
         let all = layout.regions.iter().map(|region| region.begin..region.end);
         // The mapping may have been merged with its neighbours.
         all.filter(|piece| piece.start < range.end && range.start < piece.end)
@@ -300,6 +321,27 @@ mod tests {
         assert_eq!(done, 0);
         let pieces = pieces_in(start..start + 4 * PAGE, &[]);
         assert_eq!(pieces, [start..start + PAGE, start + 2 * PAGE..start + 4 * PAGE]);
+    }
+
+    #[test]
+    fn what_children_do_not_inherit_is_counted() {
+        let mapping = |start, end| Mapping::anonymous(start * PAGE, end * PAGE, None);
+        let marked = |start, end, wiped, undumpable| MappingWithFlags {
+            mapping: mapping(start, end),
+            undumpable,
+            wiped,
+        };
+        let shared = Mapping { shared: true, ..mapping(30, 40) };
+        let before = [mapping(1, 4), mapping(10, 20), mapping(20, 22), mapping(22, 24), shared];
+        // The first is gone in part; the next is wiped; then one of ours, which nobody misses.
+        let after = [
+            marked(2, 4, false, false),
+            marked(10, 20, false, false),
+            marked(20, 22, true, false),
+            marked(22, 24, true, true),
+        ];
+        assert_eq!(not_inherited(&before, &after, &[]), 3 * PAGE);
+        assert_eq!(not_inherited(&before, &after, std::slice::from_ref(&(0..2 * PAGE))), 2 * PAGE);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use elfcore::{ReadProcessMemory, ThreadView, VaRegion};
 
 use super::file::CoreFile;
 use super::memory::{PAGE, Reader};
+use crate::reason::NotDumped;
 
 /// Bytes of the ELF header, and of a program header.
 const HEADER: usize = 52;
@@ -63,8 +64,12 @@ pub(super) struct Source<'a> {
 ///
 /// # Errors
 /// The file cannot be written, or there is memory that a 32-bit file cannot contain.
-pub(super) fn write(file: &mut CoreFile, source: &Source<'_>, mut reader: Reader<'_>) -> Result<(), String> {
-    let failed = |cause: std::io::Error| cause.to_string();
+pub(super) fn write(
+    file: &mut CoreFile,
+    source: &Source<'_>,
+    mut reader: Reader<'_>,
+) -> Result<(), NotDumped> {
+    let failed = |cause: std::io::Error| NotDumped::Write(cause.into());
     let head = head(source)?;
     let mut writer = BufWriter::with_capacity(CHUNK, &mut *file);
     writer.write_all(&head).map_err(failed)?;
@@ -75,7 +80,7 @@ pub(super) fn write(file: &mut CoreFile, source: &Source<'_>, mut reader: Reader
             let length = (region.end - at).min(CHUNK as u64) as usize;
             reader
                 .read_process_memory(at as usize, &mut bytes[..length])
-                .map_err(|error| error.to_string())?;
+                .map_err(|error| NotDumped::Read(error.into()))?;
             writer.write_all(&bytes[..length]).map_err(failed)?;
             at += length as u64;
         }
@@ -86,7 +91,7 @@ pub(super) fn write(file: &mut CoreFile, source: &Source<'_>, mut reader: Reader
 }
 
 /// Everything before the memory.
-fn head(source: &Source<'_>) -> Result<Vec<u8>, String> {
+fn head(source: &Source<'_>) -> Result<Vec<u8>, NotDumped> {
     let notes = notes(source);
     let headers = HEADER + PROGRAM_HEADER * (1 + source.regions.len());
     let mut place = ((headers + notes.len()) as u64).next_multiple_of(PAGE);
@@ -95,8 +100,7 @@ fn head(source: &Source<'_>) -> Result<Vec<u8>, String> {
     // ET_CORE, EM_386; version, entry, program headers, section headers, flags.
     halves(&mut head, &[4, 3]);
     words(&mut head, &[1, 0, HEADER as u32, 0, 0]);
-    let count =
-        u16::try_from(1 + source.regions.len()).map_err(|_| "it has too many mappings for a core file")?;
+    let count = u16::try_from(1 + source.regions.len()).map_err(|_| NotDumped::TooManyFor32)?;
     halves(&mut head, &[HEADER as u16, PROGRAM_HEADER as u16, count, 0, 0, 0]);
     words(&mut head, &[PT_NOTE, headers as u32, 0, 0, notes.len() as u32, 0, 0, 4]);
     for region in source.regions {
@@ -105,7 +109,7 @@ fn head(source: &Source<'_>) -> Result<Vec<u8>, String> {
         let flags = flags.iter().filter(|(has, _)| *has).map(|(_, flag)| flag).sum();
         let size = region.end - region.begin;
         let [offset, address, length, _] = [place, region.begin, size, region.end - 1].map(u32::try_from);
-        let beyond = |_| "its memory does not fit into a 32-bit core file".to_owned();
+        let beyond = |_| NotDumped::TooLargeFor32;
         u32::try_from(region.end - 1).map_err(beyond)?;
         let (offset, address, length) =
             (offset.map_err(beyond)?, address.map_err(beyond)?, length.map_err(beyond)?);

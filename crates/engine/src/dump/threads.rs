@@ -4,6 +4,7 @@ use elfcore::{ArchComponentState, ArchState, ThreadView};
 use process::{Event, Registers, Stat, Status, Stop, Stopped};
 
 use crate::followed::Followed;
+use crate::reason::NotDumped;
 use crate::signal::{SIGTRAP_BIT, show};
 use crate::space::Space;
 
@@ -40,8 +41,8 @@ pub(super) fn views(
     thread: &Stopped,
     registers: &Registers,
     space: &Space,
-) -> Result<Vec<ThreadView>, String> {
-    let ended = |_| "the process was killed meanwhile".to_owned();
+) -> Result<Vec<ThreadView>, NotDumped> {
+    let ended = |_| NotDumped::Killed;
     let status = Status::read(thread.tid()).map_err(ended)?;
     let mut shown = vec![Shown::new(thread, status, *registers).map_err(ended)?];
     let held = followed.holds.events.iter().filter_map(|event| match event {

@@ -12,6 +12,7 @@ use crate::module_key::module_key;
 use crate::place::{self, Checks, Expected};
 use crate::placing::Work;
 use crate::placing::placer::Placer;
+use crate::reason::NotArmed;
 use crate::site::Planned;
 use crate::site_use::Use;
 use patch::Argument;
@@ -54,7 +55,7 @@ impl Placer<'_, '_> {
         }
         let (thread, stop, area) = self.followed.spaces.slot_area(number, thread, stop, &sites)?;
         let addresses: Vec<u64> = sites.iter().map(|site| site.0.address).collect();
-        if area.and_then(|area| self.arm(number, area, sites)).is_err() {
+        if area.map_err(NotArmed::from).and_then(|area| self.arm(number, area, sites)).is_err() {
             self.give_up_traps(number, &addresses);
         } else if let Some(space) = self.followed.spaces.get_mut(&number) {
             space.calls.trapping.clear();

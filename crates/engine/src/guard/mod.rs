@@ -43,6 +43,9 @@ use crate::site_use::INT3;
 
 /// Bytes for code.
 const CODE: u64 = 4096;
+/// Bytes at its end for the code of system calls.
+const STUBS: u64 = 128;
+const _: () = assert!(StubMemory::CODE <= STUBS);
 /// The offset of the words.
 const WORDS: u64 = CODE;
 /// The offset of the room for frames.
@@ -183,8 +186,8 @@ impl Guard {
     /// Writes everything except the table.
     fn write(&self, memory: &Memory) -> io::Result<()> {
         let mut page = code::code().to_vec();
-        page.resize((CODE - 64) as usize, 0);
-        page.extend_from_slice(&STUB);
+        page.resize((CODE - STUBS) as usize, 0);
+        page.extend_from_slice(&StubMemory::code());
         memory.poke(self.base, &page)?;
         self.write_table(memory)?;
         let flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
@@ -258,7 +261,7 @@ pub(crate) fn is_at(base: u64, memory: &Memory) -> bool {
 /// Where the threads of a process with a guard at `base` make system calls for the tracer, and
 /// return from.
 pub(crate) fn refuge(base: u64) -> StubMemory {
-    StubMemory { stub: base + (CODE - 64), end: base + TABLE }
+    StubMemory { stub: base + (CODE - STUBS), end: base + TABLE }
 }
 
 /// Resets the SIGTRAP action to the default if it is still the handler of the guard at `base`.

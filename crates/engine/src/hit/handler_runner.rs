@@ -11,6 +11,7 @@ use vm::{End, State as Machine, Word};
 
 use crate::cache::Cache;
 use crate::counts::State;
+use crate::dump::Dumps;
 use crate::followed::Followed;
 use crate::jump::Domain;
 use crate::machine::{Caller, HitMachine};
@@ -32,6 +33,7 @@ pub(crate) struct HandlerRunner<'t, 'a> {
     pub(crate) cache: &'t mut Cache,
     pub(crate) messages: &'t mut Messages<'a>,
     pub(crate) machine: &'t mut Machine,
+    pub(crate) dumps: &'t mut Dumps,
     /// Set when the session is to end: handlers stop then.
     pub(crate) stop: &'t AtomicBool,
 }
@@ -221,7 +223,7 @@ impl<'a> HandlerRunner<'_, 'a> {
         let traces = Some(self.machine.trace()).filter(|traces| !traces.is_empty());
         let traces = traces.map(|traces| pending(0, 0, traces, false));
         if let End::ExitTo(facility) = outcome.end {
-            self.exit_to(facility, (program_number, number), (major, minor), thread, registers);
+            self.exit_to(facility, (program_number, number), (major, minor), registers);
         }
         Some([log, traces])
     }

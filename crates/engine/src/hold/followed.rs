@@ -5,8 +5,9 @@ use std::time::Instant;
 
 use process::{Event, Stop};
 
-use super::{BRISK, Held, LOOK_AFTER, PAUSE, REPLACED, STOP_TIMEOUT, is_as_good_as_stopped, tid_of};
+use super::{BRISK, Held, LOOK_AFTER, PAUSE, STOP_TIMEOUT, is_as_good_as_stopped, tid_of};
 use crate::followed::Followed;
+use crate::reason::NotHeld;
 use crate::signal::{PUT_BACK, SI_KERNEL, set_fault_address};
 use crate::tracked::Activity;
 
@@ -16,7 +17,7 @@ impl Followed {
     ///
     /// # Errors
     /// A thread does not stop, or the process ends or executes a new program meanwhile.
-    pub(crate) fn hold(&mut self, number: u32) -> Result<Held, String> {
+    pub(crate) fn hold(&mut self, number: u32) -> Result<Held, NotHeld> {
         self.holds.begin();
         self.hold_parked(number);
         let start = Instant::now();
@@ -33,7 +34,7 @@ impl Followed {
             }
         }
         if self.holds.events.iter().any(|event| self.ends(event, number)) {
-            return Err(REPLACED.to_owned());
+            return Err(NotHeld::Replaced);
         }
         let mut idle = 0;
         while !moving.is_empty() {
@@ -45,7 +46,7 @@ impl Followed {
                     let event = self.put_before_its_trap(event, number);
                     self.holds.events.push_back(event);
                     if ends {
-                        return Err(REPLACED.to_owned());
+                        return Err(NotHeld::Replaced);
                     }
                 }
                 Ok(None) => {
@@ -54,11 +55,11 @@ impl Followed {
                         moving.retain(|&tid| !is_as_good_as_stopped(tid));
                     }
                     if start.elapsed() > STOP_TIMEOUT {
-                        return Err("its threads could not be stopped all at once".to_owned());
+                        return Err(NotHeld::NotAllAtOnce);
                     }
                     if idle < BRISK { std::thread::yield_now() } else { std::thread::sleep(PAUSE) }
                 }
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(NotHeld::Wait(error.into())),
             }
         }
         Ok(Held(()))

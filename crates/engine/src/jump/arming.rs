@@ -33,6 +33,7 @@ use crate::module_key::ModuleKey;
 use crate::observer::Note;
 use crate::placed_report::About;
 use crate::program::Probe;
+use crate::reason::NoJump;
 use crate::site::{Jump, Site};
 use crate::site_use::{INT3, Use};
 
@@ -129,7 +130,7 @@ pub(crate) struct Arming {
     pub(super) written: Vec<Piece>,
     /// Sites that did not become jumps, each with the reason and whether it traps; and the changes
     /// that make them trap.
-    pub(super) left: Vec<(Rc<Site>, String, bool)>,
+    pub(super) left: Vec<(Rc<Site>, NoJump, bool)>,
     pub(super) traps: Vec<Change>,
     /// Its changes as a list in the ledger, made for the first copy.
     pub(super) listed: OnceCell<Rc<Listed>>,

@@ -17,6 +17,7 @@ use crate::ledger::{EnteredList, Full};
 use crate::module_key::ModuleKey;
 use crate::observer::Note;
 use crate::placed_report::About;
+use crate::reason::NoJump;
 use crate::site::{Code, Jump, LONGEST, Planned, Site};
 use crate::site_use::Use;
 
@@ -209,7 +210,7 @@ impl Copied {
 
     /// Its sites that do not become jumps.
     pub(super) fn left(&self) -> Vec<NotJumped> {
-        let left = |(site, reason, can_trap): &(Rc<Site>, String, bool)| NotJumped {
+        let left = |(site, reason, can_trap): &(Rc<Site>, NoJump, bool)| NotJumped {
             site: Planned(Box::new(site.moved(self.by))),
             reason: reason.clone(),
             can_trap: *can_trap,

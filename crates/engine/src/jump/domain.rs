@@ -142,7 +142,7 @@ impl Domains<'_, '_> {
         let memory = self.sharing.cells.as_ref().and_then(|cells| cells.memory(domain));
         let descriptor = memory.as_ref().and_then(|memory| memory.descriptor());
         let Some((base, descriptor)) = base.zip(descriptor) else { return Ok((thread, stop)) };
-        let failed = |reason: String| {
+        let failed = |reason: &dyn std::fmt::Display| {
             Note::Other(format!(
                 "process {pid} has changed its credentials, and still counts in the memory of its earlier trust domain: {reason}"
             ))
@@ -150,7 +150,7 @@ impl Domains<'_, '_> {
         let caller = match self.followed.spaces.find_syscall(number, &thread, &[])? {
             Ok(syscall) => Caller::begin(thread, stop, syscall),
             Err(reason) => {
-                self.messages.tell_once(failed(reason));
+                self.messages.tell_once(failed(&reason));
                 return Ok((thread, stop));
             }
         };
@@ -158,7 +158,7 @@ impl Domains<'_, '_> {
             Ok(caller) => caller,
             Err((_, error)) if error.is_gone() => return Err(error),
             Err((thread, error)) => {
-                self.messages.tell_once(failed(error.to_string()));
+                self.messages.tell_once(failed(&error));
                 return Ok((thread, Stop::Other));
             }
         };
@@ -167,7 +167,7 @@ impl Domains<'_, '_> {
         let (thread, stop) = caller.end()?;
         match shared {
             Ok(()) => self.has_entered(number, domain),
-            Err(error) => self.messages.tell_once(failed(error.to_string())),
+            Err(error) => self.messages.tell_once(failed(&error)),
         }
         Ok((thread, stop))
     }

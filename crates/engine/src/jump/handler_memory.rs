@@ -28,6 +28,7 @@ use super::cells::Cells;
 use super::contexts::Contexts;
 use super::low_room::Room;
 use super::write;
+use crate::reason::NoJump;
 
 mod choose;
 
@@ -97,15 +98,15 @@ impl Texts {
     }
 
     /// Finds an address for bytes, at which they will be written.
-    fn put(&mut self, bytes: &[u8]) -> Result<u32, String> {
+    fn put(&mut self, bytes: &[u8]) -> Result<u32, NoJump> {
         let place = self.room.take(bytes.len().max(1) as u64, &(0..=LOW_END));
-        let place = place.ok_or("there is no more room for descriptions of handlers")?;
+        let place = place.ok_or(NoJump::DescriptionsFull)?;
         self.pending.insert(place, bytes.to_vec());
         Ok(place as u32)
     }
 
     /// The same for bytes of a program.
-    fn put_for(&mut self, program: usize, bytes: &[u8]) -> Result<u32, String> {
+    fn put_for(&mut self, program: usize, bytes: &[u8]) -> Result<u32, NoJump> {
         let place = self.put(bytes)?;
         self.programs.entry(program).or_default().taken.push((place.into(), bytes.len().max(1) as u64));
         self.changed(bytes);
@@ -137,7 +138,7 @@ impl HandlerMemory {
         probe: (usize, usize),
         object: &Object,
         mut info: HandlerInfo,
-    ) -> Result<u32, String> {
+    ) -> Result<u32, NoJump> {
         let (program, probe) = probe;
         let which = (probe, info.record, info.point);
         if let Some(&known) = self.texts.programs.get(&program).and_then(|known| known.handlers.get(&which)) {

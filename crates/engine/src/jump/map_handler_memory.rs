@@ -25,6 +25,7 @@ use crate::messages::Messages;
 use crate::observer::Note;
 use crate::programs::Programs;
 use crate::reader::Reader;
+use crate::reason::{NotMapped, NotProbed};
 use crate::sharing::Sharing;
 use crate::space::Space;
 
@@ -94,10 +95,10 @@ impl<'a> MemoryMapper<'_, 'a> {
     ) -> Laid {
         self.domains().look_who(number);
         let domain = self.followed.spaces.get(&number).map_or(Domain::OWN, |space| space.trust.domain);
-        let failed = |reason: &str| Err(Failed::For(reason.to_owned()));
+        let failed = |reason| Err(Failed::For(reason));
         let mappings = match thread.mappings() {
             Ok(mappings) => mappings,
-            Err(error) => return Ok((thread, stop, failed(&error.to_string()))),
+            Err(error) => return Ok((thread, stop, failed(NotMapped::Handlers(error.into())))),
         };
         // The first calls in a process give it its guard, through which further ones are made.
         let (thread, stop, allowed) = self.followed.spaces.with_calls(number, thread, stop, &mappings, Ok)?;
@@ -105,15 +106,17 @@ impl<'a> MemoryMapper<'_, 'a> {
             return Ok((thread, stop, Err(Failed::For(reason))));
         }
         let Some(entrance) = self.followed.spaces.get(&number).and_then(Space::entrance) else {
-            return Ok((thread, stop, failed("the process is gone")));
+            return Ok((thread, stop, failed(NotMapped::Gone)));
         };
         let caller = match Caller::begin(thread, stop, entrance) {
             Ok(caller) => caller,
             Err((_, error)) if error.is_gone() => return Err(error),
-            Err((thread, error)) => return Ok((thread, Stop::Other, failed(&error.to_string()))),
+            Err((thread, error)) => {
+                return Ok((thread, Stop::Other, failed(NotMapped::Handlers(error.into()))));
+            }
         };
         let Some(space) = self.followed.spaces.get(&number) else {
-            return ended(caller, failed("it is gone"));
+            return ended(caller, failed(NotMapped::Ended));
         };
         let mut mapped = Vec::new();
         let (mut caller, mut result) = (caller, Ok(()));
@@ -152,9 +155,9 @@ impl<'a> MemoryMapper<'_, 'a> {
         }
         let result = result.map_err(|error| match &error {
             Error::Remote { cause, .. } if cause.raw_os_error() == Some(libc::EEXIST) => {
-                Failed::Taken(error.to_string())
+                Failed::Taken(NotMapped::Handlers(error.into()))
             }
-            _ => Failed::For(error.to_string()),
+            _ => Failed::For(NotMapped::Handlers(error.into())),
         });
         Ok((thread, stop, result))
     }
@@ -174,8 +177,7 @@ impl<'a> MemoryMapper<'_, 'a> {
         let own = cells.and_then(|cells| Some((cells.used(), cells.memory(domain)?)));
         let Some((used, cells)) = own.as_ref().and_then(|(used, memory)| Some((*used, memory.descriptor()?)))
         else {
-            let reason = "there are too many trust domains, or there is no memory";
-            return Ok((caller, Err(Error::Unsuitable { pid, reason: reason.to_owned() })));
+            return Ok((caller, Err(NotProbed::Domains.of(pid))));
         };
         let execute = libc::PROT_READ | libc::PROT_EXEC;
         let [own, shared, code] = handler_memory.mapped(used)[..] else {
@@ -214,7 +216,7 @@ impl<'a> MemoryMapper<'_, 'a> {
         // A child may be a copy from before its parent's cells grew; and the program may have
         // unmapped them.
         if space.code.memory.peek(base + now - 1, &mut [0]).is_err() {
-            return Ok((thread, stop, Err("the memory of the counters is not mapped any more".to_owned())));
+            return Ok((thread, stop, Err(NotMapped::CountersGone)));
         }
         if now >= used {
             return Ok((thread, stop, Ok(())));
@@ -224,7 +226,7 @@ impl<'a> MemoryMapper<'_, 'a> {
             // Without flags, mremap extends it in place, or fails.
             let arguments = [base, now, used, 0, 0, 0];
             let (caller, result) = caller.call("mremap", libc::SYS_mremap, arguments)?;
-            grown = result.map(drop).map_err(|error| format!("mapping more memory for counters: {error}"));
+            grown = result.map(drop).map_err(|error| NotMapped::CountersRefused(error.into()));
             Ok(caller)
         });
         let (thread, stop, allowed) = done?;
@@ -251,7 +253,7 @@ impl<'a> MemoryMapper<'_, 'a> {
         };
         let has_contexts = handler_memory.contexts.are_mapped(&space.code.memory);
         let pid = space.code.process;
-        let untold = |reason: String| {
+        let untold = |reason: &dyn std::fmt::Display| {
             Note::Other(format!(
                 "process {pid} has no rings of its own, so hits that would log are missed: {reason}"
             ))
@@ -259,7 +261,7 @@ impl<'a> MemoryMapper<'_, 'a> {
         let begun = match syscall {
             Ok(syscall) => Caller::begin(thread, stop, syscall),
             Err(reason) => {
-                self.messages.tell_once(untold(reason));
+                self.messages.tell_once(untold(&reason));
                 return Ok((thread, stop));
             }
         };
@@ -267,7 +269,7 @@ impl<'a> MemoryMapper<'_, 'a> {
             Ok(caller) => caller,
             Err((_, error)) if error.is_gone() => return Err(error),
             Err((thread, error)) => {
-                self.messages.tell_once(untold(error.to_string()));
+                self.messages.tell_once(untold(&error));
                 return Ok((thread, Stop::Other));
             }
         };
@@ -279,7 +281,7 @@ impl<'a> MemoryMapper<'_, 'a> {
         let (thread, stop) = caller.end()?;
         match laid {
             Ok(rings) => self.take_rings(number, rings, 1),
-            Err(error) => self.messages.tell_once(untold(error.to_string())),
+            Err(error) => self.messages.tell_once(untold(&error)),
         }
         Ok((thread, stop))
     }
@@ -369,9 +371,9 @@ fn map_rings(caller: Caller, handler_memory: &HandlerMemory, owner: i32) -> Resu
 
 enum Failed {
     /// One of its places was taken meanwhile: another may do.
-    Taken(String),
+    Taken(NotMapped),
     /// It cannot be mapped in this process at all.
-    For(String),
+    For(NotMapped),
 }
 
 /// As [`Called`], with [`Failed`].

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use image::Image;
 
+use crate::reason::NoJump;
+
 /// The most bytes of a function that are examined.
 const MAX_FUNCTION_BYTES: u64 = 1 << 20;
 
@@ -34,7 +36,7 @@ impl Stacks {
 
     /// Why a handler must not run on the program's stack at an instruction, if it must not. Always
     /// called with the same image.
-    pub(crate) fn objection(&mut self, image: &Image, vaddr: u64) -> Option<&'static str> {
+    pub(crate) fn objection(&mut self, image: &Image, vaddr: u64) -> Option<NoJump> {
         let function = image.function_at(vaddr)?;
         let (start, size) = (function.vaddr, function.size.min(MAX_FUNCTION_BYTES));
         let known = self.functions.entry(start).or_insert_with(|| {
@@ -43,10 +45,10 @@ impl Stacks {
             Function { foreign: patch::foreign_stack(&code, start), unchecked }
         });
         if known.unchecked {
-            return Some("it is in a Go function that does not check its stack's size");
+            return Some(NoJump::UncheckedStack);
         }
         let foreign = known.foreign.iter().any(|range| range.contains(&vaddr));
-        foreign.then_some("rsp may not be the stack pointer there")
+        foreign.then_some(NoJump::NoStack)
     }
 }
 

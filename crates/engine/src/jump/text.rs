@@ -13,6 +13,7 @@ use process::Module;
 use super::code_cache::Kept;
 use crate::change::Change;
 use crate::module_key::module_key;
+use crate::reason::NoJump;
 use crate::site::Planned;
 use crate::site_use::{INT3, Use};
 
@@ -96,10 +97,9 @@ impl Text {
     }
 
     /// An instruction that is moved because it is in the way, as a site without a probe.
-    pub(crate) fn neighbour(&self, module: &Module, shape: &Shape) -> Result<Planned, String> {
-        let bytes = self.at(shape.address, shape.length).ok_or("it is not in the code")?;
-        let displaced =
-            patch::displace_in(Mode::Bits64, bytes, shape.address).map_err(|refusal| refusal.to_string())?;
+    pub(crate) fn neighbour(&self, module: &Module, shape: &Shape) -> Result<Planned, NoJump> {
+        let bytes = self.at(shape.address, shape.length).ok_or(NoJump::NotInCode)?;
+        let displaced = patch::displace_in(Mode::Bits64, bytes, shape.address)?;
         Ok(Planned::new(module_key(module), displaced, Use::Neighbour))
     }
 }

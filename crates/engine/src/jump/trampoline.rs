@@ -9,6 +9,7 @@ use patch::{Continuation, Displaced, Refusal, Slot, SlotPosition};
 
 use super::low_room::{ALIGNMENT, Room};
 use super::tail::{TAIL_NOP, TailCopy};
+use crate::reason::NoJump;
 use crate::site_use::Use;
 
 /// A handler as machine code, complete but for its address. A thread enters it with the program's
@@ -205,7 +206,7 @@ impl Layout<'_> {
         mut self,
         room: &mut Room,
         within: &Range<u64>,
-    ) -> Result<(Trampoline, Vec<u8>), String> {
+    ) -> Result<(Trampoline, Vec<u8>), NoJump> {
         let mut take = |layout: &Layout<'_>| {
             let reach = layout.reach();
             let reach = *reach.start().max(&within.start)..=*reach.end().min(&within.end.saturating_sub(1));
@@ -216,10 +217,10 @@ impl Layout<'_> {
             self.tail = &[];
             start = take(&self);
         }
-        let (start, size) = (start.ok_or("no memory for its trampoline is within reach")?, self.size());
-        let put = self.at(start).map_err(|refusal| refusal.to_string());
+        let (start, size) = (start.ok_or(NoJump::NoTrampoline)?, self.size());
+        let put = self.at(start);
         room.shrink(start, size, put.as_ref().map_or(0, |(trampoline, _)| trampoline.size()));
-        put
+        Ok(put?)
     }
 }
 

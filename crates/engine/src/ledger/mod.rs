@@ -56,7 +56,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use process::Memory;
 
 use crate::after_tracer;
-use crate::change::{Batch, Change, Fixed, Undo};
+use crate::change::{Batch, Change, Fixed, Undo, is_of_unmapped_memory};
 use crate::jump::{Heartbeat, HeartbeatHandle};
 pub(crate) use entered::{Entered, EnteredList, Listed};
 use entry::{Content, Entry};
@@ -107,6 +107,8 @@ impl Restored {
 /// The ledger is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
+
+impl std::error::Error for Full {}
 
 impl std::fmt::Display for Full {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -321,13 +323,12 @@ impl Ledger {
                     let fixed = Fixed::of(&process::maps(process).unwrap_or_default());
                     let mut batch = Batch::default();
                     changes.iter().for_each(|change| batch.take_out(*change));
-                    match batch.write_bytes(&memory, &fixed) {
-                        // If the process is gone or has unmapped the page, nothing is left to undo.
-                        Err(error) if !matches!(error.raw_os_error(), Some(libc::EIO | libc::ESRCH)) => {
+                    match unless_unmapped(batch.write_bytes(&memory, &fixed)) {
+                        Err(error) => {
                             let (changes, reason) = (changes.len(), error.to_string());
                             done.left.push(Left { pid: process, changes, reason });
                         }
-                        _ => done.restored += changes.len(),
+                        Ok(()) => done.restored += changes.len(),
                     }
                 }
                 Err(error) => done.note(process, changes.len(), Err(error)),
@@ -337,7 +338,7 @@ impl Ledger {
             let held = after_tracer::held(process, &changes, |memory, held| {
                 let mut batch = Batch::default();
                 changes.iter().for_each(|change| batch.take_out(*change));
-                batch.write(memory, held)
+                unless_unmapped(batch.write(memory, held))
             });
             done.note(process, changes.len(), held);
         }
@@ -366,6 +367,15 @@ impl Ledger {
                 _ => {}
             }
         }
+    }
+}
+
+/// The result of undoing changes: nothing is left to undo where a process is gone, or where memory
+/// is no longer mapped, since the program has unmapped it or the process executes another program.
+fn unless_unmapped(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if is_of_unmapped_memory(&error) => Ok(()),
+        result => result,
     }
 }
 

@@ -64,6 +64,32 @@ fn what_is_listed_once_is_restored_in_each_process_that_has_it() {
 }
 
 #[test]
+fn nothing_is_left_to_undo_in_a_process_that_executes_another_program() {
+    let mut other = std::process::Command::new("sleep").arg("60").spawn().expect("sleep is everywhere");
+    let pid = other.id() as i32;
+    for change in [Change::new(0x10_0001, &[1], &[0xcc]), Change::new(0x10_0001, &[1, 2], &[0xe9, 0xe9])] {
+        let ledger = Rc::new(Ledger::new().expect("memory"));
+        let _entered = ledger.enter(pid, &change).expect("room");
+        // Its program is position-independent: nothing is mapped so low.
+        assert_eq!(ledger.restore(), Restored { restored: 1, ..Restored::default() }, "{change:?}");
+    }
+    assert!(other.try_wait().expect("an own child").is_none(), "it goes on");
+    other.kill().and_then(|()| other.wait()).expect("an own child");
+}
+
+#[test]
+fn nothing_is_left_to_undo_in_a_process_that_has_ended_under_the_hand() {
+    let mut other = std::process::Command::new("sleep").arg("60").spawn().expect("sleep is everywhere");
+    let memory = Memory::open(other.id() as i32).expect("an own child");
+    other.kill().and_then(|()| other.wait()).expect("an own child");
+    let mut batch = Batch::default();
+    batch.take_out(Change::new(0x10_0001, &[1], &[0xcc]));
+    let error = batch.write_bytes(&memory, &Fixed::default()).expect_err("it has no memory any more");
+    assert!(is_of_unmapped_memory(&error), "{error:?}");
+    assert!(unless_unmapped(Err(error)).is_ok());
+}
+
+#[test]
 fn a_jump_stays_where_its_threads_cannot_be_held() {
     static CODE: [u8; 64] = [0xe9; 64];
     let ledger = Rc::new(Ledger::new().expect("memory"));

@@ -4,6 +4,7 @@ use image::Machine;
 use process::{Caller, Entrance, Error as ProcessError, Mapping, Stop, Stopped};
 
 use super::{CODE, Called, PRIVATE, TRIES, Wanted, allow_call, count_mapping, no_memory, taken, unmap};
+use crate::reason::NotMapped;
 use crate::slots;
 use crate::space::Space;
 use crate::spaces::Spaces;
@@ -38,7 +39,7 @@ impl Spaces {
         let tid = thread.tid();
         let mappings = match thread.mappings() {
             Ok(mappings) => mappings,
-            Err(error) => return Ok((thread, stop, Err(error.to_string()))),
+            Err(error) => return Ok((thread, stop, Err(NotMapped::Mappings(error.into())))),
         };
         let own = self.get(&number).map_or(0, |space| space.mapped.mappings);
         if let Err(reason) = count_mapping(mappings.len(), own) {
@@ -46,7 +47,7 @@ impl Spaces {
         }
         let taken = taken(tid, &mappings);
         let places = slots::gaps(&taken, wanted.size, wanted.near, &wanted.reach);
-        let mut outcome = Err("no free memory within 2 GiB of the module".to_owned());
+        let mut outcome = Err(NotMapped::NoneNear);
         let size = wanted.size;
         let done = self.with_calls(number, thread, stop, &mappings, |mut caller| {
             for gap in places.into_iter().take(TRIES) {
@@ -63,7 +64,7 @@ impl Spaces {
                         // address as a hint.
                         (caller, _) = unmap(caller, &[(elsewhere, size)])?;
                     }
-                    Err(error) => outcome = Err(no_memory(&error)),
+                    Err(error) => outcome = Err(no_memory(error)),
                 }
             }
             Ok(caller)
@@ -91,17 +92,17 @@ impl Spaces {
         }
         let mappings = match thread.mappings() {
             Ok(mappings) => mappings,
-            Err(error) => return Ok((thread, stop, Err(error.to_string()))),
+            Err(error) => return Ok((thread, stop, Err(NotMapped::Mappings(error.into())))),
         };
         let mut failed = None;
         let pieces: Vec<_> = pieces.iter().map(|&(start, size)| (start, size, CODE as i32)).collect();
         let done = self.with_calls(number, thread, stop, &mappings, |caller| {
             let (caller, mapped) = caller.map_all(&pieces)?;
-            failed = mapped.err().map(|error| match &error {
+            failed = mapped.err().map(|error| match error {
                 ProcessError::Remote { cause, .. } if cause.raw_os_error() == Some(libc::EEXIST) => {
-                    "the address chosen for the probes' memory was taken meanwhile".to_owned()
+                    NotMapped::Taken
                 }
-                _ => no_memory(&error),
+                error => no_memory(error),
             });
             Ok(caller)
         });
@@ -166,17 +167,15 @@ impl Spaces {
         number: u32,
         thread: &Stopped,
         mappings: &[Mapping],
-    ) -> Result<Result<Entrance, String>, ProcessError> {
+    ) -> Result<Result<Entrance, NotMapped>, ProcessError> {
         let machine = if thread.registers()?.is_32_bit() { Machine::I386 } else { Machine::X86_64 };
         let Some(space) = self.get_mut(&number) else {
-            return Ok(Err("the process is gone".to_owned()));
+            return Ok(Err(NotMapped::Gone));
         };
         if space.calls.syscall.is_none() {
             space.calls.syscall = process::find_syscall(&space.code.memory, mappings, machine);
             space.note_spare();
         }
-        Ok(space
-            .entrance()
-            .ok_or_else(|| "the process has no system call instruction that can be used".to_owned()))
+        Ok(space.entrance().ok_or(NotMapped::NoSystemCall))
     }
 }

@@ -4,6 +4,7 @@ use process::{Status, Stop, Stopped};
 
 use super::{Announced, CHECKS_BEFORE_ORPHAN, Newborn, is_its_own_end};
 use crate::observer::Note;
+use crate::reason::NotProbed;
 use crate::space::Space;
 use crate::tracer::Tracer;
 use crate::tracked::{Activity, Tracked};
@@ -146,7 +147,7 @@ impl Tracer<'_> {
             }
             Err(error) => {
                 if !error.is_gone() {
-                    self.messages.tell_once(Note::NotProbed { pid, reason: error.to_string() });
+                    self.messages.tell_once(Note::NotProbed { pid, reason: NotProbed::Failed(error.into()) });
                 }
                 None
             }
@@ -185,7 +186,8 @@ impl Tracer<'_> {
             Ok(space) => Some(self.add_space(space)),
             Err(error) if error.is_gone() => return Err(error),
             Err(error) => {
-                self.messages.tell_once(Note::NotProbed { pid: tid, reason: error.to_string() });
+                self.messages
+                    .tell_once(Note::NotProbed { pid: tid, reason: NotProbed::Failed(error.into()) });
                 None
             }
         };

@@ -21,7 +21,8 @@ impl Messages<'_> {
         for &(address, program, probe) in probes {
             let Some(armed) = space.sites.get(&address) else { continue };
             let tactic = armed.jump().map(|jump| jump.tactic);
-            self.observer.placed(&Placed { pid, program, probe, module, address, tactic });
+            let engine = if tactic.is_some() { "jump" } else { "trap" };
+            self.observer.placed(&Placed { pid, program, probe, module, address, engine, tactic });
         }
     }
 }

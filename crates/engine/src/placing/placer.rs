@@ -11,12 +11,14 @@ use crate::counts::State;
 use crate::error::{self, Error, Refused};
 use crate::followed::Followed;
 use crate::jump::{Armer, NotJumped, ToArm};
+use crate::ledger::Full;
 use crate::messages::Messages;
 use crate::module_key::module_key;
 use crate::observer::Note;
 use crate::program::Engine;
 use crate::programs::Programs;
 use crate::reader::Reader;
+use crate::reason::{NotArmed, NotPlaced, NotProbed};
 use crate::session::Session;
 use crate::sharing::Sharing;
 use crate::site::Planned;
@@ -99,7 +101,7 @@ impl<'a> Placer<'_, 'a> {
             let left = match left {
                 Ok(left) => left,
                 Err(reason) => {
-                    self.cannot_place(tid, &work, reason);
+                    self.cannot_place(tid, &work, reason.into());
                     return Ok((thread, stop));
                 }
             };
@@ -125,7 +127,7 @@ impl<'a> Placer<'_, 'a> {
             let (stopped, now, area) = self.followed.spaces.slot_area(number, thread, stop, &traps)?;
             (thread, stop) = (stopped, now);
             let addresses: Vec<u64> = traps.iter().map(|site| site.0.address).collect();
-            if let Err(reason) = area.and_then(|area| self.arm(number, area, traps)) {
+            if let Err(reason) = area.map_err(NotArmed::from).and_then(|area| self.arm(number, area, traps)) {
                 self.give_up_traps(number, &addresses);
                 self.cannot_place(tid, &work, reason);
                 return Ok((thread, stop));
@@ -142,7 +144,7 @@ impl<'a> Placer<'_, 'a> {
             let pid = self.followed.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
             self.messages.tell_placed(&self.followed.spaces, number, pid, &work.module, &work.probes);
             self.messages.observer.note(&Note::Armed {
-                pid,
+                pid: Some(pid),
                 module: work.module.path.clone(),
                 probes: count,
             });
@@ -180,8 +182,8 @@ impl<'a> Placer<'_, 'a> {
                         point: program.versions.main().probes[probe].point.clone(),
                         probe,
                         reason: match can_trap {
-                            true => format!("no jump can stand there: {reason}"),
-                            false => format!("nothing can be written there: {reason}"),
+                            true => NotPlaced::NoJump(reason.clone()),
+                            false => NotPlaced::NotWritten(reason.clone()),
                         },
                     });
                 } else if program.options.engine != Engine::Trap {
@@ -238,8 +240,8 @@ impl<'a> Placer<'_, 'a> {
     }
 
     /// Reports that a module's sites cannot be armed at all.
-    fn cannot_place(&mut self, tid: i32, work: &Work, reason: String) {
-        let reason = format!("{}: {reason}", printable::path(&work.module.path));
+    fn cannot_place(&mut self, tid: i32, work: &Work, reason: NotArmed) {
+        let reason = NotProbed::Module { module: work.module.path.clone(), reason };
         match work.program {
             Some(_) => self.cannot_probe(tid, reason),
             None => self.messages.tell_once(Note::Other(format!(
@@ -249,12 +251,12 @@ impl<'a> Placer<'_, 'a> {
     }
 
     /// Writes the slots of planned sites into their area, then the `int3`s.
-    pub(crate) fn arm(&mut self, number: u32, mut area: Area, planned: Vec<Planned>) -> Result<(), String> {
+    pub(crate) fn arm(&mut self, number: u32, mut area: Area, planned: Vec<Planned>) -> Result<(), NotArmed> {
         let Some(space) = self.followed.spaces.get_mut(&number) else {
-            return Err("the process is gone".to_owned());
+            return Err(NotArmed::Gone);
         };
-        let failed = |cause: std::io::Error| format!("writing the probes: {cause}");
-        space.code.has_room(planned.len()).map_err(|full| full.to_string())?;
+        let failed = |cause: std::io::Error| NotArmed::Writing(cause.into());
+        space.code.has_room(planned.len()).map_err(|Full| NotArmed::LedgerFull)?;
         let mut ready: Vec<Planned> = Vec::with_capacity(planned.len());
         let mut known: HashMap<u64, usize> = HashMap::with_capacity(planned.len());
         for mut site in planned {
@@ -269,7 +271,7 @@ impl<'a> Placer<'_, 'a> {
                 continue;
             }
             if space.sites.is_covered(address) {
-                return Err("a jump covers its bytes".to_owned());
+                return Err(NotArmed::Covered);
             }
             if let Some(slot) = space.slot_of(&site.0) {
                 site.0.slot = Some(slot.clone());
@@ -277,10 +279,10 @@ impl<'a> Placer<'_, 'a> {
                 ready.push(site);
                 continue;
             }
-            let slot = area.take(address).ok_or("more probes than slots")?;
-            let emitted = site.0.displaced.slot(slot).map_err(|refusal| refusal.to_string())?;
+            let slot = area.take(address).ok_or(NotArmed::TooFewSlots)?;
+            let emitted = site.0.displaced.slot(slot)?;
             if emitted.bytes.len() > slots::SLOT {
-                return Err(format!("`{}` does not fit its slot", site.0.displaced.text()));
+                return Err(NotArmed::TooLong(site.0.displaced.text().to_owned()));
             }
             space.code.memory.poke(slot, &emitted.bytes).map_err(failed)?;
             site.0.slot = Some(emitted);

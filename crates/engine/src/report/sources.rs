@@ -9,6 +9,7 @@ use crate::followed::Followed;
 use crate::jump::{Domain, Trust};
 use crate::programs::Programs;
 use crate::reader::Reader;
+use crate::reason::NoJump;
 use crate::sharing::Sharing;
 
 /// What a report is made from.
@@ -52,7 +53,7 @@ impl ReportSources<'_> {
                     minor: definition.minor,
                     engine: probe.engine(),
                     tactic: probe.tactic,
-                    why_trapped: probe.why_trapped.clone(),
+                    why_trapped: probe.why_trapped.as_ref().map(NoJump::to_string),
                     sites: self.cache.armings.with_copies(of, number, probe.sites.clone()),
                     counts: program.counts(number),
                     state,

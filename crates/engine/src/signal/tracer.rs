@@ -128,16 +128,21 @@ impl Tracer<'_> {
             None => self.handler_runner().run_handlers(&thread, address, word, &mut registers),
         };
         let waiting = InSlot { site: address, registers, records };
-        self.execute(thread, waiting, &segments)?;
+        let (thread, stop) = match self.dumps.take_wanted() {
+            Some(wanted) => self.dumper().dump(thread, wanted, &segments)?,
+            None => (thread, Stop::Signal(libc::SIGTRAP)),
+        };
+        self.execute(thread, stop, waiting, &segments)?;
         Ok(None)
     }
 
     /// Executes a site's instruction for a thread whose handlers have run: emulates it, or sends
-    /// the thread to the slot. `segments`: the registers before the handlers ran, whose segment
-    /// registers are known to be valid.
+    /// the thread to the slot. `stop` is why the thread is stopped. `segments`: the registers
+    /// before the handlers ran, whose segment registers are known to be valid.
     fn execute(
         &mut self,
         mut thread: Stopped,
+        stop: Stop,
         mut waiting: InSlot,
         segments: &Registers,
     ) -> Result<(), process::Error> {
@@ -171,10 +176,9 @@ impl Tracer<'_> {
         set_registers(&mut thread, &mut registers, segments)?;
         let before = self.followed.threads.met(&self.followed.spaces, tid, address);
         let number = self.followed.threads.get(&tid).and_then(|tracked| tracked.space);
-        let trap = Stop::Signal(libc::SIGTRAP);
         let (thread, stop) = match number {
-            Some(number) => self.followed.spaces.guard_again(number, thread, trap, before)?,
-            None => (thread, trap),
+            Some(number) => self.followed.spaces.guard_again(number, thread, stop, before)?,
+            None => (thread, stop),
         };
         self.after(thread, stop, own, &registers)
     }

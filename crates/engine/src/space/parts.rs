@@ -13,6 +13,7 @@ use crate::memory_entries::MemoryEntries;
 use crate::module_key::{Generation, ModuleKey};
 use crate::module_names::Named;
 use crate::preplan::Preplan;
+use crate::reason::NotMapped;
 use crate::slots::Area;
 
 /// What is known of the modules of an address space, and what was placed in them.
@@ -55,11 +56,11 @@ pub(crate) struct SharedMemory {
     /// Whether it is a copy of a space that has rings, and has no rings of its own yet.
     pub(crate) lacks_rings: bool,
     /// Why the compiled handlers in it cannot log, if that was tried and failed.
-    pub(crate) ringless: Option<String>,
+    pub(crate) ringless: Option<NotMapped>,
     /// The table of memory that handlers must not see, if any handler accesses memory.
     pub(crate) hidden: Option<Hidden>,
     /// Why handler memory is not mapped, if that was tried and failed.
-    pub(crate) no_handler_memory: Option<String>,
+    pub(crate) no_handler_memory: Option<NotMapped>,
 }
 
 /// The trust domain of an address space.

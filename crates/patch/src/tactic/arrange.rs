@@ -1,8 +1,8 @@
 //! Finds jumps for several instructions together, whose jumps share bytes.
 
 use super::find_pad::Pages;
-use super::planner::{Entry, Planner, State};
-use super::{Code, Space};
+use super::placed::{Entry, State};
+use super::search::Search;
 use crate::tactic::placement::{JUMP, PREFIXES, Placement, REPEATED, pads_allowed};
 
 /// Tries to place a window together, and looks for each of them.
@@ -18,54 +18,54 @@ const MANY: usize = 8;
 /// The most entries of a window.
 pub(super) const WINDOW: usize = 12;
 
-impl Planner {
+impl Search<'_> {
     /// Gives an open entry a jump by any tactic. Returns false, with nothing changed, if there is
     /// none.
-    pub(super) fn find_jump(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
+    pub(super) fn find_jump(&mut self, address: u64) -> bool {
         // A few hopeless entries must not use up the looks of the others.
         let own = self.effort.min(EFFORT_FOR_ONE);
         let rest = self.effort - own;
         self.effort = own;
-        let found = self.settle_within(code, space, address);
+        let found = self.settle_within(address);
         self.effort += rest;
         found
     }
 
     /// The same, within the remaining looks.
-    fn settle_within(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
-        self.frugal = self.pads.mappings() >= self.limits.mappings / 2;
+    fn settle_within(&mut self, address: u64) -> bool {
+        self.frugal = self.placed.pads.mappings() >= self.limits.mappings / 2;
         if self.frugal {
-            let found = self.over_padding(code, space, address)
-                || self.place(code, space, address, Pages::Used)
-                || self.rearrange(code, space, address)
-                || self.group(code, space, address)
-                || self.evict_successors(code, space, address, 1..=FEW);
+            let found = self.over_padding(address)
+                || self.place(address, Pages::Used)
+                || self.rearrange(address)
+                || self.group(address)
+                || self.evict_successors(address, 1..=FEW);
             self.frugal = false;
             if found {
                 return true;
             }
         }
-        self.over_padding(code, space, address)
-            || self.place(code, space, address, Pages::Fresh)
-            || self.rearrange(code, space, address)
-            || self.group(code, space, address)
-            || self.evict_successors(code, space, address, 1..=FEW)
-            || self.evict_neighbour(code, space, address)
-            || self.evict_successors(code, space, address, FEW + 1..=MANY)
-            || self.evict_some(code, space, address)
-            || self.evict_neighbour_and_successor(code, space, address)
+        self.over_padding(address)
+            || self.place(address, Pages::Fresh)
+            || self.rearrange(address)
+            || self.group(address)
+            || self.evict_successors(address, 1..=FEW)
+            || self.evict_neighbour(address)
+            || self.evict_successors(address, FEW + 1..=MANY)
+            || self.evict_some(address)
+            || self.evict_neighbour_and_successor(address)
     }
 
     /// Gives new jumps to an open entry and those that share bytes with it, and chooses prefixes
     /// for open entries above.
-    fn rearrange(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
+    fn rearrange(&mut self, address: u64) -> bool {
         let mut last = Vec::new();
         for depth in 0..3 {
             let window = self.window(&[address], depth);
             if window.len() > WINDOW || window == last {
                 return false;
             }
-            if self.place_window(code, space, &window) {
+            if self.place_window(&window) {
                 return true;
             }
             last = window;
@@ -78,16 +78,20 @@ impl Planner {
     pub(super) fn window(&self, open: &[u64], depth: usize) -> Vec<u64> {
         let mut window: Vec<u64> = open.to_vec();
         if let (Some(lowest), Some(highest)) = (open.iter().min(), open.iter().max()) {
-            let between = self.entries.range(lowest..highest).filter(|(_, other)| is_movable(other));
+            let between = self.placed.entries.range(lowest..highest).filter(|(_, other)| is_movable(other));
             window.extend(between.map(|(address, _)| *address));
         }
         if let Some(highest) = open.iter().max()
             && depth > 0
-            && let Some(entry) = self.entries.get(highest)
+            && let Some(entry) = self.placed.entries.get(highest)
         {
             let end = highest + u64::from(entry.length);
             window.extend(
-                self.entries.range(end..end + 4).filter(|(_, other)| is_movable(other)).map(|(a, _)| *a),
+                self.placed
+                    .entries
+                    .range(end..end + 4)
+                    .filter(|(_, other)| is_movable(other))
+                    .map(|(a, _)| *a),
             );
         }
         let mut from = 0;
@@ -95,10 +99,13 @@ impl Planner {
             let until = window.len();
             for at in from..until {
                 let address = window[at];
-                let end =
-                    self.entries.get(&address).map_or(address, |entry| address + u64::from(entry.length));
-                for other in self.reliers(address, end) {
-                    if !window.contains(&other) && self.entries.get(&other).is_some_and(is_movable) {
+                let end = self
+                    .placed
+                    .entries
+                    .get(&address)
+                    .map_or(address, |entry| address + u64::from(entry.length));
+                for other in self.placed.reliers(address, end) {
+                    if !window.contains(&other) && self.placed.entries.get(&other).is_some_and(is_movable) {
                         window.push(other);
                     }
                 }
@@ -111,15 +118,15 @@ impl Planner {
     }
 
     /// Gives all of `window` new jumps, or restores the old ones.
-    pub(super) fn place_window(&mut self, code: &Code<'_>, space: &Space<'_>, window: &[u64]) -> bool {
+    pub(super) fn place_window(&mut self, window: &[u64]) -> bool {
         let saved: Vec<(u64, Option<Placement>)> = window
             .iter()
             .rev()
-            .map(|address| (*address, self.entries.get(address).and_then(Entry::placement).cloned()))
+            .map(|address| (*address, self.placed.entries.get(address).and_then(Entry::placement).cloned()))
             .collect();
         for (address, placement) in &saved {
             if placement.is_some() {
-                self.unplace(*address);
+                self.placed.unplace(*address);
             }
         }
         let ahead = self.ahead(window);
@@ -129,29 +136,28 @@ impl Planner {
             // Entries ahead have more tactics later: every other time their prefixes are not
             // checked.
             let careful = if attempt % 2 == 0 { shaped.len() } else { window.len() };
-            let found = self.choose_prefixes(code, space, &shaped, careful, attempt > 0, &mut looks);
+            let found = self.choose_prefixes(&shaped, careful, attempt > 0, &mut looks);
             self.effort = self.effort.saturating_sub(MAX_ARRANGEMENTS - looks + window.len());
             if !found {
                 break;
             }
             let pages = if self.frugal || attempt < ATTEMPTS / 3 { Pages::Used } else { Pages::Fresh };
-            let placed =
-                window.iter().take_while(|address| self.place(code, space, **address, pages)).count();
+            let placed = window.iter().take_while(|address| self.place(**address, pages)).count();
             if placed == window.len() {
                 return true;
             }
             for address in &window[..placed] {
-                self.unplace(*address);
+                self.placed.unplace(*address);
             }
         }
         for address in shaped {
-            if let Some(entry) = self.entries.get_mut(&address) {
+            if let Some(entry) = self.placed.entries.get_mut(&address) {
                 (entry.prefixes, entry.prefix) = (0, PREFIXES[0]);
             }
         }
         for (address, placement) in saved {
             if let Some(placement) = placement {
-                self.commit(address, placement);
+                self.placed.commit(address, placement);
             }
         }
         false
@@ -161,13 +167,14 @@ impl Planner {
     /// on already.
     fn ahead(&self, window: &[u64]) -> Vec<u64> {
         let mut ahead = Vec::new();
-        let Some((highest, entry)) = window.last().and_then(|last| self.entries.get_key_value(last)) else {
+        let Some((highest, entry)) = window.last().and_then(|last| self.placed.entries.get_key_value(last))
+        else {
             return ahead;
         };
         let mut end = highest + u64::from(entry.length);
-        while let Some((address, entry)) = self.entries.get_key_value(&end)
+        while let Some((address, entry)) = self.placed.entries.get_key_value(&end)
             && entry.state == State::Open
-            && self.image.byte(*address).relied == 0
+            && self.placed.image.byte(*address).relied == 0
             && ahead.len() < AHEAD
         {
             ahead.push(*address);
@@ -179,17 +186,9 @@ impl Planner {
     /// Chooses prefixes for the jumps of adjacent open entries (ascending), so that the known bytes
     /// of each of the lowest `careful` lead to usable memory. Goes from the highest to the lowest,
     /// since jumps are punned on the bytes above. False if no choice is found within `looks`.
-    fn choose_prefixes(
-        &mut self,
-        code: &Code<'_>,
-        space: &Space<'_>,
-        open: &[u64],
-        careful: usize,
-        some: bool,
-        looks: &mut usize,
-    ) -> bool {
+    fn choose_prefixes(&mut self, open: &[u64], careful: usize, some: bool, looks: &mut usize) -> bool {
         let Some((address, below)) = open.split_last() else { return true };
-        let Some(length) = self.entries.get(address).map(|entry| entry.length) else { return false };
+        let Some(length) = self.placed.entries.get(address).map(|entry| entry.length) else { return false };
         let (most, luck) = (u64::from(length - 1).min(3), self.luck.next());
         for choice in 0..=3 * most {
             if *looks == 0 {
@@ -202,16 +201,16 @@ impl Planner {
             let prefixes = choice.div_ceil(3) as u8;
             let prefixes_known = if prefixes == 1 { PREFIXES.len() } else { REPEATED };
             let luck = self.luck.next();
-            if let Some(entry) = self.entries.get_mut(address) {
+            if let Some(entry) = self.placed.entries.get_mut(address) {
                 entry.prefixes = prefixes;
                 entry.prefix = PREFIXES[luck as usize % prefixes_known];
-                let first = self.image.byte(*address);
+                let first = self.placed.image.byte(*address);
                 if first.relied > 0 && prefixes > 0 {
                     entry.prefix = first.value;
                 }
             }
-            let plausible = below.len() >= careful || self.is_plausible(code, space, *address);
-            if plausible && self.choose_prefixes(code, space, below, careful, some, looks) {
+            let plausible = below.len() >= careful || self.is_plausible(*address);
+            if plausible && self.choose_prefixes(below, careful, some, looks) {
                 return true;
             }
         }
@@ -220,19 +219,19 @@ impl Planner {
 
     /// Whether an open entry may find a jump with the chosen prefixes, by its known bytes. This
     /// quick check saves many attempts.
-    fn is_plausible(&self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
-        let Some(entry) = self.entries.get(&address) else { return false };
+    fn is_plausible(&self, address: u64) -> bool {
+        let Some(entry) = self.placed.entries.get(&address) else { return false };
         let (length, prefixes) = (u64::from(entry.length), u64::from(entry.prefixes));
         let head_fits = (0..=prefixes).all(|at| {
-            let known = self.image.byte(address + at);
+            let known = self.placed.image.byte(address + at);
             known.relied == 0 || known.value == if at == prefixes { 0xe9 } else { entry.prefix }
         });
         // A jump with room for all its bytes may need no pad.
         head_fits
             && (prefixes + JUMP as u64 <= length
                 || self
-                    .pattern(code, address + prefixes + 1, address + length)
-                    .is_some_and(|pattern| self.pads.is_plausible(&pattern, pads_allowed(space))))
+                    .pattern(address + prefixes + 1, address + length)
+                    .is_some_and(|pattern| self.placed.pads.is_plausible(&pattern, pads_allowed(self.space))))
     }
 }
 

@@ -14,58 +14,39 @@ use crate::{Mode, displace_in};
 
 use super::find_pad::Pages;
 use super::image::Change;
-use super::placement::LONGEST;
-use super::planner::{Planner, State};
-use super::{Code, Flow, Purpose, Space, Tactic};
+use super::placed::{Placed, State};
+use super::placement::{Group, LONGEST};
+use super::search::Search;
+use super::{Code, Flow, Purpose, Tactic};
 use crate::tactic::placement::JUMP;
 
 /// `endbr64`, the target of indirect jumps.
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
-/// Instructions that are moved together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Group {
-    /// The length of the first.
-    pub(super) single: u8,
-    /// The bytes that the jump owns: those of all instructions, or of the first and the padding
-    /// behind it.
-    pub(super) length: u8,
-    /// Addresses and lengths of the instructions behind the first.
-    pub(super) followers: Vec<(u64, usize)>,
-}
-
-impl Planner {
+impl Search<'_> {
     /// Gives an open entry a jump over as many following instructions as needed.
-    pub(super) fn group(&mut self, code: &Code<'_>, space: &Space<'_>, address: u64) -> bool {
-        let Some(flow) = &code.flow else { return false };
-        let Some(entry) = self.entries.get(&address) else { return false };
+    pub(super) fn group(&mut self, address: u64) -> bool {
+        let Some(flow) = &self.code.flow else { return false };
+        let Some(entry) = self.placed.entries.get(&address) else { return false };
         let single = entry.length;
         if entry.alone || entry.purpose != Purpose::Site || usize::from(single) >= JUMP {
             return false;
         }
-        let Some(followers) = self.followers(code, flow, address, single) else { return false };
+        let Some(followers) = self.followers(flow, address, single) else { return false };
         let length = followers.iter().map(|(_, length)| *length).sum::<usize>() + usize::from(single);
         let group = Group { single, length: length as u8, followers };
-        self.place_over(code, space, address, group, Pages::Used, Tactic::Grouped)
+        self.place_over(address, group, Pages::Used, Tactic::Grouped)
     }
 
     /// Gives an open entry a jump over more bytes than its own.
-    pub(super) fn place_over(
-        &mut self,
-        code: &Code<'_>,
-        space: &Space<'_>,
-        address: u64,
-        group: Group,
-        pages: Pages,
-        tactic: Tactic,
-    ) -> bool {
-        let Some(bytes) = code.slice(address, group.length.into()) else { return false };
-        let Some(entry) = self.entries.get_mut(&address) else { return false };
+    pub(super) fn place_over(&mut self, address: u64, group: Group, pages: Pages, tactic: Tactic) -> bool {
+        let Some(bytes) = self.code.slice(address, group.length.into()) else { return false };
+        let Some(entry) = self.placed.entries.get_mut(&address) else { return false };
         entry.length = group.length;
         // At least the bytes that the jump changes.
         entry.original.iter_mut().zip(bytes).for_each(|(original, byte)| *original = *byte);
-        let placed = self.place(code, space, address, pages);
-        let Some(entry) = self.entries.get_mut(&address) else { return false };
+        let placed = self.place(address, pages);
+        let Some(entry) = self.placed.entries.get_mut(&address) else { return false };
         match &mut entry.state {
             State::Jump(placement) if placed => {
                 placement.tactic = tactic;
@@ -78,31 +59,25 @@ impl Planner {
 
     /// The instructions behind one of `single` bytes that a five-byte jump overwrites, if none is a
     /// jump target or a return address (only the last may be a call).
-    fn followers(
-        &self,
-        code: &Code<'_>,
-        flow: &Flow<'_>,
-        address: u64,
-        single: u8,
-    ) -> Option<Vec<(u64, usize)>> {
+    fn followers(&self, flow: &Flow<'_>, address: u64, single: u8) -> Option<Vec<(u64, usize)>> {
         let at = flow.functions.partition_point(|function| function.end <= address);
         let function = flow.functions.get(at).filter(|function| function.contains(&address))?;
-        if is_behind_call(code, function.start, address) {
+        if is_behind_call(self.code, function.start, address) {
             return None;
         }
         let mut followers = Vec::new();
-        let mut last = displace_in(Mode::Bits64, code.rest(address)?, address).ok()?;
+        let mut last = displace_in(Mode::Bits64, self.code.rest(address)?, address).ok()?;
         // The program's own fault handler may continue behind the faulting instruction.
-        if last.may_fault() && !is_push(last.original()) || !code.is_instruction(address) {
+        if last.may_fault() && !is_push(last.original()) || !self.code.is_instruction(address) {
             return None;
         }
         let mut next = address + u64::from(single);
         while next < address + JUMP as u64 {
             let lands = flow.targets.binary_search(&next).is_ok();
-            if !last.falls_through() || last.enters_kernel() || lands || !code.is_instruction(next) {
+            if !last.falls_through() || last.enters_kernel() || lands || !self.code.is_instruction(next) {
                 return None;
             }
-            last = displace_in(Mode::Bits64, code.rest(next)?, next).ok()?;
+            last = displace_in(Mode::Bits64, self.code.rest(next)?, next).ok()?;
             let end = next + last.length() as u64;
             let forbidden = last.may_fault()
                 || !last.can_follow()
@@ -110,12 +85,12 @@ impl Planner {
                 || last.enters_kernel()
                 || last.can_set_trap_flag()
                 || self.limits.shadow_stacks && last.needs_plain_stack()
-                || code.keeps(next, end)
-                || code.is_entered(next, end)
-                || code.is_divided(next, end)
-                || code.is_inside(next)
+                || self.code.keeps(next, end)
+                || self.code.is_entered(next, end)
+                || self.code.is_divided(next, end)
+                || self.code.is_inside(next)
                 || end > function.end
-                || self.overlaps(next, end);
+                || self.placed.overlaps(next, end);
             if forbidden {
                 return None;
             }
@@ -128,10 +103,10 @@ impl Planner {
     /// Restores bytes to the program's: reopens the entries that rely on other values.
     fn redo_reliers(&mut self, address: u64, original: &[u8]) {
         for (at, value) in (address..).zip(original) {
-            let byte = self.image.byte(at);
+            let byte = self.placed.image.byte(at);
             if byte.relied > 0 && byte.change == Change::None && byte.value != *value {
-                for other in self.reliers(at, at + 1) {
-                    self.unplace(other);
+                for other in self.placed.reliers(at, at + 1) {
+                    self.placed.unplace(other);
                     self.open.insert(other);
                 }
             }
@@ -141,11 +116,11 @@ impl Planner {
     /// Dissolves the group that has a new site among its followers: its first instruction gets a
     /// jump of its own.
     pub(super) fn ungroup(&mut self, address: u64) {
-        let Some((&first, entry)) = self.entries.range(..address).next_back() else { return };
+        let Some((&first, entry)) = self.placed.entries.range(..address).next_back() else { return };
         let grouped = entry.placement().and_then(|placement| placement.group.as_ref());
         if grouped.is_some_and(|group| group.followers.iter().any(|(follower, _)| *follower == address)) {
             self.dismiss(first);
-            if let Some(entry) = self.entries.get_mut(&first) {
+            if let Some(entry) = self.placed.entries.get_mut(&first) {
                 entry.alone = true;
             }
             self.open.insert(first);
@@ -155,19 +130,19 @@ impl Planner {
     /// Removes the jump of an entry and opens it. Reopens the entries that rely on it or use its
     /// spare bytes.
     pub(super) fn dismiss(&mut self, address: u64) {
-        let Some(entry) = self.entries.get(&address) else { return };
+        let Some(entry) = self.placed.entries.get(&address) else { return };
         let (guest, length, original) = (entry.guest, usize::from(entry.length), entry.original);
-        let joint_of = |planner: &Planner, address| planner.entries.get(&address)?.placement()?.joint;
-        let joint = joint_of(self, address);
+        let joint_of = |placed: &Placed, address| placed.entries.get(&address)?.placement()?.joint;
+        let joint = joint_of(self.placed, address);
         if let Some(guest) = guest {
-            let joint = joint_of(self, guest);
-            self.unplace(guest);
+            let joint = joint_of(self.placed, guest);
+            self.placed.unplace(guest);
             self.open.insert(guest);
             if let Some(joint) = joint {
                 self.redo_reliers(joint.address, &joint.original);
             }
         }
-        self.unplace(address);
+        self.placed.unplace(address);
         self.redo_reliers(address, &original[..length]);
         if let Some(joint) = joint {
             self.redo_reliers(joint.address, &joint.original);
@@ -198,7 +173,7 @@ fn is_push(bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Limits, Site};
+    use super::super::{Limits, Planner, Site, Space};
     use super::*;
 
     const ADDRESS: u64 = 0x40_0000;

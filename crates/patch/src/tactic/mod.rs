@@ -54,8 +54,19 @@
 //! can, and pages are mapped together across small gaps, and across larger ones if there are many
 //! mappings (`join_mappings`). Mappings are counted; if the limit is reached, sites are trapped for
 //! that reason.
+//!
+//! # Owners and roles
+//!
+//! | type | what it does |
+//! |---|---|
+//! | [`Planner`] | makes plans for one process, one after another |
+//! | `Placed` | its state between plans: the moved instructions, the bytes and pads that their jumps use. It keeps these consistent (`placed`), knows what an instruction is moved for (`remove`) and what a plan has changed (`conclude`) |
+//! | `Search` | a role for one plan: borrows `Placed`, [`Code`] and [`Space`], and tries the tactics (`jump`, `arrange`, `evict`, `group`, `padding`) |
+//! | `Pads` | pages of landing pads, and where a new pad fits (`find_pad`) |
 
 mod arrange;
+mod code;
+mod conclude;
 mod evict;
 mod find_pad;
 mod group;
@@ -66,11 +77,13 @@ mod moved;
 mod padding;
 mod pads;
 mod pattern;
+mod placed;
 mod placement;
 mod plan;
 mod planner;
 mod random;
 mod remove;
+mod search;
 
 pub use plan::{Code, Flow, Jump, Limits, PAD_LENGTH, Plan, Purpose, Reason, Site, Space, Tactic, Write};
 pub use planner::Planner;

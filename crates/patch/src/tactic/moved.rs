@@ -4,11 +4,11 @@
 //! trampolines move together. So a plan holds for every process that maps the same file, if the
 //! memory it needs is free there.
 
-use std::collections::BTreeMap;
-
+use super::Limits;
 use super::image::Image;
 use super::pads::Pads;
-use super::planner::{Entry, Planner, State};
+use super::placed::{Entry, Placed, State};
+use super::planner::Planner;
 use crate::tactic::placement::Placement;
 
 /// Modules move by multiples of this.
@@ -23,22 +23,27 @@ impl Planner {
     #[must_use]
     pub fn moved(&self, by: u64) -> Planner {
         assert!(by.is_multiple_of(PAGE), "a module moves by whole pages");
-        let entries: BTreeMap<u64, Entry> =
-            self.entries.iter().map(|(address, entry)| (address.wrapping_add(by), entry.moved(by))).collect();
-        Planner {
-            image: self.image.moved(by),
-            pads: self.pads.moved(by),
-            entries,
-            ..Planner::new(self.limits)
-        }
+        Planner { placed: self.placed.moved(by, &self.limits), limits: self.limits }
     }
 
     /// The program's byte at an address with a breakpoint that no jump relies on: putting this byte
     /// back removes the breakpoint.
     pub fn lone_trap(&self, address: u64) -> Option<u8> {
         let is_trap = |entry: &&Entry| matches!(entry.state, State::Trap(_)) && entry.guest.is_none();
-        let entry = self.entries.get(&address).filter(is_trap)?;
-        (self.image.byte(address).relied == 0).then_some(entry.original[0])
+        let entry = self.placed.entries.get(&address).filter(is_trap)?;
+        (self.placed.image.byte(address).relied == 0).then_some(entry.original[0])
+    }
+}
+
+impl Placed {
+    fn moved(&self, by: u64, limits: &Limits) -> Placed {
+        let entries = self.entries.iter();
+        Placed {
+            image: self.image.moved(by),
+            pads: self.pads.moved(by),
+            entries: entries.map(|(address, entry)| (address.wrapping_add(by), entry.moved(by))).collect(),
+            ..Placed::new(limits)
+        }
     }
 }
 
@@ -89,7 +94,7 @@ impl Pads {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Code, Limits, Site, Space};
+    use super::super::{Code, Site, Space};
     use super::*;
 
     const START: u64 = 0x7000_0000_0000;

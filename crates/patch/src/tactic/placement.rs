@@ -1,8 +1,7 @@
 //! Where a jump was put: its bytes, and the landing pads that it needs.
 
-use super::group::Group;
 use super::pattern;
-use super::{Space, Tactic};
+use super::{Space, Tactic, Write};
 
 /// The most bytes of an instruction.
 pub(super) const LONGEST: usize = 15;
@@ -33,6 +32,18 @@ pub(super) struct Placement {
     pub(super) group: Option<Group>,
 }
 
+/// Instructions that are moved together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Group {
+    /// The length of the first.
+    pub(super) single: u8,
+    /// The bytes that the jump owns: those of all instructions, or of the first and the padding
+    /// behind it.
+    pub(super) length: u8,
+    /// Addresses and lengths of the instructions behind the first.
+    pub(super) followers: Vec<(u64, usize)>,
+}
+
 /// A second jump, reached by a short jump at the instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SecondJump {
@@ -51,6 +62,30 @@ impl Placement {
     /// The length of the jump, including bytes beyond the instruction.
     pub(super) fn length(&self) -> usize {
         if self.joint.is_some() { 2 } else { usize::from(self.prefixes) + JUMP }
+    }
+
+    /// Whether this jump can reach all possible trampolines.
+    pub(super) fn reaches(&self, address: u64, space: &Space<'_>) -> bool {
+        let (lowest, highest) = pads_allowed(space);
+        match self.pad {
+            Some(pad) => (lowest..=highest).contains(&pad),
+            None => {
+                let joint = self.joint.map(|joint| joint.address + JUMP as u64);
+                reaches(joint.unwrap_or(address + self.length() as u64), space)
+            }
+        }
+    }
+
+    /// The bytes that this jump changes in the program.
+    pub(super) fn writes(&self, address: u64, length: u8) -> Vec<Write> {
+        let own = self.length().min(length.into());
+        let mut writes = vec![Write { address, bytes: self.bytes[..own].to_vec() }];
+        if let Some(joint) = &self.joint {
+            let own = ((joint.host_end - joint.address) as usize).min(joint.bytes.len());
+            writes.push(Write { address: joint.address, bytes: joint.bytes[..own].to_vec() });
+            writes.sort_unstable_by_key(|write| write.address);
+        }
+        writes
     }
 }
 

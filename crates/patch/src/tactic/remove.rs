@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::planner::{Entry, Planner, State};
+use super::placed::{Entry, Placed, State};
+use super::planner::Planner;
 use super::{Purpose, Write};
 use crate::tactic::placement::Placement;
 
@@ -25,6 +26,20 @@ impl Planner {
     /// Removes sites, and neighbours that were moved only for them. Skips addresses that are not
     /// sites.
     pub fn remove(&mut self, sites: &[u64]) -> Removal {
+        self.placed.remove(sites)
+    }
+
+    /// Drops the runs of pages without a landing pad and returns them. The caller unmaps them once
+    /// no thread is in them.
+    pub fn drain_unused(&mut self) -> Vec<Range<u64>> {
+        self.placed.pads.drain_unused()
+    }
+}
+
+impl Placed {
+    /// Removes sites, and neighbours that were moved only for them. Skips addresses that are not
+    /// sites.
+    fn remove(&mut self, sites: &[u64]) -> Removal {
         self.before.clear();
         let mut removal = Removal::default();
         let mut idle = Vec::new();
@@ -48,12 +63,6 @@ impl Planner {
         self.before.clear();
         self.held.clear();
         removal
-    }
-
-    /// Drops the runs of pages without a landing pad and returns them. The caller unmaps them once
-    /// no thread is in them.
-    pub fn drain_unused(&mut self) -> Vec<Range<u64>> {
-        self.pads.drain_unused()
     }
 
     /// Of the neighbours `idle`, and those moved for their sake, the ones that no site needs

@@ -17,3 +17,4 @@ pub use self::cache::ImageCache;
 pub use self::error::ModuleError;
 pub use self::find::{Skipped, Survey, modules, modules_in, survey};
 pub use self::loaded::Module;
+pub use self::open::open_module;

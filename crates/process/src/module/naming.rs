@@ -10,6 +10,7 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{FileStat, fstat};
 
 use super::Module;
+use crate::library;
 use image::Pattern;
 
 pub(super) fn is_named(module: &Module, name: &str, root: &Path) -> bool {
@@ -46,15 +47,7 @@ fn names(module: &Module) -> impl Iterator<Item = Cow<'_, str>> {
 /// Whether a name is a library's without `.so` and its version, or without all or part of its
 /// version: `libc`, `libc.so`.
 fn is_without_version(module: &Module, name: &str) -> bool {
-    let has_so = name.ends_with(".so") || name.contains(".so.");
-    names(module).any(|own| {
-        own.strip_prefix(name).is_some_and(|rest| match has_so {
-            true => rest
-                .strip_prefix('.')
-                .is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit())),
-            false => rest == ".so" || rest.starts_with(".so."),
-        })
-    })
+    names(module).any(|own| library::is_without_version(&own, name))
 }
 
 /// Whether a module is the program that its process executes.

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use nix::sys::stat::{major, minor};
 
-use super::{ImageCache, ModuleError};
+use super::{ImageCache, Module, ModuleError};
 use crate::maps::Mapping;
 use image::{FileId, Image, open_regular};
 
@@ -42,6 +42,16 @@ pub(super) fn image(
     let image = Arc::new(Image::from_file(path, file, id)?);
     cache.insert(id, Arc::clone(&image));
     Ok(image)
+}
+
+/// Opens the file of a module that a process has mapped, even if another file is now at its path.
+///
+/// # Errors
+///
+/// It cannot be opened, or the process has unmapped it and its path leads to another file.
+pub fn open_module(pid: i32, module: &Module) -> Result<File, ModuleError> {
+    let mappings: Vec<&Mapping> = module.mappings.iter().collect();
+    Ok(open(pid, &mappings)?.0)
 }
 
 /// The cached image of the file at a mapping's path, if that is the mapped file and has not changed

@@ -100,7 +100,8 @@ pub(super) fn refuge() -> StubMemory {
     let place = map(size as usize, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE);
     // SAFETY: the mapping was made above, and nobody else knows it.
     unsafe {
-        std::ptr::copy_nonoverlapping(STUB.as_ptr(), place as *mut u8, STUB.len());
+        let code = StubMemory::code();
+        std::ptr::copy_nonoverlapping(code.as_ptr(), place as *mut u8, code.len());
         libc::mprotect(place as *mut _, 4096, libc::PROT_READ | libc::PROT_EXEC);
     }
     StubMemory { stub: place, end: place + size }

@@ -109,7 +109,7 @@ fn dies_at(how: How, last: u32) -> Option<()> {
         thread.detach(0);
     });
     let died = tracer.join().is_err();
-    let is_free = |status: Status| status.tracer == 0 && status.state != 't';
+    let is_free = |status: Status| status.tracer == 0 && status.state != 't' && status.blocked == BLOCKED;
     forked.wait_until(&(how, last, "free"), |_| Status::read(child).is_ok_and(is_free));
     std::thread::sleep(Duration::from_millis(3));
     // The child makes the calls by itself and continues, or has not begun.

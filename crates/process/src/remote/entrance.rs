@@ -7,6 +7,7 @@
 
 use image::Machine;
 
+use super::copy_code::COPY_CODE;
 use crate::{Mapping, Memory};
 
 /// The bytes of the `syscall` instruction.
@@ -41,7 +42,7 @@ pub struct Entrance {
 /// tracer dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StubMemory {
-    /// The address of the [`STUB`], in executable memory.
+    /// The address of the [`StubMemory::code`], in executable memory; it begins with the [`STUB`].
     pub stub: u64,
     /// The end of memory that the process can write, at least [`StubMemory::ROOM`] bytes.
     pub end: u64,
@@ -51,6 +52,18 @@ impl StubMemory {
     /// Bytes for a frame with all extended state that processors have, and for a signal handler
     /// below it.
     pub const ROOM: u64 = 48 << 10;
+    /// Where the [`COPY_CODE`] is, seen from the stub.
+    pub const COPY: u64 = (STUB.len() as u64).next_multiple_of(16);
+    /// Bytes of both.
+    pub const CODE: u64 = StubMemory::COPY + COPY_CODE.len() as u64;
+
+    /// The code, to be written at the stub's address.
+    pub fn code() -> Vec<u8> {
+        let mut code = STUB.to_vec();
+        code.resize(StubMemory::COPY as usize, 0);
+        code.extend_from_slice(&COPY_CODE);
+        code
+    }
 }
 
 /// Finds, in the process's executable mappings, an instruction that enters the kernel from programs

@@ -94,6 +94,21 @@ fn take(tid: pid_t, flags: c_int) -> (pid_t, c_int) {
     (tid, status)
 }
 
+/// Waits for the end of a traced process that ends now, and returns its wait status; 0 if it was
+/// waited for before.
+pub(crate) fn reap(pid: pid_t) -> c_int {
+    loop {
+        let (taken, status) = take(pid, 0);
+        let interrupted = taken == -1 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
+        if taken == -1 && !interrupted {
+            return 0;
+        }
+        if taken == pid && (libc::WIFEXITED(status) || libc::WIFSIGNALED(status)) {
+            return status;
+        }
+    }
+}
+
 /// Waits for an event of a thread without taking it from the kernel. Returns whether it is the
 /// thread's end.
 ///

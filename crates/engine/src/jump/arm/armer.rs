@@ -20,6 +20,7 @@ use crate::messages::Messages;
 use crate::module_key::module_key;
 use crate::programs::Programs;
 use crate::reader::Reader;
+use crate::reason::NoJump;
 use crate::sharing::Sharing;
 use crate::site::Planned;
 use crate::site_use::Use;
@@ -120,15 +121,15 @@ impl<'a> Armer<'_, 'a> {
         sites: ToArm,
         strict: bool,
         keep: Option<Keep>,
-    ) -> Called<Vec<NotJumped>> {
+    ) -> Called<Vec<NotJumped>, NoJump> {
         let (mut thread, mut stop, mut sites, mut keep) = (thread, stop, sites, keep);
-        let mut why = String::new();
+        let mut why = NoJump::ProbesChanged;
         for _ in 0..TRIES {
             let draft = match sites {
                 ToArm::Drafted(draft) => *draft,
                 ToArm::Planned(planned) => {
                     let Some(space) = self.followed.spaces.get(&number) else {
-                        return Ok((thread, stop, Err("the process is gone".to_owned())));
+                        return Ok((thread, stop, Err(NoJump::Gone)));
                     };
                     let basis = Basis::of(space);
                     let fresh = !self.serving && is_fresh(space, &thread, module);

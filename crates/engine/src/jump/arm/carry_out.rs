@@ -19,6 +19,7 @@ use std::io;
 use super::draft::Draft;
 use crate::jump::not_jumped::NotJumped;
 use crate::jump::write;
+use crate::reason::NoJump;
 use crate::space::Space;
 
 mod armer;
@@ -32,7 +33,7 @@ pub(crate) enum CarryOutcome {
     /// It was carried out; these sites did not become jumps.
     Out(Vec<NotJumped>),
     /// The process has changed since the draft was made; with the reason.
-    Outdated(Box<Draft>, String),
+    Outdated(Box<Draft>, NoJump),
 }
 
 /// The outcome of `Armer::write_all`.
@@ -40,7 +41,7 @@ enum Written {
     /// It is written, except for these sites.
     All(Vec<NotJumped>),
     /// None of the program's code is changed.
-    Nothing(Result<CarryOutcome, String>),
+    Nothing(Result<CarryOutcome, NoJump>),
 }
 
 /// Writes trampolines, pads in new pages and descriptions of handlers, which no thread uses yet.

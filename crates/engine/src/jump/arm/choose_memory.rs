@@ -15,6 +15,7 @@ use crate::jump::rings::Rings;
 use crate::messages::Messages;
 use crate::observer::Note;
 use crate::reader::Reader;
+use crate::reason::NotMapped;
 use crate::site::Planned;
 use crate::site_use::Use;
 
@@ -25,7 +26,7 @@ impl Drafter<'_, '_> {
         &mut self,
         tid: i32,
         mappings: &[Mapping],
-    ) -> Result<HandlerMemory, String> {
+    ) -> Result<HandlerMemory, NotMapped> {
         let ring_size = |count| choose_ring_size(self.reader, self.messages, tid, count);
         HandlerMemory::choose(tid, mappings, self.sharing.cells.as_ref(), ring_size)
     }
@@ -49,7 +50,7 @@ pub(in crate::jump) fn choose_hidden(
     mappings: &[Mapping],
     known: &mut Basis,
     draft: &mut Draft,
-) -> Result<(), String> {
+) -> Result<(), NotMapped> {
     let Some(handler_memory) =
         known.handler_memory.as_ref().filter(|handler_memory| handler_memory.hidden == 0)
     else {
@@ -64,7 +65,7 @@ pub(in crate::jump) fn choose_hidden(
     let is_low = mappings.iter().any(|mapping| mapping.executable && mapping.end <= LOW_END);
     let places = process::low_places(&gaps, SIZE, PAGE);
     let place = if is_low { places.iter().max() } else { places.first() };
-    let place = *place.ok_or("the process has no room below 2 GiB")?;
+    let place = *place.ok_or(NotMapped::NoneLow)?;
     known.reserve(place, SIZE);
     if let Some(handler_memory) = &mut known.handler_memory {
         handler_memory.hidden = place;

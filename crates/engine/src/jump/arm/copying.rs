@@ -23,6 +23,7 @@ use crate::observer::Note;
 use crate::place;
 use crate::placing::Work;
 use crate::program::Engine;
+use crate::reason::NotCopied;
 
 impl Armer<'_, '_> {
     /// The armings that may fit a program's probes in a module of a stopped thread's process.
@@ -131,7 +132,7 @@ impl Armer<'_, '_> {
     }
 
     /// Carries an arming out in a thread's process, and returns the sites that did not become
-    /// jumps; or the reason why the process does not fit.
+    /// jumps; or why the process does not fit.
     pub(crate) fn copy_arming(
         &mut self,
         number: u32,
@@ -139,29 +140,29 @@ impl Armer<'_, '_> {
         stop: Stop,
         module: &Module,
         copied: &Copied,
-    ) -> Called<Vec<NotJumped>> {
+    ) -> Called<Vec<NotJumped>, NotCopied> {
         let mappings = match thread.mappings() {
             Ok(mappings) => mappings,
-            Err(error) => return Ok((thread, stop, Err(error.to_string()))),
+            Err(_) => return Ok((thread, stop, Err(NotCopied::Gone))),
         };
         let draft = match self.draft_of(number, thread.tid(), &mappings, module, copied) {
             Ok(draft) => draft,
-            Err(reason) => return Ok((thread, stop, Err(reason.to_owned()))),
+            Err(reason) => return Ok((thread, stop, Err(reason))),
         };
         let (thread, stop, is_file) = self.map_code_file(number, thread, stop, &mappings, copied)?;
         let (mut thread, stop, mapped) = match is_file {
             true => self.map_others(number, thread, stop, &draft)?,
             false => self.map_all(number, thread, stop, &draft)?,
         };
-        if let Err(reason) = mapped {
-            return Ok((thread, stop, Err(reason)));
+        if mapped.is_err() {
+            return Ok((thread, stop, Err(NotCopied::NotMapped)));
         }
         // Before any code changes, the ledger must know what to unmap if the tracer is killed.
         if let Some(space) = self.followed.spaces.get_mut(&number) {
             space.note_memory();
         }
         let Some(code) = copied.mapping(&mappings) else {
-            return Ok((thread, stop, Err("its code is mapped differently".to_owned())));
+            return Ok((thread, stop, Err(NotCopied::OtherMapping)));
         };
         let pads = draft.to_map.pads.clone();
         match self.write_copy(number, &mut thread, (module, code), draft, (copied, is_file))? {
@@ -214,42 +215,42 @@ impl Armer<'_, '_> {
         mappings: &[Mapping],
         module: &Module,
         copied: &Copied,
-    ) -> Result<Draft, &'static str> {
-        let space = self.followed.spaces.get(&number).ok_or("the process is gone")?;
+    ) -> Result<Draft, NotCopied> {
+        let space = self.followed.spaces.get(&number).ok_or(NotCopied::Gone)?;
         let key = module_key(module);
-        let code = copied.mapping(mappings).ok_or("its code is mapped differently")?;
+        let code = copied.mapping(mappings).ok_or(NotCopied::OtherMapping)?;
         if space.plans.planners.has(&key) || !copied.has_seen(space.traps_in(code.start..code.end)) {
-            return Err("it has other probes");
+            return Err(NotCopied::OtherProbes);
         }
         if space.shared.no_handler_memory.is_some()
             || space.shared.ringless.is_some()
             || space.mapped.map_refused
         {
-            return Err("the process has no room");
+            return Err(NotCopied::NoRoom);
         }
         // A record names its arming, not its site's address: an arming may be in a process only
         // once.
         if space.plans.moved.iter().any(|(number, _)| *number == copied.moved().0) {
-            return Err("the process maps the module twice, and one is armed already");
+            return Err(NotCopied::Twice);
         }
         let mut known = Basis::of(space);
         let mut draft =
             Draft { module: key, generation: known.generation, left: copied.left(), ..Draft::default() };
         self.drafter()
             .handler_memory_for(number, tid, mappings, &mut known, &mut draft)
-            .map_err(|_| "the process has no room")?;
+            .map_err(|_| NotCopied::NoRoom)?;
         if copied.hides() {
-            choose_hidden(tid, mappings, &mut known, &mut draft).map_err(|_| "the process has no room")?;
+            choose_hidden(tid, mappings, &mut known, &mut draft).map_err(|_| NotCopied::NoRoom)?;
         }
-        let handler_memory = known.handler_memory.as_mut().ok_or("the process has no room")?;
+        let handler_memory = known.handler_memory.as_mut().ok_or(NotCopied::NoRoom)?;
         handler_memory.claims |= copied.arming.claims;
         if let Some((before, described)) = &copied.arming.described
             && !handler_memory.describe_as(described, *before)
         {
-            return Err("the process has other handlers");
+            return Err(NotCopied::OtherHandlers);
         }
         if !copied.suits(handler_memory) {
-            return Err("its memory for handlers is elsewhere");
+            return Err(NotCopied::HandlersElsewhere);
         }
         if handler_memory.claims {
             handler_memory.claimed().into_iter().for_each(|(base, size)| known.reserve(base, size));
@@ -261,18 +262,18 @@ impl Armer<'_, '_> {
             free.get(at).is_some_and(|range| range.start <= base && base + size <= range.end)
         };
         if !areas.iter().chain(&pads).all(is_free) {
-            return Err("its memory is in use");
+            return Err(NotCopied::InUse);
         }
-        let space = self.followed.spaces.get(&number).ok_or("the process is gone")?;
+        let space = self.followed.spaces.get(&number).ok_or(NotCopied::Gone)?;
         let more = areas.len() + pads.len();
         mapping::count_mapping(mappings.len() + more - 1, space.mapped.mappings)
-            .map_err(|_| "it has too many mappings")?;
+            .map_err(|_| NotCopied::TooManyMappings)?;
         let others = mappings.len().saturating_sub(known.planners.mappings());
         let most = mapping::mappings_for_pads(others);
         if known.planners.mappings() + copied.arming.planner.mappings() > most {
-            return Err("it has too many mappings");
+            return Err(NotCopied::TooManyMappings);
         }
-        space.code.has_room(1 + 2 * draft.left.len()).map_err(|_| "the ledger is full")?;
+        space.code.has_room(1 + 2 * draft.left.len()).map_err(|_| NotCopied::LedgerFull)?;
         known.planners.carry(key, &copied.arming.planner, copied.by);
         known.room.add_moved(&copied.arming.room, copied.by);
         known.generation = Generation::next();
@@ -289,37 +290,32 @@ impl Armer<'_, '_> {
         (module, code): (&Module, &Mapping),
         mut draft: Draft,
         (copied, is_file): (&Copied, bool),
-    ) -> Result<Result<Vec<NotJumped>, String>, process::Error> {
-        let gone = || Ok(Err("the process is gone".to_owned()));
+    ) -> Result<Result<Vec<NotJumped>, NotCopied>, process::Error> {
+        let gone = || Ok(Err(NotCopied::Gone));
         let Some(space) = self.followed.spaces.get_mut(&number) else { return gone() };
         let written = copied.write_code(&space.code.memory, is_file).and_then(|()| {
             let handler_memory = draft.after.as_mut().and_then(|after| after.handler_memory.as_mut());
             handler_memory.map_or(Ok(()), |handler_memory| handler_memory.write(&space.code.memory))
         });
-        if let Err(error) = written {
-            return Ok(Err(format!("writing the trampolines: {error}")));
-        }
-        if space.shared.hidden.is_some()
-            && let Err(error) = space.hide(copied.changes())
-        {
-            return Ok(Err(format!("writing the table of hidden memory: {error}")));
+        if written.is_err() || space.shared.hidden.is_some() && space.hide(copied.changes()).is_err() {
+            return Ok(Err(NotCopied::NotWritten));
         }
         let held = match self.followed.hold(number) {
             Ok(held) => held,
-            Err(reason) => return Ok(Err(reason)),
+            Err(_) => return Ok(Err(NotCopied::NotHeld)),
         };
         let Some(space) = self.followed.spaces.get(&number) else { return gone() };
         put_back(space, thread, false)?;
         let known = self.cache.texts.known(space, module, code);
         if !known.is_some_and(|code| Rc::ptr_eq(&code, &copied.arming.code)) {
             self.followed.holds.released_if_alone();
-            return Ok(Err("its code differs from the file".to_owned()));
+            return Ok(Err(NotCopied::OtherCode));
         }
         let entered = match copied.enter(&space.code) {
             Ok(entered) => entered,
-            Err(full) => {
+            Err(_) => {
                 self.followed.holds.released_if_alone();
-                return Ok(Err(full.to_string()));
+                return Ok(Err(NotCopied::LedgerFull));
             }
         };
         let trapping = space.code.enter_if_room(&copied.traps());

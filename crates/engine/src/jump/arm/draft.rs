@@ -22,6 +22,7 @@ use crate::jump::text::Text;
 use crate::jump::{HandlerMemory, New, Planners};
 use crate::mapping;
 use crate::module_key::{Generation, ModuleKey};
+use crate::reason::NoJump;
 use crate::site::{Jump, Planned};
 use crate::slots::Growth;
 
@@ -145,21 +146,21 @@ impl Draft {
         asked.chain(self.left.into_iter().map(|left| left.site))
     }
 
-    pub(super) fn leave(&mut self, sites: impl IntoIterator<Item = (Planned, String)>, can_trap: bool) {
+    pub(super) fn leave(&mut self, sites: impl IntoIterator<Item = (Planned, NoJump)>, can_trap: bool) {
         let left = sites.into_iter().map(|(site, reason)| NotJumped { site, reason, can_trap, was: None });
         self.left.extend(left);
     }
 }
 
 /// A site; and why it gets no jump, if that is known already.
-type Wanted = (Planned, Option<String>);
+type Wanted = (Planned, Option<NoJump>);
 
 /// The sites of one mapping.
 pub(super) struct Group {
     pub(super) text: Text,
     pub(super) ready: BTreeMap<u64, ReadySite>,
     /// Sites that will trap, and why.
-    pub(super) others: Vec<(Planned, String)>,
+    pub(super) others: Vec<(Planned, NoJump)>,
 }
 
 /// Where the program may have its heap in another process: the kernel puts it somewhere in the GiB
@@ -179,11 +180,11 @@ const MANY: usize = 64;
 impl Draft {
     /// Gives up the draft: all of its sites, even those that could be jumps, are left for this
     /// reason.
-    fn into_all_left(mut self, can_trap: bool, reason: &str) -> Vec<NotJumped> {
+    fn into_all_left(mut self, can_trap: bool, reason: NoJump) -> Vec<NotJumped> {
         let mut left = std::mem::take(&mut self.left);
         left.extend(self.into_sites().map(|site| NotJumped {
             site,
-            reason: reason.to_owned(),
+            reason: reason.clone(),
             can_trap,
             was: None,
         }));

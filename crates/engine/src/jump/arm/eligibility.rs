@@ -2,15 +2,17 @@
 
 use patch::{Displaced, Mode};
 
+use crate::reason::NoJump;
+
 mod drafter;
 
 /// Why an instruction cannot run in a trampoline, if it cannot.
-pub(crate) fn unsuitable(displaced: &Displaced) -> Option<String> {
+pub(crate) fn unsuitable(displaced: &Displaced) -> Option<NoJump> {
     if displaced.mode() != Mode::Bits64 {
-        return Some("it is 32-bit code".to_owned());
+        return Some(NoJump::Narrow);
     }
     if displaced.enters_kernel() {
-        return Some(format!("`{}` enters the kernel", displaced.text()));
+        return Some(NoJump::EntersKernel(displaced.text().to_owned()));
     }
-    displaced.can_set_trap_flag().then(|| format!("`{}` can make the program step itself", displaced.text()))
+    displaced.can_set_trap_flag().then(|| NoJump::StepsItself(displaced.text().to_owned()))
 }

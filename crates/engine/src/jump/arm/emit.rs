@@ -14,6 +14,7 @@ use crate::jump::shape;
 use crate::jump::tail::{self, Behind};
 use crate::jump::text::Text;
 use crate::jump::{Layout, Trampoline};
+use crate::reason::NoJump;
 use crate::site::{Armed, Jump, Planned};
 use crate::site_use::Use;
 use crate::sites::Sites;
@@ -40,10 +41,10 @@ impl Emitted {
         room: &mut Room,
         within: &Range<u64>,
         shape: &Shape,
-    ) -> Result<(u64, u64), String> {
+    ) -> Result<(u64, u64), NoJump> {
         let (trampoline, bytes) = layout.put(room, within)?;
         if !trampoline.has_followers(shape) {
-            return Err("the instructions that a jump covers do not fit".to_owned());
+            return Err(NoJump::FollowersDoNotFit);
         }
         let place = (trampoline.start(), trampoline.entry());
         self.code.push((trampoline.start(), bytes));
@@ -80,8 +81,7 @@ pub(crate) fn emit(
     let behind = Following { sites: &space.sites, ready, shapes: &shapes, trapped: &trapped };
     for shape in &plan.jumps {
         let address = shape.address;
-        let obstacle = |reason: String| vec![Obstacle { at: address, reason, traps_too: false }];
-        let failed = |reason: &str| obstacle(reason.to_owned());
+        let obstacle = |reason: NoJump| vec![Obstacle { at: address, reason, traps_too: false }];
         let mut planned = None;
         let mut followers = Vec::new();
         let next = address + shape.length as u64;
@@ -100,11 +100,11 @@ pub(crate) fn emit(
                 place
             }
             (None, Some(armed)) => {
-                let jump = armed.jump().ok_or_else(|| failed("a trap is in the way"))?;
+                let jump = armed.jump().ok_or_else(|| obstacle(NoJump::TrapInTheWay))?;
                 let (trampoline, _) =
-                    space.jumps.at(jump.trampoline).ok_or_else(|| failed("its trampoline is gone"))?;
+                    space.jumps.at(jump.trampoline).ok_or_else(|| obstacle(NoJump::TrampolineGone))?;
                 if !trampoline.has_followers(shape) {
-                    return Err(failed("a jump covers instructions that do not follow in its trampoline"));
+                    return Err(obstacle(NoJump::FollowersElsewhere));
                 }
                 if !shape.followers.is_empty() {
                     followers.clone_from(&jump.followers);
@@ -121,7 +121,7 @@ pub(crate) fn emit(
                 place
             }
         };
-        let written = text.written(shape, entry).ok_or_else(|| failed("a trampoline is out of reach"))?;
+        let written = text.written(shape, entry).ok_or_else(|| obstacle(NoJump::OutOfReach))?;
         emitted.ways.extend(shape::ways(address, &written).map(|at| (at, address, start)));
         let jump = Jump {
             changes: written.changes,
@@ -140,16 +140,14 @@ pub(crate) fn emit(
 pub(crate) struct Obstacle {
     /// The site that is the reason.
     pub(crate) at: u64,
-    pub(crate) reason: String,
+    pub(crate) reason: NoJump,
     /// Whether the sites around it must not trap, either.
     pub(crate) traps_too: bool,
 }
 
 /// The obstacle that a jump would have to become a trap, which is ruled out.
 pub(crate) fn in_the_way(at: u64) -> Obstacle {
-    let reason =
-        format!("the jump at {at:#x} would have to become a trap, which `--engine jump` has ruled out");
-    Obstacle { at, reason, traps_too: true }
+    Obstacle { at, reason: NoJump::WouldTrap(at), traps_too: true }
 }
 
 /// What stands behind a site, now or after the plan.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use patch::tactic::Plan;
+use patch::tactic::{Plan, Reason};
 
 use super::draft::{Basis, Draft, Group, PlannedJump};
 use super::emit::{Emitted, Obstacle, emit, in_the_way};
@@ -11,6 +11,7 @@ use super::handlers::ReadySite;
 use super::plan_input::PlanInput;
 use crate::jump::not_jumped::NotJumped;
 use crate::jump::text::Text;
+use crate::reason::NoJump;
 use crate::site::Planned;
 use crate::site_use::{FAR, Use};
 
@@ -26,15 +27,16 @@ impl Draft {
         let asked = others.extract_if(.., |(site, _)| stays(&site.0.address));
         let asked: Vec<_> = asked.map(|(site, _)| (in_the_way(site.0.address), site)).collect();
         asked.into_iter().for_each(|(obstacle, site)| self.leave([(site, obstacle.reason)], false));
-        let mut why = "no plan was found for it".to_owned();
+        let mut why = NoJump::NoPlan;
         // Each round has fewer sites than the one before, or is the first one without groups.
         for _ in 0..ROUNDS {
             let mut planner = known.planners.planner(&self.module, around.limits);
             let plan = around.plan(&mut planner, &text, &ready, &others, groups);
             if strict {
                 let none = plan.traps.iter().chain(&plan.refused);
-                let gone: Vec<_> =
-                    none.filter_map(|(at, why)| Some((ready.remove(at)?.planned, why.to_string()))).collect();
+                let gone: Vec<_> = none
+                    .filter_map(|(at, why)| Some((ready.remove(at)?.planned, NoJump::from(*why))))
+                    .collect();
                 if !gone.is_empty() {
                     self.leave(gone, true);
                     continue;
@@ -73,7 +75,7 @@ impl Draft {
         &mut self,
         obstacles: &[Obstacle],
         ready: &mut BTreeMap<u64, ReadySite>,
-        others: &mut Vec<(Planned, String)>,
+        others: &mut Vec<(Planned, NoJump)>,
         strict: bool,
     ) -> bool {
         let mut any = false;
@@ -106,7 +108,7 @@ impl Draft {
         plan: Plan,
         text: Text,
         mut ready: BTreeMap<u64, ReadySite>,
-        others: Vec<(Planned, String)>,
+        others: Vec<(Planned, NoJump)>,
     ) {
         let Emitted { jumps, trampolines, code, pads, ways, demoted } = emitted;
         for (planned, jump) in jumps {
@@ -117,13 +119,13 @@ impl Draft {
             };
             self.jumps.push(drafted);
         }
-        let reasons: HashMap<u64, (String, bool)> = plan
+        let reasons: HashMap<u64, (Reason, bool)> = plan
             .traps
             .iter()
-            .map(|(address, reason)| (*address, (reason.to_string(), true)))
-            .chain(plan.refused.iter().map(|(address, reason)| (*address, (reason.to_string(), false))))
+            .map(|(address, reason)| (*address, (*reason, true)))
+            .chain(plan.refused.iter().map(|(address, reason)| (*address, (*reason, false))))
             .collect();
-        let asked: HashMap<u64, &String> = match demoted.is_empty() {
+        let asked: HashMap<u64, &NoJump> = match demoted.is_empty() {
             true => HashMap::new(),
             false => others.iter().map(|(site, reason)| (site.0.address, reason)).collect(),
         };
@@ -134,8 +136,7 @@ impl Draft {
                 Some(reason) => (*reason).clone(),
                 None => {
                     let at = plan.traps.binary_search_by_key(&address, |trap| trap.0);
-                    let own = at.map_or_else(|_| String::new(), |at| format!(" ({})", plan.traps[at].1));
-                    format!("other probes around it leave no room for a jump{own}")
+                    NoJump::Crowded(at.ok().map(|at| plan.traps[at].1))
                 }
             };
             // If the site was to be armed, its trap is written below.
@@ -151,10 +152,8 @@ impl Draft {
         let others = others.into_iter().map(|(site, reason)| (site, Some(reason)));
         for (site, own) in others.chain(ready.into_values().map(|ready| (ready.planned, None))) {
             let address = site.0.address;
-            let (reason, can_trap) = reasons
-                .get(&address)
-                .cloned()
-                .unwrap_or_else(|| ("no jump was planned for it".to_owned(), false));
+            let planned = reasons.get(&address).map(|(reason, can_trap)| (NoJump::from(*reason), *can_trap));
+            let (reason, can_trap) = planned.unwrap_or((NoJump::NotPlanned, false));
             if can_trap && let Some(change) = text.trap(address) {
                 self.traps.push(change);
             }

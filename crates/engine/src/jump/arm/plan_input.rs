@@ -12,6 +12,7 @@ use super::handlers::ReadySite;
 use crate::jump::proof;
 use crate::jump::reach::{NEAR, REACH};
 use crate::jump::text::Text;
+use crate::reason::NoJump;
 use crate::site::{Armed, Jump, Planned};
 use crate::site_use::Use;
 use crate::slots;
@@ -53,7 +54,7 @@ impl PlanInput<'_> {
         planner: &mut Planner,
         text: &Text,
         ready: &BTreeMap<u64, ReadySite>,
-        others: &[(Planned, String)],
+        others: &[(Planned, NoJump)],
         groups: bool,
     ) -> Plan {
         let site = |planned: &Planned, jump| Site {

@@ -9,6 +9,7 @@ use process::Mapping;
 use super::super::cells::Cells;
 use super::super::contexts::Contexts;
 use super::{HandlerMemory, TEXTS, Texts, is_low, low_place, places, without};
+use crate::reason::NotMapped;
 
 impl HandlerMemory {
     /// Chooses places for all parts in a process with these mappings. Only chooses: nothing is
@@ -18,15 +19,15 @@ impl HandlerMemory {
         mappings: &[Mapping],
         cells: Option<&Cells>,
         ring_size: impl FnOnce(u32) -> u64,
-    ) -> Result<HandlerMemory, String> {
+    ) -> Result<HandlerMemory, NotMapped> {
         if let Some(missing) = process::missing_instructions() {
-            return Err(format!("the processor has no `{missing}`"));
+            return Err(NotMapped::Processor(missing));
         }
-        let cells = cells.ok_or("there is no memory to share with the process")?;
+        let cells = cells.ok_or(NotMapped::NoneShared)?;
         let (processors, size) = (cells.processors(), cells.size());
         let heap = process::heap_start(tid);
         let places = places(mappings, heap, size, Contexts::size(processors) + TEXTS);
-        let places = places.ok_or("the process has no room below 2 GiB")?;
+        let places = places.ok_or(NotMapped::NoneLow)?;
         let contexts = Contexts::at(places.contexts, processors);
         let ring_size = ring_size(contexts.count());
         let image: &Image = image();

@@ -12,6 +12,7 @@ use crate::jump::not_jumped::NotJumped;
 use crate::jump::put_back::put_back;
 use crate::mapping::Called;
 use crate::observer::Note;
+use crate::reason::{NoJump, What};
 use crate::site::{self, Armed, Site};
 use crate::site_use::Use;
 use crate::space::Space;
@@ -24,9 +25,9 @@ impl Armer<'_, '_> {
         thread: Stopped,
         stop: Stop,
         draft: Draft,
-    ) -> Called<CarryOutcome> {
+    ) -> Called<CarryOutcome, NoJump> {
         let Some(space) = self.followed.spaces.get(&number) else {
-            return Ok((thread, stop, Err("the process is gone".to_owned())));
+            return Ok((thread, stop, Err(NoJump::Gone)));
         };
         if draft.after.is_none() {
             return Ok((thread, stop, Ok(CarryOutcome::Out(draft.left))));
@@ -35,15 +36,11 @@ impl Armer<'_, '_> {
             || space.shared.handler_memory.is_some() == draft.to_map.maps_handler_memory
             || !draft.has_seen_traps(space)
         {
-            return Ok((
-                thread,
-                stop,
-                Ok(CarryOutcome::Outdated(Box::new(draft), "its probes have changed".to_owned())),
-            ));
+            return Ok((thread, stop, Ok(CarryOutcome::Outdated(Box::new(draft), NoJump::ProbesChanged))));
         }
         let (mut thread, stop, mapped) = self.map_all(number, thread, stop, &draft)?;
         if let Err(reason) = mapped {
-            return Ok((thread, stop, Ok(CarryOutcome::Outdated(Box::new(draft), reason))));
+            return Ok((thread, stop, Ok(CarryOutcome::Outdated(Box::new(draft), reason.into()))));
         }
         // Before any code changes, the ledger must know what to unmap if the tracer is killed.
         if let Some(space) = self.followed.spaces.get_mut(&number) {
@@ -66,16 +63,16 @@ impl Armer<'_, '_> {
         thread: &mut Stopped,
         mut draft: Draft,
     ) -> Result<Written, process::Error> {
-        let gone = || Ok(Written::Nothing(Err("the process is gone".to_owned())));
+        let gone = || Ok(Written::Nothing(Err(NoJump::Gone)));
         let outdated =
             |draft, reason| Ok(Written::Nothing(Ok(CarryOutcome::Outdated(Box::new(draft), reason))));
         let Some(space) = self.followed.spaces.get_mut(&number) else { return gone() };
         if let Err(error) = write_code(space, &mut draft) {
-            return outdated(draft, format!("writing the trampolines: {error}"));
+            return outdated(draft, NoJump::Writing { what: What::Trampolines, cause: error.into() });
         }
         // Before any of it is there, or is changed.
         if let Err(error) = space.hide(draft.writing.changes()) {
-            return outdated(draft, format!("writing the table of hidden memory: {error}"));
+            return outdated(draft, NoJump::Writing { what: What::HiddenTable, cause: error.into() });
         }
         let held = match self.followed.hold(number) {
             Ok(held) => held,
@@ -86,7 +83,8 @@ impl Armer<'_, '_> {
                     .get(&number)
                     .is_some_and(|space| !space.plans.planners.has(&draft.module));
                 let left = draft.into_sites();
-                let left = left.map(|site| NotJumped { site, reason: reason.clone(), can_trap, was: None });
+                let left =
+                    left.map(|site| NotJumped { site, reason: reason.clone().into(), can_trap, was: None });
                 return Ok(Written::Nothing(Ok(CarryOutcome::Out(left.collect()))));
             }
         };
@@ -94,7 +92,7 @@ impl Armer<'_, '_> {
         put_back(space, thread, false)?;
         if !draft.texts.iter().all(|text| text.is_still(space, &draft.writing.places)) {
             self.followed.holds.released_if_alone();
-            return outdated(draft, "its code has changed meanwhile".to_owned());
+            return outdated(draft, NoJump::CodeChanged);
         }
         // Landing pads in pages that are in use; no site jumps to these pads yet.
         let memory = &space.code.memory;
@@ -102,7 +100,7 @@ impl Armer<'_, '_> {
             draft.bytes.old_page_pads.iter().try_for_each(|pad| memory.poke(pad.address, &pad.bytes))
         {
             self.followed.holds.released_if_alone();
-            return outdated(draft, format!("writing the landing pads: {error}"));
+            return outdated(draft, NoJump::Writing { what: What::LandingPads, cause: error.into() });
         }
         self.followed.bring_back(number, &held);
         self.followed.identify_all(number, Some(thread));

@@ -16,6 +16,7 @@ use crate::jump::{Counter, HandlerMemory};
 use crate::jump_counters::{DROPPED, LIMITED_HITS, MISSED, OVER};
 use crate::program::has_limits;
 use crate::programs::Programs;
+use crate::reason::{NoJump, NotMapped};
 use crate::sharing::Sharing;
 use crate::spaces::Spaces;
 
@@ -36,14 +37,12 @@ impl HandlerCompiler<'_> {
         handler_memory: &mut HandlerMemory,
         (program_number, probe): (usize, usize),
         At { site, may_fault, ahead, waits, arming }: At<'_>,
-    ) -> Result<CompiledHandler, String> {
-        const NOWHERE: &str = "there is no memory to share with the process";
-        let Some(cells) = &mut self.sharing.cells else { return Err(NOWHERE.to_owned()) };
+    ) -> Result<CompiledHandler, NoJump> {
+        let Some(cells) = &mut self.sharing.cells else { return Err(NotMapped::NoneShared.into()) };
         let base = handler_memory.cells;
         let program = &mut self.programs[program_number];
-        let locals = program.locals.address(base).ok_or("its variables do not fit into shared memory")?;
-        let globals =
-            self.sharing.globals.address(base).ok_or("the global variables are not in shared memory")?;
+        let locals = program.locals.address(base).ok_or(NoJump::Variables)?;
+        let globals = self.sharing.globals.address(base).ok_or(NoJump::Globals)?;
         if program.counters.is_none() {
             let variables = counted(&program.versions);
             let counter = |variable: u16| Some((variable, cells.counter(program.locals.offset(variable))?));
@@ -61,20 +60,19 @@ impl HandlerCompiler<'_> {
         let program = &mut self.programs[program_number];
         let object = program.versions.of_word(Word::W8);
         let definition = &object.probes[probe];
-        const FULL: &str = "there is no more memory for counters";
         // A probe at points of functions counts each of its sites separately.
         let place = match definition.location {
             Location::Points { .. } if limits => {
-                return Err("it has many sites, and counts its hits one by one".to_owned());
+                return Err(NoJump::CountsOneByOne);
             }
             Location::Points { .. } => {
                 let places = program.places.get_mut();
-                Some(places.counter(probe, &site.module, site.address, cells).ok_or(FULL)?)
+                Some(places.counter(probe, &site.module, site.address, cells).ok_or(NoJump::CountersFull)?)
             }
             _ => None,
         };
         let point = place.as_ref().map(|(offset, _)| *offset).or(program.probes[probe].offset).unwrap_or(0);
-        let tallies = program.probes[probe].counted(cells).ok_or(FULL)?;
+        let tallies = program.probes[probe].counted(cells).ok_or(NoJump::CountersFull)?;
         let hits = place.map_or_else(|| tallies.hits.at(base), |(_, counter)| counter.at(base));
         let word = |which: usize| tallies.words.address(base) + (which * size_of::<u64>()) as u32;
         let code = if ahead.is_empty() { site.displaced.original() } else { ahead };
@@ -137,9 +135,7 @@ impl HandlerCompiler<'_> {
         };
         let _program = Rc::clone(&program.alive);
         let handled = |code| Rc::new(Handled { code, _number: number, _program });
-        let compile = |environment: &Environment<'_>| {
-            jit::compile(&handler, environment).map_err(|unsupported| unsupported.to_string())
-        };
+        let compile = |environment: &Environment<'_>| jit::compile(&handler, environment);
         let mut compiled = compile(&environment)?;
         let tentative = may_fault && compiled.claims && !definition.logonfault;
         if !tentative && !compiled.leaves {

@@ -21,6 +21,7 @@ use crate::place::kept;
 use crate::program::{Engine, Program};
 use crate::programs::Programs;
 use crate::reader::Reader;
+use crate::reason::{NoJump, NotMapped};
 use crate::sharing::Sharing;
 use crate::site::Planned;
 
@@ -82,7 +83,7 @@ impl<'a> Drafter<'_, 'a> {
         let mappings = match process::maps(tid) {
             Ok(mappings) => mappings,
             Err(error) => {
-                let reason = error.to_string();
+                let reason = NoJump::from(NotMapped::Mappings(error.into()));
                 let can_trap = !known.planners.has(&draft.module);
                 draft.leave(planned.into_iter().map(|site| (site, reason.clone())), can_trap);
                 return draft;
@@ -94,7 +95,7 @@ impl<'a> Drafter<'_, 'a> {
         for site in planned {
             let objection = |()| {
                 let why = stacks.objection(&module.image, site.0.address.wrapping_sub(module.bias));
-                why.map_or(Ok(()), |why| Err(why.to_owned()))
+                why.map_or(Ok(()), Err)
             };
             match self.suits_a_jump(number, &site).and_then(objection) {
                 Ok(()) => wanted.push(site),
@@ -106,12 +107,12 @@ impl<'a> Drafter<'_, 'a> {
         if (known.handler_memory.is_some() || !wanted.is_empty())
             && let Err(reason) = self.handler_memory_for(number, tid, &mappings, &mut known, &mut draft)
         {
-            others.extend(wanted.drain(..).map(|site| (site, reason.clone())));
+            others.extend(wanted.drain(..).map(|site| (site, reason.clone().into())));
         }
         if self.accesses_memory(&wanted)
             && let Err(reason) = choose_hidden(tid, &mappings, &mut known, &mut draft)
         {
-            others.extend(wanted.drain(..).map(|site| (site, reason.clone())));
+            others.extend(wanted.drain(..).map(|site| (site, reason.clone().into())));
         }
         let described = known.handler_memory.as_ref().map_or(0, HandlerMemory::described);
         let arming = keep.as_ref().map_or(0, |keep| keep.number);
@@ -127,8 +128,7 @@ impl<'a> Drafter<'_, 'a> {
             }
             if !draft.left.is_empty() && is_first {
                 let ready = groups.into_iter().flat_map(|group| group.ready.into_values());
-                let reason = "other probes of its program cannot be armed";
-                draft.leave(ready.map(|ready| (ready.planned, reason.to_owned())), !is_planned);
+                draft.leave(ready.map(|ready| (ready.planned, NoJump::OthersRefused)), !is_planned);
                 return draft;
             }
         }
@@ -156,7 +156,7 @@ impl<'a> Drafter<'_, 'a> {
         {
             for group in &mut groups {
                 let ready = std::mem::take(&mut group.ready).into_values();
-                let ready = ready.map(|ready| (ready.planned, reason.clone()));
+                let ready = ready.map(|ready| (ready.planned, NoJump::from(reason.clone())));
                 match strict {
                     true => draft.leave(ready, true),
                     false => group.others.extend(ready),
@@ -181,14 +181,14 @@ impl<'a> Drafter<'_, 'a> {
         }
         if strict && !draft.left.is_empty() && is_first {
             return Draft {
-                left: draft.into_all_left(!is_planned, "other probes of its program cannot be armed"),
+                left: draft.into_all_left(!is_planned, NoJump::OthersRefused),
                 ..Draft::default()
             };
         }
         let changes = draft.jumps.iter().map(|drafted| drafted.jump.changes.len()).sum::<usize>();
         // A site that traps is entered again when it becomes armed.
-        if let Err(full) = space.code.has_room(changes + 2 * draft.traps.len() + draft.left.len()) {
-            return Draft { left: draft.into_all_left(false, &full.to_string()), ..Draft::default() };
+        if space.code.has_room(changes + 2 * draft.traps.len() + draft.left.len()).is_err() {
+            return Draft { left: draft.into_all_left(false, NoJump::LedgerFull), ..Draft::default() };
         }
         if let Some(mut shared_room) = shared_room {
             draft.to_keep.own_room = known.room.clone();
@@ -217,7 +217,7 @@ impl<'a> Drafter<'_, 'a> {
         mappings: &[Mapping],
         known: &mut Basis,
         draft: &mut Draft,
-    ) -> Result<(), String> {
+    ) -> Result<(), NotMapped> {
         let cells = known.handler_memory.as_ref().map(HandlerMemory::reserved);
         cells.into_iter().flatten().for_each(|(base, size)| known.reserve(base, size));
         if let Some(handler_memory) =
@@ -246,7 +246,7 @@ impl<'a> Drafter<'_, 'a> {
         module: &Module,
         mappings: &[Mapping],
         wanted: Vec<Planned>,
-        others: Vec<(Planned, String)>,
+        others: Vec<(Planned, NoJump)>,
         known: &mut Basis,
         draft: &mut Draft,
         arming: u32,
@@ -277,9 +277,8 @@ impl<'a> Drafter<'_, 'a> {
             let text =
                 space.and_then(|space| Text::read(space, module, &mapping, &mut self.cache.texts, again));
             let Some(text) = text else {
-                let reason = "the code cannot be read";
                 draft.leave(
-                    sites.into_iter().map(|(site, own)| (site, own.unwrap_or_else(|| reason.to_owned()))),
+                    sites.into_iter().map(|(site, own)| (site, own.unwrap_or(NoJump::UnreadableCode))),
                     !known.planners.has(&draft.module),
                 );
                 continue;
@@ -293,9 +292,9 @@ impl<'a> Drafter<'_, 'a> {
                 let made = match (reason, handler_memory) {
                     (Some(reason), _) => Err(Box::new((site, reason))),
                     _ if group.text.ahead(address, original.len()) != original => {
-                        Err(Box::new((site, "its code has changed meanwhile".to_owned())))
+                        Err(Box::new((site, NoJump::CodeChanged)))
                     }
-                    (None, None) => Err(Box::new((site, "there is no memory for handlers".to_owned()))),
+                    (None, None) => Err(Box::new((site, NoJump::NoHandlerMemory))),
                     (None, Some(handler_memory)) => {
                         let ahead = group.text.ahead(address, AHEAD);
                         self.compiler().make_ready(number, site, handler_memory, mappings, (ahead, arming))

@@ -9,6 +9,7 @@ use crate::jump::low_room::ALIGNMENT;
 use crate::jump::reach::NEAR;
 use crate::jump::{area, tail};
 use crate::mapping;
+use crate::reason::NotMapped;
 use crate::space::Space;
 
 impl Basis {
@@ -59,7 +60,7 @@ impl Draft {
         groups: &[Group],
         known: &mut Basis,
         more_to_come: bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), NotMapped> {
         let mut reach: RangeInclusive<u64> = 0..=u64::MAX;
         let (mut size, mut near) = (0, 0);
         let slot = (patch::SLOT_CAPACITY as u64).next_multiple_of(ALIGNMENT);
@@ -78,7 +79,7 @@ impl Draft {
         let lowest = groups.iter().map(|group| group.text.range().start).min().unwrap_or(near);
         let taken = known.taken(tid, mappings);
         let areas = area::choose(&taken, size, &(first..=last), near, lowest, more_to_come)
-            .ok_or("there is not enough free memory within 1 GiB of the module")?;
+            .ok_or(NotMapped::TooLittleNear)?;
         mapping::count_mapping(mappings.len() + areas.len() - 1, space.mapped.mappings)?;
         for &(start, size) in &areas {
             known.room.add(start, size);

@@ -7,6 +7,7 @@ use super::super::compile::compiler::HandlerCompiler;
 use super::{Handlers, ReadySite, is_accessible};
 use crate::jump::HandlerMemory;
 use crate::jump::trampoline::Commit;
+use crate::reason::NoJump;
 use crate::site::Planned;
 use crate::site_use::Use;
 
@@ -21,7 +22,7 @@ impl HandlerCompiler<'_> {
         handler_memory: &mut HandlerMemory,
         mappings: &[Mapping],
         (ahead, arming): (&[u8], u32),
-    ) -> Result<ReadySite, Box<(Planned, String)>> {
+    ) -> Result<ReadySite, Box<(Planned, NoJump)>> {
         match self.compile_all(number, &planned, handler_memory, mappings, (ahead, arming)) {
             Ok((handlers, commit)) => Ok(ReadySite { planned, handlers, commit }),
             Err(reason) => Err(Box::new((planned, reason))),
@@ -35,7 +36,7 @@ impl HandlerCompiler<'_> {
         handler_memory: &mut HandlerMemory,
         mappings: &[Mapping],
         (ahead, arming): (&[u8], u32),
-    ) -> Result<Handlers, String> {
+    ) -> Result<Handlers, NoJump> {
         let site = &planned.0;
         let displaced = &site.displaced;
         let may_fault =
@@ -71,16 +72,10 @@ impl HandlerCompiler<'_> {
                 Some(Commit { code: jit::Compiled::commit(delta), handler: makes_it })
             }
             (1, _) => {
-                return Err(format!(
-                    "`{}` can fault, and its record would wait although the next instruction is not known",
-                    displaced.text()
-                ));
+                return Err(NoJump::NextUnknown(displaced.text().to_owned()));
             }
             _ => {
-                return Err(format!(
-                    "`{}` can fault, and records of more than one probe would wait for it",
-                    displaced.text()
-                ));
+                return Err(NoJump::SeveralWait(displaced.text().to_owned()));
             }
         };
         Ok((handlers, commit))

@@ -1,41 +1,21 @@
-//! Allocates registers for stack elements and moves elements.
+//! The path being compiled: what is known of a run on it, and the registers for its elements.
 
-use crate::compiler::Compiler;
-use crate::emit::Emitter;
 use crate::frame::Cell;
-use crate::operands::{Alu, RAX, RSP, Reg, Rm};
-use crate::shape::Location;
+use crate::operands::{RAX, Reg};
+use crate::output::{Operand, Output};
+use crate::shape::{Location, Shape};
 
-/// Where an instruction finds an operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operand {
-    Number(u64),
-    /// The site's address.
-    Site,
-    Register(Reg),
-    Memory(Rm),
+/// A path through the handler, at its current instruction.
+pub(crate) struct Path<'a> {
+    pub(crate) out: Output<'a>,
+    pub(crate) shape: Shape,
+    /// The registers for elements, in order of preference at the start.
+    pub(crate) pool: Vec<Reg>,
+    /// The registers that the current instruction uses, as a bit set.
+    pub(crate) locked: u16,
 }
 
-impl Operand {
-    /// The operand for an instruction without immediate; `None` for a number.
-    pub(crate) fn rm(self) -> Option<Rm> {
-        match self {
-            Operand::Number(_) | Operand::Site => None,
-            Operand::Register(register) => Some(Rm::Reg(register)),
-            Operand::Memory(memory) => Some(memory),
-        }
-    }
-
-    /// The number, if it fits in 32 bits sign-extended.
-    pub(crate) fn short(self) -> Option<i32> {
-        match self {
-            Operand::Number(number) => i32::try_from(number as i64).ok(),
-            _ => None,
-        }
-    }
-}
-
-impl Compiler<'_> {
+impl Path<'_> {
     /// The position in the shape of the element `below` the top.
     pub(crate) fn place_of(&self, below: usize) -> Option<usize> {
         self.shape.stack.len().checked_sub(below + 1)
@@ -51,51 +31,16 @@ impl Compiler<'_> {
     pub(crate) fn operand(&mut self, below: usize) -> Operand {
         let location = self.location(below);
         let place = self.place_of(below).unwrap_or(0);
-        self.operand_of(location, place)
-    }
-
-    fn operand_of(&mut self, location: Location, place: usize) -> Operand {
-        match location {
-            Location::Number(number) => Operand::Number(number),
-            Location::Site => Operand::Site,
-            Location::Program(number) if self.frame.is_saved(number) => {
-                Operand::Memory(self.frame.saved_at(number))
-            }
-            Location::Program(number) | Location::Register(number) => Operand::Register(Reg(number)),
-            Location::Cell => Operand::Memory(self.frame.cell(Cell::Element(place))),
-        }
-    }
-
-    /// Sets a register to an operand. Changes no flags.
-    pub(crate) fn set(&mut self, register: Reg, operand: Operand) {
-        match operand {
-            Operand::Number(number) => self.emitter.number(register, number),
-            Operand::Site => self.emitter.site(register, self.environment.site),
-            Operand::Register(from) => self.emitter.load(register, from),
-            Operand::Memory(memory) => self.emitter.load(register, memory),
-        }
-    }
-
-    /// Stores an operand; one in memory, through rax. Changes no flags.
-    pub(crate) fn store(&mut self, to: Rm, operand: Operand) {
-        match operand {
-            Operand::Number(number) => self.emitter.store_number(to, number),
-            Operand::Site => self.emitter.store_site(to, self.environment.site),
-            Operand::Register(from) => self.emitter.store(to, from),
-            Operand::Memory(memory) => {
-                self.emitter.load(RAX, memory);
-                self.emitter.store(to, RAX);
-            }
-        }
+        self.out.operand(location, place)
     }
 
     /// Stores the element at a position to its cell. Changes no flags, but rax.
     pub(crate) fn spill(&mut self, place: usize) {
-        let operand = self.operand_of(self.shape.stack[place], place);
-        let cell = self.frame.cell(Cell::Element(place));
+        let operand = self.out.operand(self.shape.stack[place], place);
+        let cell = self.out.frame.cell(Cell::Element(place));
         if operand != Operand::Memory(cell) {
-            self.frame.change(RAX);
-            self.store(cell, operand);
+            self.out.frame.change(RAX);
+            self.out.store(cell, operand);
         }
         self.shape.stack[place] = Location::Cell;
     }
@@ -137,7 +82,7 @@ impl Compiler<'_> {
 
     fn use_register(&mut self, register: Reg) {
         self.locked |= 1 << register.0;
-        self.frame.change(register);
+        self.out.frame.change(register);
     }
 
     /// A register that holds the element `below` the top; read only.
@@ -177,7 +122,7 @@ impl Compiler<'_> {
         let register = self.take();
         // Taking a register may have moved the element.
         let operand = self.operand(below);
-        self.set(register, operand);
+        self.out.set(register, operand);
         register
     }
 
@@ -192,28 +137,29 @@ impl Compiler<'_> {
         self.shape.stack.push(location);
     }
 
-    /// Sets a register to the site's rsp.
-    pub(crate) fn site_rsp(&mut self, register: Reg) {
-        let size = self.frame.size();
-        self.emitter.address(register, Rm::At(RSP, size));
-    }
-
-    /// Applies an operation to a register and an operand; large numbers go through rax.
-    pub(crate) fn apply(&mut self, op: Alu, register: Reg, operand: Operand) {
-        match (operand.short(), operand.rm()) {
-            (Some(short), _) => self.emitter.alu_number(op, register, short),
-            (None, Some(rm)) => self.emitter.alu(op, register, rm),
-            (None, None) => {
-                self.set(RAX, operand);
-                self.frame.change(RAX);
-                self.emitter.alu(op, register, RAX);
+    /// A register that holds an element: its own register, or rax.
+    pub(crate) fn value_register(&mut self, below: usize) -> Reg {
+        match self.operand(below) {
+            Operand::Register(register) => register,
+            operand => {
+                self.out.set(RAX, operand);
+                self.out.frame.change(RAX);
+                RAX
             }
         }
     }
 
-    /// The emitter, with rax noted as changed.
-    pub(crate) fn with_rax(&mut self) -> &mut Emitter {
-        self.frame.change(RAX);
-        &mut self.emitter
+    /// Lets later instructions take a register again.
+    pub(crate) fn unlock(&mut self, register: Reg) {
+        self.locked &= !(1 << register.0);
+    }
+
+    /// Stores every element to its cell. Changes no flags.
+    pub(crate) fn settle(&mut self) {
+        for place in 0..self.shape.stack.len() {
+            if self.shape.stack[place] != Location::Cell {
+                self.spill(place);
+            }
+        }
     }
 }
