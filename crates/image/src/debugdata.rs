@@ -37,9 +37,14 @@ pub(crate) fn unpack(source: &Source, section: &Section) -> Result<Source, Image
     Ok(Source::memory(&source.path().join(".gnu_debugdata"), bytes))
 }
 
+/// The path of the installed debug file of a build-id. The file may not exist.
+pub(crate) fn installed_file(build_id: &[u8]) -> Option<PathBuf> {
+    installed_path(Path::new(DEBUG_FILES), build_id)
+}
+
 /// Opens the installed debug file of a build-id, if there is one.
 pub(crate) fn installed(build_id: &[u8]) -> Option<Source> {
-    let path = installed_path(Path::new(DEBUG_FILES), build_id)?;
+    let path = installed_file(build_id)?;
     let (file, id) = open_regular(&path).ok()?;
     Some(Source::file(&path, file, id.size))
 }

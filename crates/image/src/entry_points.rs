@@ -14,56 +14,54 @@ use std::ops::Range;
 use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 
 use super::Image;
-use super::flow::ControlFlow;
+use super::flow::{ControlFlow, control_flow};
 use super::possible_targets::PossibleTargets;
 use super::region::{LONGEST, branch_target};
 
 /// The most bytes of data that are searched for addresses of code.
 const DATA: u64 = 64 << 20;
 
-impl Image {
-    /// The addresses that control may reach in this way. They are computed once.
-    pub fn possible_targets(&self) -> &PossibleTargets {
-        self.possible_targets.get_or_init(|| {
-            let flow = self.control_flow();
-            if flow.problem().is_some() {
-                return PossibleTargets::default();
-            }
-            let mut found = Found { code: ranges(flow), all: flow.table_targets().to_vec() };
-            let starts = self.starts();
-            found.all.extend(starts.starts.iter().map(|start| start.vaddr));
-            found.all.extend(&starts.labels);
-            found.add(self.entry());
-            for (start, bytes, lengths) in flow.pieces() {
-                found.read(start, bytes, lengths);
-            }
-            self.relocations().values().for_each(|&address| found.add(address));
-            let complete = self.add_data(&mut found);
-            let mut all = found.all;
-            all.sort_unstable();
-            all.dedup();
-            PossibleTargets { all, complete }
-        })
-    }
+/// Answers [`Image::possible_targets`].
+pub(crate) fn possible_targets(image: &Image) -> &PossibleTargets {
+    image.possible_targets.get_or_init(|| {
+        let flow = control_flow(image);
+        if flow.problem().is_some() {
+            return PossibleTargets::default();
+        }
+        let mut found = Found { code: ranges(flow), all: flow.table_targets().to_vec() };
+        let starts = image.starts();
+        found.all.extend(starts.starts.iter().map(|start| start.vaddr));
+        found.all.extend(&starts.labels);
+        found.add(image.entry());
+        for (start, bytes, lengths) in flow.pieces() {
+            found.read(start, bytes, lengths);
+        }
+        image.relocations().values().for_each(|&address| found.add(address));
+        let complete = add_data(image, &mut found);
+        let mut all = found.all;
+        all.sort_unstable();
+        all.dedup();
+        PossibleTargets { all, complete }
+    })
+}
 
-    /// Adds the addresses of code that are stored in data. Returns false if there is too much data.
-    fn add_data(&self, found: &mut Found) -> bool {
-        // Some files have their tables among the code.
-        let data = &self.headers.segments;
-        if data.iter().map(|segment| segment.file_size).sum::<u64>() > DATA {
-            return false;
-        }
-        for segment in data {
-            let Some(bytes) = self.data(segment.vaddr, segment.file_size) else { return false };
-            // At multiples of four: not all addresses are aligned to their size.
-            let first = (segment.vaddr.wrapping_neg() & 3) as usize;
-            for at in (first..bytes.len().saturating_sub(7)).step_by(4) {
-                let word = bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
-                found.add(word);
-            }
-        }
-        true
+/// Adds the addresses of code that are stored in data. Returns false if there is too much data.
+fn add_data(image: &Image, found: &mut Found) -> bool {
+    // Some files have their tables among the code.
+    let data = &image.headers.segments;
+    if data.iter().map(|segment| segment.file_size).sum::<u64>() > DATA {
+        return false;
     }
+    for segment in data {
+        let Some(bytes) = image.data(segment.vaddr, segment.file_size) else { return false };
+        // At multiples of four: not all addresses are aligned to their size.
+        let first = (segment.vaddr.wrapping_neg() & 3) as usize;
+        for at in (first..bytes.len().saturating_sub(7)).step_by(4) {
+            let word = bytes[at..at + 8].try_into().map_or(0, u64::from_le_bytes);
+            found.add(word);
+        }
+    }
+    true
 }
 
 /// The ranges of code, ascending and disjoint.

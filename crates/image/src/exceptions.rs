@@ -17,21 +17,19 @@ const PADS: usize = 1 << 22;
 /// `DW_EH_PE_omit`.
 const OMITTED: u8 = 0xff;
 
-impl Image {
-    /// The landing pads of all functions.
-    pub(crate) fn exception_pads(&self) -> Vec<u64> {
-        let mut found = Vec::new();
-        for &(function, table) in self.frames().exception_tables() {
-            if found.len() >= PADS {
-                break;
-            }
-            let segment = self.headers.segments.iter().find(|it| it.offset_of_address(table).is_some());
-            let Some(size) = segment.map(|segment| (segment.file_end() - table).min(TABLE)) else { continue };
-            let Some(bytes) = self.data(table, size) else { continue };
-            pads(&bytes, function, &mut found);
+/// The landing pads of all functions.
+pub(crate) fn exception_pads(image: &Image) -> Vec<u64> {
+    let mut found = Vec::new();
+    for &(function, table) in image.frames().exception_tables() {
+        if found.len() >= PADS {
+            break;
         }
-        found
+        let segment = image.headers.segments.iter().find(|it| it.offset_of_address(table).is_some());
+        let Some(size) = segment.map(|segment| (segment.file_end() - table).min(TABLE)) else { continue };
+        let Some(bytes) = image.data(table, size) else { continue };
+        pads(&bytes, function, &mut found);
     }
+    found
 }
 
 /// Adds the landing pads of one table. It stops at damage and at encodings that compilers do not

@@ -131,7 +131,9 @@ impl Symbols {
         let mut functions = Vec::with_capacity(all.len());
         for Symbol { name, version, vaddr, size, kind, binding } in all {
             match kind {
-                SymbolKind::Data => data.push((name, vaddr..vaddr.saturating_add(size))),
+                SymbolKind::Data | SymbolKind::ThreadLocal => {
+                    data.push((name, vaddr..vaddr.saturating_add(size)))
+                }
                 SymbolKind::Code(kind) => {
                     functions.push(Function { name, version, vaddr, size, kind, binding });
                 }

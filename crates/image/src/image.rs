@@ -219,7 +219,7 @@ impl Image {
     /// Whether data has this name, for the message that it cannot be probed. Reads the symbol
     /// tables again; always false for a file without section headers.
     pub fn is_data(&self, name: &str) -> bool {
-        table::has_data(&self.source, &self.headers, name)
+        table::data(&self.source, &self.headers).any(|symbol| symbol.name == name)
     }
 
     /// The function that contains an address: the innermost one by size, or the last one before it
@@ -229,6 +229,14 @@ impl Image {
             return None;
         }
         self.symbols().at(vaddr)
+    }
+
+    /// The functions and labels at an address; the preferred name comes first.
+    pub(crate) fn functions_at(&self, vaddr: u64) -> &[Function] {
+        let all = self.functions();
+        let from = all.partition_point(|function| function.vaddr < vaddr);
+        let to = all.partition_point(|function| function.vaddr <= vaddr);
+        &all[from..to]
     }
 
     /// Whether it is a Go program or library: Go functions run on stacks of a few kilobytes, which
@@ -281,6 +289,21 @@ impl Image {
     /// The addresses of the image that the dynamic linker writes into data, by their places.
     pub(crate) fn relocations(&self) -> &HashMap<u64, u64> {
         self.relocations.get_or_init(|| relative_relocations::relative(&self.source, &self.headers))
+    }
+
+    /// A pointer stored in the file's data, as it is when the file is loaded with bias 0.
+    pub(crate) fn pointer_at(&self, vaddr: u64) -> Option<u64> {
+        if let Some(address) = self.relocations().get(&vaddr) {
+            return Some(*address);
+        }
+        let word = if self.headers.is_64 { 8 } else { 4 };
+        let segment = self.headers.segments.iter().find(|segment| {
+            segment.offset_of_address(vaddr).is_some() && segment.file_end() - vaddr >= word
+        })?;
+        let bytes = self.source.read("data", segment.offset_of_address(vaddr)?, word, word).ok()?;
+        let mut whole = [0; 8];
+        whole[..bytes.len()].copy_from_slice(&bytes);
+        Some(u64::from_le_bytes(whole))
     }
 
     /// What the dynamic linker writes into the image.

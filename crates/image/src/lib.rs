@@ -6,12 +6,17 @@
 //! allocated, damaged tables are left out and reported by [`Image::problems`], and only damaged
 //! program headers make the file unusable.
 //!
+//! `image` has the data: what is read and what is worked out, each part once. The files that work
+//! something out have functions of an image, and `questions` offers these as methods to other
+//! crates:
+//!
 //! ```text
 //! source     the bytes, read piece by piece
 //!   headers    segments, sections            dynamic   soname, tables of a file without sections
 //!   table      one symbol table              version, debugdata   symbol versions, symbols kept elsewhere
 //!   functions  all tables merged             demangle, lookup     from a user's name to functions
 //!   separate   symbols in another file
+//!   debug_info debug information, and where it is      variables   global variables and their parts
 //!   frames     unwinding entries             starts    where disassembly may begin
 //!   region(s)  disassembled stretches        boundary  does an instruction start here?
 //!   outline    one function's parts and exits   selection functions by name or pattern
@@ -22,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 mod boundary;
+mod debug_info;
 mod debugdata;
 mod demangle;
 mod dynamic;
@@ -39,6 +45,7 @@ mod lookup;
 mod outline;
 mod pattern;
 mod possible_targets;
+mod questions;
 mod region;
 mod regions;
 mod relative_relocations;
@@ -48,20 +55,23 @@ mod separate;
 mod source;
 mod starts;
 mod table;
+mod variables;
 mod version;
 
-pub use self::boundary::NotAnInstruction;
+pub use self::boundary::{NoCode, NotAnInstruction};
+pub use self::debug_info::debug_information;
 pub use self::error::ImageError;
-pub use self::flow::{ControlFlow, Doubt, Unresolved};
+pub use self::flow::{ControlFlow, Doubt, NotAnalyzed, Unresolved};
 pub use self::functions::{Binding, Function, FunctionKind};
 pub use self::headers::{Machine, Segment};
 pub use self::hex::hex;
 pub use self::image::Image;
 pub use self::lookup::{Lookup, NameKind};
 pub use self::outline::{Exit, Outline};
-pub use self::pattern::Pattern;
+pub use self::pattern::{Pattern, PatternError};
 pub use self::possible_targets::PossibleTargets;
 pub use self::selection::Selected;
 pub use self::separate::SymbolMismatch;
 pub use self::source::{FileId, open_regular};
+pub use self::variables::{NoVariable, ValueKind, Variable, variable};
 pub use self::version::Version;

@@ -32,79 +32,72 @@ const SUGGESTIONS: usize = 5;
 /// lengths.
 const COMPARED: usize = 64;
 
-impl Image {
-    /// The functions that a name may mean. Names are case-sensitive. The first of these that has a
-    /// result counts: the ELF name (`malloc`, `memcpy@GLIBC_2.2.5`); the whole demangled name; the
-    /// C++ name without parameters.
-    ///
-    /// A bare name means the default version, as for a linker; another version must be given.
-    pub fn lookup(&self, name: &str) -> Lookup<'_> {
-        let exact = self.lookup_exact(name);
-        if !exact.is_empty() {
-            return Lookup { matches: exact, kind: NameKind::Exact };
-        }
-        let candidates = self.candidates(name);
-        let full = candidates.iter().copied().filter(|f| demangle::is_full(&f.name, name));
-        let full = one_for_each_address(full.collect());
-        if !full.is_empty() {
-            return Lookup { matches: full, kind: NameKind::Demangled };
-        }
-        let short = candidates.into_iter().filter(|f| demangle::is_without_parameters(&f.name, name));
-        Lookup { matches: one_for_each_address(short.collect()), kind: NameKind::WithoutParameters }
+/// Answers [`Image::lookup`].
+pub(crate) fn lookup<'i>(image: &'i Image, name: &str) -> Lookup<'i> {
+    let exact = lookup_exact(image, name);
+    if !exact.is_empty() {
+        return Lookup { matches: exact, kind: NameKind::Exact };
     }
+    let candidates = candidates(image, name);
+    let full = candidates.iter().copied().filter(|f| demangle::is_full(&f.name, name));
+    let full = one_for_each_address(full.collect());
+    if !full.is_empty() {
+        return Lookup { matches: full, kind: NameKind::Demangled };
+    }
+    let short = candidates.into_iter().filter(|f| demangle::is_without_parameters(&f.name, name));
+    Lookup { matches: one_for_each_address(short.collect()), kind: NameKind::WithoutParameters }
+}
 
-    fn lookup_exact<'a>(&'a self, name: &str) -> Vec<&'a Function> {
-        let (base, version) = version::split(name);
-        let named: Vec<&Function> = self.symbols().named(base).collect();
-        let named: Vec<&Function> = match version {
-            Some(wanted) => {
-                let is = |f: &&Function| {
-                    f.version
-                        .as_ref()
-                        .is_some_and(|found| found.name == wanted.name && (found.default || !wanted.default))
-                };
-                named.into_iter().filter(is).collect()
-            }
-            None => {
-                let default = |f: &&Function| f.version.as_ref().is_none_or(|version| version.default);
-                let plain: Vec<&Function> = named.iter().copied().filter(default).collect();
-                if plain.is_empty() { named } else { plain }
-            }
-        };
-        // A label is only a mark in the code: a function with the same name takes precedence.
-        let is_function = |f: &&Function| f.kind != FunctionKind::Label;
-        let functions: Vec<&Function> = named.iter().copied().filter(is_function).collect();
-        one_for_each_address(if functions.is_empty() { named } else { functions })
-    }
-
-    /// Mangled names that may demangle to `name`: most are excluded without demangling them.
-    fn candidates(&self, name: &str) -> Vec<&Function> {
-        let identifier = demangle::identifier(name).unwrap_or_default();
-        let mangled = |f: &&Function| f.name.starts_with("_Z") || f.name.starts_with("_R");
-        self.functions().iter().filter(mangled).filter(|f| f.name.contains(identifier)).collect()
-    }
-
-    /// Names similar to one that was not found, the likeliest first, five at most; for "did you
-    /// mean".
-    pub fn nearest_names(&self, name: &str) -> Vec<String> {
-        let (name, _) = version::split(name);
-        let wanted = demangle::identifier(name).unwrap_or(name).to_lowercase();
-        if wanted.is_empty() {
-            return Vec::new();
+fn lookup_exact<'i>(image: &'i Image, name: &str) -> Vec<&'i Function> {
+    let (base, version) = version::split(name);
+    let named: Vec<&Function> = image.symbols().named(base).collect();
+    let named: Vec<&Function> = match version {
+        Some(wanted) => {
+            let is = |f: &&Function| {
+                f.version
+                    .as_ref()
+                    .is_some_and(|found| found.name == wanted.name && (found.default || !wanted.default))
+            };
+            named.into_iter().filter(is).collect()
         }
-        let mut near: Vec<(usize, usize, String)> = Vec::new();
-        for function in self.functions() {
-            let demangled = function.demangled();
-            let shown = demangled.as_deref().unwrap_or(&function.name);
-            let plain = demangle::identifier(shown).unwrap_or(shown);
-            if let Some(distance) = distance(&wanted, plain) {
-                near.push((distance, shown.len(), shown.to_owned()));
-            }
+        None => {
+            let default = |f: &&Function| f.version.as_ref().is_none_or(|version| version.default);
+            let plain: Vec<&Function> = named.iter().copied().filter(default).collect();
+            if plain.is_empty() { named } else { plain }
         }
-        near.sort();
-        near.dedup_by(|a, b| a.2 == b.2);
-        near.into_iter().map(|(_, _, name)| name).take(SUGGESTIONS).collect()
+    };
+    // A label is only a mark in the code: a function with the same name takes precedence.
+    let is_function = |f: &&Function| f.kind != FunctionKind::Label;
+    let functions: Vec<&Function> = named.iter().copied().filter(is_function).collect();
+    one_for_each_address(if functions.is_empty() { named } else { functions })
+}
+
+/// Mangled names that may demangle to `name`: most are excluded without demangling them.
+fn candidates<'i>(image: &'i Image, name: &str) -> Vec<&'i Function> {
+    let identifier = demangle::identifier(name).unwrap_or_default();
+    let mangled = |f: &&Function| f.name.starts_with("_Z") || f.name.starts_with("_R");
+    image.functions().iter().filter(mangled).filter(|f| f.name.contains(identifier)).collect()
+}
+
+/// Answers [`Image::nearest_names`].
+pub(crate) fn nearest_names(image: &Image, name: &str) -> Vec<String> {
+    let (name, _) = version::split(name);
+    let wanted = demangle::identifier(name).unwrap_or(name).to_lowercase();
+    if wanted.is_empty() {
+        return Vec::new();
     }
+    let mut near: Vec<(usize, usize, String)> = Vec::new();
+    for function in image.functions() {
+        let demangled = function.demangled();
+        let shown = demangled.as_deref().unwrap_or(&function.name);
+        let plain = demangle::identifier(shown).unwrap_or(shown);
+        if let Some(distance) = distance(&wanted, plain) {
+            near.push((distance, shown.len(), shown.to_owned()));
+        }
+    }
+    near.sort();
+    near.dedup_by(|a, b| a.2 == b.2);
+    near.into_iter().map(|(_, _, name)| name).take(SUGGESTIONS).collect()
 }
 
 /// The distance of a name from the wanted one, which is in lower case; `None` if they have little

@@ -28,7 +28,7 @@ use std::ops::Range;
 use iced_x86::{Code, FlowControl, Instruction, Mnemonic, OpKind, Register};
 
 use super::Image;
-use super::boundary::NotAnInstruction;
+use super::boundary::{NotAnInstruction, check_boundary, is_proven, region};
 use super::frames::Stack;
 use super::region::{Byte, branch_target};
 
@@ -81,119 +81,97 @@ impl Outline {
     }
 }
 
-impl Image {
-    /// Analyzes the function that starts at an address.
-    ///
-    /// # Errors
-    ///
-    /// No instruction starts there.
-    pub fn outline(&self, vaddr: u64) -> Result<Outline, NotAnInstruction> {
-        self.check_boundary(vaddr)?;
-        let mut walk = OutlineBuilder { image: self, outline: Outline::default(), code: Vec::new() };
-        let names: Vec<&str> =
-            self.functions_at(vaddr).iter().map(|function| function.name.as_str()).collect();
-        walk.add(self.extent(vaddr));
-        for part in self.cold_parts(&names) {
-            walk.add(part);
-        }
-        let mut walked = 0;
-        while walked < walk.outline.parts.len() {
-            let first = walk.code.len();
-            walk.walk(walked);
-            walked += 1;
-            let targets = walk.code[first..].iter().filter(|it| is_jump(it)).filter_map(branch_target);
-            let targets: Vec<u64> = targets.filter(|target| !walk.outline.contains(*target)).collect();
-            for target in targets {
-                if let Some(part) = self.part_at(target, &names) {
-                    walk.add(part);
-                }
+/// Answers [`Image::outline`].
+pub(crate) fn outline(image: &Image, vaddr: u64) -> Result<Outline, NotAnInstruction> {
+    check_boundary(image, vaddr)?;
+    let mut walk = OutlineBuilder { image, outline: Outline::default(), code: Vec::new() };
+    let names: Vec<&str> = image.functions_at(vaddr).iter().map(|function| function.name.as_str()).collect();
+    walk.add(extent(image, vaddr));
+    for part in cold_parts(image, &names) {
+        walk.add(part);
+    }
+    let mut walked = 0;
+    while walked < walk.outline.parts.len() {
+        let first = walk.code.len();
+        walk.walk(walked);
+        walked += 1;
+        let targets = walk.code[first..].iter().filter(|it| is_jump(it)).filter_map(branch_target);
+        let targets: Vec<u64> = targets.filter(|target| !walk.outline.contains(*target)).collect();
+        for target in targets {
+            if let Some(part) = part_at(image, target, &names) {
+                walk.add(part);
             }
         }
-        walk.trim();
-        Ok(walk.finish())
     }
+    walk.trim();
+    Ok(walk.finish())
+}
 
-    /// The range of the function that starts at an address: by its symbol's size, else its
-    /// unwinding entry, else up to the next known start.
-    fn extent(&self, vaddr: u64) -> Range<u64> {
-        let sizes = self.functions_at(vaddr).iter().map(|function| function.size);
-        let end = match sizes.max().filter(|size| *size > 0) {
-            Some(size) => vaddr.saturating_add(size),
-            None => match self.frames().range_of(vaddr).filter(|range| range.start == vaddr) {
-                Some(range) => range.end,
-                None => {
-                    let starts = self.starts();
-                    let area = starts.area(vaddr);
-                    area.and_then(|area| starts.stretch(vaddr, area)).map_or(vaddr + 1, |(_, end)| end)
-                }
-            },
-        };
-        let segment = self.headers.executable_segments().find(|s| s.offset_of_address(vaddr).is_some());
-        vaddr..segment.map_or(end, |segment| end.min(segment.file_end()))
-    }
+/// The range of the function that starts at an address: by its symbol's size, else its
+/// unwinding entry, else up to the next known start.
+fn extent(image: &Image, vaddr: u64) -> Range<u64> {
+    let sizes = image.functions_at(vaddr).iter().map(|function| function.size);
+    let end = match sizes.max().filter(|size| *size > 0) {
+        Some(size) => vaddr.saturating_add(size),
+        None => match image.frames().range_of(vaddr).filter(|range| range.start == vaddr) {
+            Some(range) => range.end,
+            None => {
+                let starts = image.starts();
+                let area = starts.area(vaddr);
+                area.and_then(|area| starts.stretch(vaddr, area)).map_or(vaddr + 1, |(_, end)| end)
+            }
+        },
+    };
+    let segment = image.headers.executable_segments().find(|s| s.offset_of_address(vaddr).is_some());
+    vaddr..segment.map_or(end, |segment| end.min(segment.file_end()))
+}
 
-    /// The parts that belong to a function by their names.
-    fn cold_parts(&self, names: &[&str]) -> Vec<Range<u64>> {
-        let of = |name: &&str| {
-            let cold = format!("{name}.cold");
-            let mut parts = self.symbols().named(&cold).filter(|part| part.size > 0);
-            // Several source files may each have a `static` function of this name.
-            parts.next().filter(|_| parts.next().is_none()).map(|part| part.vaddr..part.vaddr + part.size)
-        };
-        names.iter().filter_map(of).collect()
-    }
+/// The parts that belong to a function by their names.
+fn cold_parts(image: &Image, names: &[&str]) -> Vec<Range<u64>> {
+    let of = |name: &&str| {
+        let cold = format!("{name}.cold");
+        let mut parts = image.symbols().named(&cold).filter(|part| part.size > 0);
+        // Several source files may each have a `static` function of this name.
+        parts.next().filter(|_| parts.next().is_none()).map(|part| part.vaddr..part.vaddr + part.size)
+    };
+    names.iter().filter_map(of).collect()
+}
 
-    /// The part, of a function with these names, that contains the target of one of the function's
-    /// jumps.
-    fn part_at(&self, target: u64, names: &[&str]) -> Option<Range<u64>> {
-        if let Some(function) = self.function_at(target).filter(|function| function.contains(target)) {
-            let owner = cold_owner(&function.name)?;
-            return names.contains(&owner).then(|| function.vaddr..function.vaddr + function.size);
-        }
-        // Without symbols: at a function's entry the return address is on top of the stack, at a
-        // part's start mostly more.
-        let frame = self.frames().range_of(target)?;
-        let is_part = self.functions_at(frame.start).is_empty()
-            && self.frames().stack_at(frame.start) == Some(Stack::Used)
-            && !self.is_linkage(frame);
-        is_part.then(|| frame.clone())
+/// The part, of a function with these names, that contains the target of one of the function's
+/// jumps.
+fn part_at(image: &Image, target: u64, names: &[&str]) -> Option<Range<u64>> {
+    if let Some(function) = image.function_at(target).filter(|function| function.contains(target)) {
+        let owner = cold_owner(&function.name)?;
+        return names.contains(&owner).then(|| function.vaddr..function.vaddr + function.size);
     }
+    // Without symbols: at a function's entry the return address is on top of the stack, at a
+    // part's start mostly more.
+    let frame = image.frames().range_of(target)?;
+    let is_part = image.functions_at(frame.start).is_empty()
+        && image.frames().stack_at(frame.start) == Some(Stack::Used)
+        && !is_linkage(image, frame);
+    is_part.then(|| frame.clone())
+}
 
-    /// Whether a range is in the procedure linkage table, which has jumps to other modules and no
-    /// functions.
-    pub(crate) fn is_linkage(&self, frame: &Range<u64>) -> bool {
-        self.section_name(frame.start).is_some_and(|name| name.starts_with(".plt"))
-            || self.frames().stack_at(frame.end - 1) == Some(Stack::Computed)
-    }
+/// Whether a range is in the procedure linkage table, which has jumps to other modules and no
+/// functions.
+pub(crate) fn is_linkage(image: &Image, frame: &Range<u64>) -> bool {
+    image.section_name(frame.start).is_some_and(|name| name.starts_with(".plt"))
+        || image.frames().stack_at(frame.end - 1) == Some(Stack::Computed)
+}
 
-    /// Whether a symbol is a part of another function and not a function itself.
-    pub(crate) fn is_part(&self, name: &str, vaddr: u64) -> bool {
-        let Some(owner) = cold_owner(name) else { return false };
-        let mut owners = self.symbols().named(owner).peekable();
-        if owners.peek().is_none() {
-            return false;
-        }
-        // LLVM's `f.cold.1` is called like a function; older gcc's parts of that name are jumped
-        // to.
-        name.ends_with(".cold")
-            || self.frames().stack_at(vaddr).is_some_and(|stack| stack != Stack::AtEntry)
-            || owners.any(|owner| self.outline(owner.vaddr).is_ok_and(|outline| outline.contains(vaddr)))
+/// Whether a symbol is a part of another function and not a function itself.
+pub(crate) fn is_part(image: &Image, name: &str, vaddr: u64) -> bool {
+    let Some(owner) = cold_owner(name) else { return false };
+    let mut owners = image.symbols().named(owner).peekable();
+    if owners.peek().is_none() {
+        return false;
     }
-
-    /// A pointer stored in the file's data, as it is when the file is loaded with bias 0.
-    pub(crate) fn pointer_at(&self, vaddr: u64) -> Option<u64> {
-        if let Some(address) = self.relocations().get(&vaddr) {
-            return Some(*address);
-        }
-        let word = if self.headers.is_64 { 8 } else { 4 };
-        let segment = self.headers.segments.iter().find(|segment| {
-            segment.offset_of_address(vaddr).is_some() && segment.file_end() - vaddr >= word
-        })?;
-        let bytes = self.source.read("data", segment.offset_of_address(vaddr)?, word, word).ok()?;
-        let mut whole = [0; 8];
-        whole[..bytes.len()].copy_from_slice(&bytes);
-        Some(u64::from_le_bytes(whole))
-    }
+    // LLVM's `f.cold.1` is called like a function; older gcc's parts of that name are jumped
+    // to.
+    name.ends_with(".cold")
+        || image.frames().stack_at(vaddr).is_some_and(|stack| stack != Stack::AtEntry)
+        || owners.any(|owner| outline(image, owner.vaddr).is_ok_and(|outline| outline.contains(vaddr)))
 }
 
 /// The function that a part belongs to by its name: `f` for `f.cold` and `f.cold.3`.
@@ -226,7 +204,7 @@ impl OutlineBuilder<'_> {
         let mut at = part.start;
         let mut left = UNKNOWN;
         while at < part.end {
-            let Ok(region) = self.image.region(at) else {
+            let Ok(region) = region(self.image, at) else {
                 if left == 0 {
                     self.outline.unknown.push(at..part.end);
                     return;
@@ -244,7 +222,7 @@ impl OutlineBuilder<'_> {
                     }
                     // A symbol in the middle of an instruction: continue at the next instruction.
                     (Byte::Inside(_, after), _) => after,
-                    (_, Some(instruction)) if self.image.is_proven(at) => {
+                    (_, Some(instruction)) if is_proven(self.image, at) => {
                         self.code.push(instruction);
                         instruction.next_ip()
                     }

@@ -5,13 +5,23 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(glob::Pattern);
 
+/// A pattern is invalid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid pattern `{pattern}`: {problem}")]
+pub struct PatternError {
+    /// The pattern.
+    pub pattern: String,
+    /// What is wrong with it.
+    pub problem: &'static str,
+}
+
 impl Pattern {
     /// Parses a pattern.
     ///
     /// # Errors
     ///
     /// A bracket is not closed.
-    pub fn new(text: &str) -> Result<Pattern, String> {
+    pub fn new(text: &str) -> Result<Pattern, PatternError> {
         // For paths `**` has another meaning; in a name it is the same as one star.
         let mut single = String::with_capacity(text.len());
         for character in text.chars() {
@@ -21,7 +31,7 @@ impl Pattern {
         }
         glob::Pattern::new(&single)
             .map(Pattern)
-            .map_err(|error| format!("invalid pattern `{text}`: {}", error.msg))
+            .map_err(|error| PatternError { pattern: text.to_owned(), problem: error.msg })
     }
 
     /// Whether a text contains characters that make it a pattern.

@@ -14,45 +14,40 @@ use std::ops::Range;
 use super::Image;
 
 /// Bytes of a descriptor.
-const DESCRIPTOR: usize = 32;
+pub(crate) const DESCRIPTOR: usize = 32;
 /// The most descriptors of one file that are read.
 const MAX_DESCRIPTORS: usize = 1 << 16;
 
-impl Image {
-    /// The restartable sequences, from the descriptors in the file with the dynamic linker's
-    /// relocations applied.
-    pub fn restartable_sequences(&self) -> Vec<Range<u64>> {
-        self.restartable_sequences_by(|place| {
-            let mut descriptor: [u8; DESCRIPTOR] = self.data(place, DESCRIPTOR as u64)?.try_into().ok()?;
-            descriptor[8..16].copy_from_slice(&self.pointer_at(place.checked_add(8)?)?.to_le_bytes());
-            Some(descriptor)
-        })
-    }
+/// Answers [`Image::restartable_sequences`].
+pub(crate) fn restartable_sequences(image: &Image) -> Vec<Range<u64>> {
+    restartable_sequences_by(image, |place| {
+        let mut descriptor: [u8; DESCRIPTOR] = image.data(place, DESCRIPTOR as u64)?.try_into().ok()?;
+        descriptor[8..16].copy_from_slice(&image.pointer_at(place.checked_add(8)?)?.to_le_bytes());
+        Some(descriptor)
+    })
+}
 
-    /// The restartable sequences, from descriptors that `read` returns for addresses of the file.
-    /// Descriptors read from a process yield the process's addresses. An unreadable descriptor is
-    /// left out.
-    pub fn restartable_sequences_by(
-        &self,
-        read: impl Fn(u64) -> Option<[u8; DESCRIPTOR]>,
-    ) -> Vec<Range<u64>> {
-        let sequence = |place: u64| {
-            let descriptor = read(place)?;
-            let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| descriptor[at + byte]));
-            Some(word(8)..word(8).saturating_add(word(16)))
-        };
-        let sequences = self.descriptors().filter_map(sequence);
-        sequences.filter(|range| !range.is_empty()).collect()
-    }
+/// Answers [`Image::restartable_sequences_by`].
+pub(crate) fn restartable_sequences_by(
+    image: &Image,
+    read: impl Fn(u64) -> Option<[u8; DESCRIPTOR]>,
+) -> Vec<Range<u64>> {
+    let sequence = |place: u64| {
+        let descriptor = read(place)?;
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| descriptor[at + byte]));
+        Some(word(8)..word(8).saturating_add(word(16)))
+    };
+    let sequences = descriptors(image).filter_map(sequence);
+    sequences.filter(|range| !range.is_empty()).collect()
+}
 
-    /// The addresses of the descriptors.
-    fn descriptors(&self) -> impl Iterator<Item = u64> {
-        let sections = self.headers.sections.iter();
-        let named = sections.filter(|section| section.allocated && section.name == "__rseq_cs");
-        let whole = |size: u64| size / DESCRIPTOR as u64;
-        let places = |start: u64, count: u64| {
-            (0..count).map_while(move |number| start.checked_add(number * DESCRIPTOR as u64))
-        };
-        named.flat_map(move |section| places(section.vaddr, whole(section.size))).take(MAX_DESCRIPTORS)
-    }
+/// The addresses of the descriptors.
+fn descriptors(image: &Image) -> impl Iterator<Item = u64> {
+    let sections = image.headers.sections.iter();
+    let named = sections.filter(|section| section.allocated && section.name == "__rseq_cs");
+    let whole = |size: u64| size / DESCRIPTOR as u64;
+    let places = |start: u64, count: u64| {
+        (0..count).map_while(move |number| start.checked_add(number * DESCRIPTOR as u64))
+    };
+    named.flat_map(move |section| places(section.vaddr, whole(section.size))).take(MAX_DESCRIPTORS)
 }

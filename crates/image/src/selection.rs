@@ -3,9 +3,12 @@
 use std::ops::Range;
 
 use super::Image;
+use super::boundary::region;
 use super::demangle;
 use super::frames::Stack;
 use super::functions::{Function, FunctionKind};
+use super::lookup::lookup;
+use super::outline::{is_linkage, is_part, outline};
 use super::region::branch_target;
 
 /// The name prefix of functions without a symbol, before their address in hexadecimal.
@@ -24,113 +27,96 @@ pub struct Selected {
     pub indirect: bool,
 }
 
-impl Image {
-    /// The functions that a name means, one for each address: as of [`Image::lookup`], or for
-    /// `sub_1a2b` the function without a symbol whose unwinding entry is at 0x1a2b.
-    pub fn select_named(&self, name: &str) -> Vec<Selected> {
-        let found = self.lookup(name).matches;
-        if !found.is_empty() {
-            let shown = |function: &&Function| Selected {
-                vaddr: function.vaddr,
-                // The name as typed, unless it means several.
-                name: if found.len() == 1 { name.to_owned() } else { shown(function) },
-                indirect: function.kind == FunctionKind::Indirect,
-            };
-            return found.iter().map(shown).collect();
-        }
-        let vaddr = name.strip_prefix(NAMELESS).and_then(|digits| u64::from_str_radix(digits, 16).ok());
-        let vaddr = vaddr.filter(|vaddr| self.nameless_functions().any(|nameless| nameless == *vaddr));
-        vaddr.map(nameless).into_iter().collect()
-    }
-
-    /// The functions whose names match, one for each address. `matches` is tried with the ELF name,
-    /// with and without its version; with the demangled name; and without its parameters. Labels
-    /// and parts of other functions (`f.cold`) are left out.
-    pub fn select_matching(&self, matches: &dyn Fn(&str) -> bool) -> Vec<Selected> {
-        let mut found: Vec<Selected> = Vec::new();
-        for function in self.functions() {
-            let known = found.last().is_some_and(|last| last.vaddr == function.vaddr);
-            if known || function.kind == FunctionKind::Label || !is_called(function, matches) {
-                continue;
-            }
-            if self.is_part(&function.name, function.vaddr) {
-                continue;
-            }
-            found.push(Selected {
-                vaddr: function.vaddr,
-                name: shown(function),
-                indirect: function.kind == FunctionKind::Indirect,
-            });
-        }
-        found.extend(self.nameless_functions().map(nameless).filter(|nameless| matches(&nameless.name)));
-        found.sort_by_key(|selected| selected.vaddr);
-        found
-    }
-
-    /// The functions and labels at an address; the preferred name comes first.
-    pub(crate) fn functions_at(&self, vaddr: u64) -> &[Function] {
-        let all = self.functions();
-        let from = all.partition_point(|function| function.vaddr < vaddr);
-        let to = all.partition_point(|function| function.vaddr <= vaddr);
-        &all[from..to]
-    }
-
-    /// Functions with an unwinding entry and no symbol, as in stripped files. An entry whose stack
-    /// does not begin as a function's, with the return address on top, is a part of another
-    /// function.
-    fn nameless_functions(&self) -> impl Iterator<Item = u64> {
-        let frames = self.frames();
-        let is_function = |range: &&Range<u64>| {
-            let start = range.start;
-            self.functions_at(start).is_empty()
-                && self.function_at(start).is_none_or(|function| !function.contains(start))
-                && self.headers.is_executable(start)
-                && frames.stack_at(start) == Some(Stack::AtEntry)
-                && !self.is_linkage(range)
+/// Answers [`Image::select_named`].
+pub(crate) fn select_named(image: &Image, name: &str) -> Vec<Selected> {
+    let found = lookup(image, name).matches;
+    if !found.is_empty() {
+        let shown = |function: &&Function| Selected {
+            vaddr: function.vaddr,
+            // The name as typed, unless it means several.
+            name: if found.len() == 1 { name.to_owned() } else { shown(function) },
+            indirect: function.kind == FunctionKind::Indirect,
         };
-        frames.ranges.iter().filter(is_function).map(|range| range.start)
+        return found.iter().map(shown).collect();
     }
+    let vaddr = name.strip_prefix(NAMELESS).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    let vaddr = vaddr.filter(|vaddr| nameless_functions(image).any(|nameless| nameless == *vaddr));
+    vaddr.map(nameless).into_iter().collect()
+}
 
-    /// The implementations that an indirect function may pick: the functions whose addresses its
-    /// resolver takes. Several resolvers may share implementations. Empty if they cannot be
-    /// determined.
-    pub fn implementations(&self, resolver: u64) -> Vec<u64> {
-        let mut found = Vec::new();
-        let mut open = vec![(resolver, 0)];
-        while let Some((resolver, step)) = open.pop() {
-            let Ok(outline) = self.outline(resolver) else { continue };
-            let is_start = |vaddr: u64| {
-                let starts = &self.starts().starts;
-                let at = starts.binary_search_by_key(&vaddr, |start| start.vaddr);
-                at.is_ok_and(|at| starts[at].proven) && !outline.contains(vaddr)
-            };
-            for vaddr in &outline.instructions {
-                let Ok(region) = self.region(*vaddr) else { continue };
-                let Some(instruction) = region.instruction(*vaddr) else { continue };
-                let taken = match instruction.mnemonic() {
-                    iced_x86::Mnemonic::Lea if instruction.is_ip_rel_memory_operand() => {
-                        Some(instruction.ip_rel_memory_address())
-                    }
-                    iced_x86::Mnemonic::Mov if instruction.op1_kind() != iced_x86::OpKind::Register => {
-                        let number = instruction.try_immediate(1).ok();
-                        number.filter(|_| !self.is_position_independent())
-                    }
-                    iced_x86::Mnemonic::Jmp if step < STEPS => {
-                        let target = branch_target(&instruction);
-                        open.extend(
-                            target.filter(|target| is_start(*target)).map(|target| (target, step + 1)),
-                        );
-                        None
-                    }
-                    _ => None,
-                };
-                found.extend(taken.filter(|taken| is_start(*taken)));
-            }
+/// Answers [`Image::select_matching`].
+pub(crate) fn select_matching(image: &Image, matches: &dyn Fn(&str) -> bool) -> Vec<Selected> {
+    let mut found: Vec<Selected> = Vec::new();
+    for function in image.functions() {
+        let known = found.last().is_some_and(|last| last.vaddr == function.vaddr);
+        if known || function.kind == FunctionKind::Label || !is_called(function, matches) {
+            continue;
         }
-        found.sort_unstable();
-        found.dedup();
-        found
+        if is_part(image, &function.name, function.vaddr) {
+            continue;
+        }
+        found.push(Selected {
+            vaddr: function.vaddr,
+            name: shown(function),
+            indirect: function.kind == FunctionKind::Indirect,
+        });
     }
+    found.extend(nameless_functions(image).map(nameless).filter(|nameless| matches(&nameless.name)));
+    found.sort_by_key(|selected| selected.vaddr);
+    found
+}
+
+/// Functions with an unwinding entry and no symbol, as in stripped files. An entry whose stack
+/// does not begin as a function's, with the return address on top, is a part of another
+/// function.
+fn nameless_functions(image: &Image) -> impl Iterator<Item = u64> {
+    let frames = image.frames();
+    let is_function = |range: &&Range<u64>| {
+        let start = range.start;
+        image.functions_at(start).is_empty()
+            && image.function_at(start).is_none_or(|function| !function.contains(start))
+            && image.headers.is_executable(start)
+            && frames.stack_at(start) == Some(Stack::AtEntry)
+            && !is_linkage(image, range)
+    };
+    frames.ranges.iter().filter(is_function).map(|range| range.start)
+}
+
+/// Answers [`Image::implementations`].
+pub(crate) fn implementations(image: &Image, resolver: u64) -> Vec<u64> {
+    let mut found = Vec::new();
+    let mut open = vec![(resolver, 0)];
+    while let Some((resolver, step)) = open.pop() {
+        let Ok(outline) = outline(image, resolver) else { continue };
+        let is_start = |vaddr: u64| {
+            let starts = &image.starts().starts;
+            let at = starts.binary_search_by_key(&vaddr, |start| start.vaddr);
+            at.is_ok_and(|at| starts[at].proven) && !outline.contains(vaddr)
+        };
+        for vaddr in &outline.instructions {
+            let Ok(region) = region(image, *vaddr) else { continue };
+            let Some(instruction) = region.instruction(*vaddr) else { continue };
+            let taken = match instruction.mnemonic() {
+                iced_x86::Mnemonic::Lea if instruction.is_ip_rel_memory_operand() => {
+                    Some(instruction.ip_rel_memory_address())
+                }
+                iced_x86::Mnemonic::Mov if instruction.op1_kind() != iced_x86::OpKind::Register => {
+                    let number = instruction.try_immediate(1).ok();
+                    number.filter(|_| !image.is_position_independent())
+                }
+                iced_x86::Mnemonic::Jmp if step < STEPS => {
+                    let target = branch_target(&instruction);
+                    open.extend(target.filter(|target| is_start(*target)).map(|target| (target, step + 1)));
+                    None
+                }
+                _ => None,
+            };
+            found.extend(taken.filter(|taken| is_start(*taken)));
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
 }
 
 fn nameless(vaddr: u64) -> Selected {

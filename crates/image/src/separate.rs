@@ -57,41 +57,32 @@ impl fmt::Display for SymbolMismatch {
 
 impl std::error::Error for SymbolMismatch {}
 
-impl Image {
-    /// Whether this file's symbols are a module's: both come from one build, with the same
-    /// addresses.
-    ///
-    /// # Errors
-    ///
-    /// The first difference.
-    pub fn has_symbols_of(&self, module: &Image) -> Result<(), SymbolMismatch> {
-        if self.machine() != module.machine() {
-            return Err(SymbolMismatch::Machine { expected: module.machine(), found: self.machine() });
-        }
-        if let (Some(expected), Some(found)) = (module.build_id(), self.build_id()) {
-            return match expected == found {
-                true => Ok(()),
-                false => Err(SymbolMismatch::BuildId { expected: expected.to_vec(), found: found.to_vec() }),
-            };
-        }
-        let by_sections = [self, module].iter().all(|image| !image.headers.sections.is_empty());
-        let layout = |image: &Image| if by_sections { sections(image) } else { segments(image) };
-        let (expected, found) = (layout(module), layout(self));
-        let differ = (0..expected.len().max(found.len())).find(|&at| expected.get(at) != found.get(at));
-        match differ {
-            None => Ok(()),
-            Some(at) => Err(SymbolMismatch::Layout {
-                expected: expected.get(at).cloned(),
-                found: found.get(at).cloned(),
-            }),
+/// Answers [`Image::has_symbols_of`].
+pub(crate) fn has_symbols_of(symbols: &Image, module: &Image) -> Result<(), SymbolMismatch> {
+    if symbols.machine() != module.machine() {
+        return Err(SymbolMismatch::Machine { expected: module.machine(), found: symbols.machine() });
+    }
+    if let (Some(expected), Some(found)) = (module.build_id(), symbols.build_id()) {
+        return match expected == found {
+            true => Ok(()),
+            false => Err(SymbolMismatch::BuildId { expected: expected.to_vec(), found: found.to_vec() }),
+        };
+    }
+    let by_sections = [symbols, module].iter().all(|image| !image.headers.sections.is_empty());
+    let layout = |image: &Image| if by_sections { sections(image) } else { segments(image) };
+    let (expected, found) = (layout(module), layout(symbols));
+    let differ = (0..expected.len().max(found.len())).find(|&at| expected.get(at) != found.get(at));
+    match differ {
+        None => Ok(()),
+        Some(at) => {
+            Err(SymbolMismatch::Layout { expected: expected.get(at).cloned(), found: found.get(at).cloned() })
         }
     }
+}
 
-    /// Whether the file has code, and not only symbols and debug information of another file's
-    /// code.
-    pub fn has_code(&self) -> bool {
-        self.headers.executable_segments().any(|segment| segment.file_size > 0)
-    }
+/// Answers [`Image::has_code`].
+pub(crate) fn has_code(image: &Image) -> bool {
+    image.headers.executable_segments().any(|segment| segment.file_size > 0)
 }
 
 /// The sections with code, by address.

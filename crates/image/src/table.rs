@@ -35,8 +35,10 @@ pub(crate) struct Symbol {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SymbolKind {
     Code(FunctionKind),
-    /// Data among the code (STT_OBJECT in an executable section).
+    /// Data. Only data among the code (STT_OBJECT in an executable section) is read with code.
     Data,
+    /// Data of each thread: its address is an offset in the thread's block.
+    ThreadLocal,
 }
 
 /// Which symbols are read.
@@ -58,13 +60,11 @@ pub(crate) fn read_section(
     read_wanted(source, headers, section, dynamic, Wanted::Code)
 }
 
-/// Whether one of the tables with section headers has data of this name. Damage is ignored here;
-/// reading the functions reports it.
-pub(crate) fn has_data(source: &Source, headers: &Headers, name: &str) -> bool {
-    let tables = [elf::SHT_DYNSYM, elf::SHT_SYMTAB].into_iter().filter_map(|kind| headers.section_of(kind));
-    tables
-        .flat_map(|section| read_wanted(source, headers, section, None, Wanted::Data))
-        .any(|symbols| symbols.iter().any(|symbol| symbol.name == name))
+/// The data in the tables with section headers. Damage is ignored here; reading the functions
+/// reports it.
+pub(crate) fn data(source: &Source, headers: &Headers) -> impl Iterator<Item = Symbol> {
+    let tables = [elf::SHT_SYMTAB, elf::SHT_DYNSYM].into_iter().filter_map(|kind| headers.section_of(kind));
+    tables.flat_map(|section| read_wanted(source, headers, section, None, Wanted::Data)).flatten()
 }
 
 fn read_wanted(
@@ -88,7 +88,7 @@ fn read_wanted(
     let versions = dynamic.map(|dynamic| Versions::read(source, headers, dynamic, &strings, count));
     let versions = versions.unwrap_or_default();
     let symbols = read_entries(headers, &table, &strings, &versions, wanted);
-    symbols.map_err(|cause| source.damaged(&what, section.offset, cause))
+    symbols.map_err(|cause| source.damaged(&what, section.offset, cause.to_string()))
 }
 
 /// Reads the dynamic symbols of a file without section headers.
@@ -109,7 +109,19 @@ pub(crate) fn read_dynamic(
     let strings = source.read("dynamic strings", strings, dynamic.strings_size, STRINGS)?;
     let versions = Versions::read(source, headers, dynamic, &strings, count);
     let symbols = read_entries(headers, &bytes, &strings, &versions, Wanted::Code);
-    symbols.map_err(|cause| source.damaged(what, table, cause))
+    symbols.map_err(|cause| source.damaged(what, table, cause.to_string()))
+}
+
+/// Why a symbol table cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum BadTable {
+    #[error("cut short")]
+    CutShort,
+    /// With the index of the symbol.
+    #[error("the name of symbol {0} has no terminating NUL")]
+    OpenName(usize),
+    #[error("its names overlap so much that no linker can have written it")]
+    Overlapping,
 }
 
 fn entry_size(headers: &Headers) -> u64 {
@@ -122,7 +134,7 @@ fn read_entries(
     strings: &[u8],
     versions: &Versions,
     wanted: Wanted,
-) -> Result<Vec<Symbol>, String> {
+) -> Result<Vec<Symbol>, BadTable> {
     let whole = &table[..table.len() / entry_size(headers) as usize * entry_size(headers) as usize];
     if headers.is_64 {
         read_class::<Sym64<Endianness>>(headers, whole, strings, versions, wanted)
@@ -137,15 +149,18 @@ fn read_class<Entry: Sym<Endian = Endianness> + Pod>(
     strings: &[u8],
     versions: &Versions,
     wanted: Wanted,
-) -> Result<Vec<Symbol>, String> {
+) -> Result<Vec<Symbol>, BadTable> {
     let endian = headers.endian;
-    let entries = pod::slice_from_all_bytes::<Entry>(table).map_err(|()| "cut short".to_owned())?;
+    let entries = pod::slice_from_all_bytes::<Entry>(table).map_err(|()| BadTable::CutShort)?;
     let mut budget = strings.len() as u64 * SHARING + 4096;
     let mut symbols = Vec::new();
     for (index, entry) in entries.iter().enumerate() {
         let kind = match wanted {
             Wanted::Code => code_kind(headers, entry),
-            Wanted::Data => is_data(headers, entry).then_some(SymbolKind::Data),
+            Wanted::Data => is_data(headers, entry).then_some(match entry.st_type() {
+                elf::STT_TLS => SymbolKind::ThreadLocal,
+                _ => SymbolKind::Data,
+            }),
         };
         let Some(kind) = kind else { continue };
         let at = entry.st_name(endian) as usize;
@@ -155,8 +170,8 @@ fn read_class<Entry: Sym<Endian = Endianness> + Pod>(
         let window = &name[..name.len().min(budget as usize)];
         let Ok(name) = std::ffi::CStr::from_bytes_until_nul(window) else {
             return Err(match window.len() == name.len() {
-                true => format!("the name of symbol {index} has no terminating NUL"),
-                false => "its names overlap so much that no linker can have written it".to_owned(),
+                true => BadTable::OpenName(index),
+                false => BadTable::Overlapping,
             });
         };
         budget -= name.count_bytes() as u64;

@@ -27,33 +27,31 @@ pub(super) struct Reference {
 /// How many instructions after one that takes an address are checked for reading through it.
 const FOLLOWING: usize = 12;
 
-impl Image {
-    /// Addresses of code stored in data: in relocations, or directly in a file that is not
-    /// relocated.
-    fn code_pointers(&self) -> Vec<u64> {
-        /// The most bytes of a data segment that are searched.
-        const DATA: u64 = 16 << 20;
-        let mut found: Vec<u64> =
-            self.relocations().values().copied().filter(|it| self.headers.is_executable(*it)).collect();
-        if self.is_position_independent() {
-            return found;
-        }
-        for segment in self.headers.segments.iter().filter(|it| !it.executable && it.file_size <= DATA) {
-            let bytes = self.data(segment.vaddr, segment.file_size).unwrap_or_default();
-            let skipped = (segment.vaddr.wrapping_neg() & 7) as usize;
-            let words = bytes.get(skipped..).unwrap_or_default().chunks_exact(8);
-            let words = words.map(|word| word.try_into().map_or(0, u64::from_le_bytes));
-            found.extend(words.filter(|it| self.headers.is_executable(*it)));
-        }
-        found
+/// Addresses of code stored in data: in relocations, or directly in a file that is not
+/// relocated.
+fn code_pointers(image: &Image) -> Vec<u64> {
+    /// The most bytes of a data segment that are searched.
+    const DATA: u64 = 16 << 20;
+    let mut found: Vec<u64> =
+        image.relocations().values().copied().filter(|it| image.headers.is_executable(*it)).collect();
+    if image.is_position_independent() {
+        return found;
     }
+    for segment in image.headers.segments.iter().filter(|it| !it.executable && it.file_size <= DATA) {
+        let bytes = image.data(segment.vaddr, segment.file_size).unwrap_or_default();
+        let skipped = (segment.vaddr.wrapping_neg() & 7) as usize;
+        let words = bytes.get(skipped..).unwrap_or_default().chunks_exact(8);
+        let words = words.map(|word| word.try_into().map_or(0, u64::from_le_bytes));
+        found.extend(words.filter(|it| image.headers.is_executable(*it)));
+    }
+    found
 }
 
 impl FlowAnalysis<'_> {
     /// The addresses of likely instructions, ascending.
     pub(super) fn likely(&self) -> Vec<u64> {
         let mut found = Vec::new();
-        let mut pointers = self.image().code_pointers();
+        let mut pointers = code_pointers(self.image());
         pointers.sort_unstable();
         for piece in self.pieces() {
             let mut ends = piece.gaps();

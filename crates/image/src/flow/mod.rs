@@ -42,42 +42,38 @@ use super::Image;
 use piece::Piece;
 use walk::FlowAnalysis;
 
-pub use proven::{ControlFlow, Doubt, Unresolved};
+pub use proven::{ControlFlow, Doubt, NotAnalyzed, Unresolved};
 
 /// The most bytes of code of one file that are analyzed; Chromium exceeds this.
 const CODE: u64 = 64 << 20;
 
-impl Image {
-    /// What is proven of the control flow. It is computed once.
-    pub fn control_flow(&self) -> &ControlFlow {
-        self.flow.get_or_init(|| {
-            if self.headers.machine.bitness() != Some(64) {
-                return problem("it is not x86-64 code".to_owned());
-            }
-            let sizes = self.headers.executable_segments().map(|segment| segment.file_size);
-            let size = sizes.fold(0, u64::saturating_add);
-            if size > CODE {
-                let text =
-                    format!("it has {} MiB of code; at most {} MiB are analyzed", size >> 20, CODE >> 20);
-                return problem(text);
-            }
-            let pieces = self.headers.executable_segments().filter_map(|segment| {
-                let size = usize::try_from(segment.file_size).ok()?;
-                let bytes = self.text(segment.vaddr, size)?;
-                Some(Piece::new(segment.vaddr, bytes))
-            });
-            let pieces: Vec<Piece> = pieces.collect();
-            let mut walk = FlowAnalysis::new(self, pieces.iter().map(Piece::anew).collect());
-            walk.all();
-            let mut walk = walk.again(pieces);
-            walk.all();
-            walk.pad();
-            walk.guess();
-            walk.flow
-        })
-    }
+/// Answers [`Image::control_flow`].
+pub(crate) fn control_flow(image: &Image) -> &ControlFlow {
+    image.flow.get_or_init(|| {
+        if image.headers.machine.bitness() != Some(64) {
+            return problem(NotAnalyzed::OtherMachine);
+        }
+        let sizes = image.headers.executable_segments().map(|segment| segment.file_size);
+        let size = sizes.fold(0, u64::saturating_add);
+        if size > CODE {
+            return problem(NotAnalyzed::TooLarge { size, most: CODE });
+        }
+        let pieces = image.headers.executable_segments().filter_map(|segment| {
+            let size = usize::try_from(segment.file_size).ok()?;
+            let bytes = image.text(segment.vaddr, size)?;
+            Some(Piece::new(segment.vaddr, bytes))
+        });
+        let pieces: Vec<Piece> = pieces.collect();
+        let mut walk = FlowAnalysis::new(image, pieces.iter().map(Piece::anew).collect());
+        walk.all();
+        let mut walk = walk.again(pieces);
+        walk.all();
+        walk.pad();
+        walk.guess();
+        walk.flow
+    })
 }
 
-fn problem(problem: String) -> ControlFlow {
+fn problem(problem: NotAnalyzed) -> ControlFlow {
     ControlFlow { problem: Some(problem), ..ControlFlow::default() }
 }

@@ -27,7 +27,23 @@ pub struct ControlFlow {
     /// The unresolved indirect jumps, and why.
     pub(super) unresolved: Vec<(u64, Unresolved)>,
     /// Why nothing is proven, if so.
-    pub(super) problem: Option<String>,
+    pub(super) problem: Option<NotAnalyzed>,
+}
+
+/// Why the control flow of a file is not analyzed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotAnalyzed {
+    /// It is not x86-64 code.
+    #[error("it is not x86-64 code")]
+    OtherMachine,
+    /// It has too much code.
+    #[error("it has {} MiB of code; at most {} MiB are analyzed", size >> 20, most >> 20)]
+    TooLarge {
+        /// Its bytes of code.
+        size: u64,
+        /// The most that is analyzed.
+        most: u64,
+    },
 }
 
 /// Why an address is not known to be an instruction's. It may be data.
@@ -165,7 +181,7 @@ impl ControlFlow {
     }
 
     /// Why nothing is proven, if so.
-    pub fn problem(&self) -> Option<&str> {
-        self.problem.as_deref()
+    pub fn problem(&self) -> Option<NotAnalyzed> {
+        self.problem
     }
 }

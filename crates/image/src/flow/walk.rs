@@ -12,6 +12,7 @@ mod padding;
 mod passes;
 
 use super::super::Image;
+use super::super::exceptions::exception_pads;
 use super::super::region::{branch_target, ends_flow};
 use super::likely::Reference;
 use super::piece::Piece;
@@ -68,7 +69,7 @@ impl<'a> FlowAnalysis<'a> {
         let proven = all.iter().filter(|start| start.proven && starts.data_at(start.vaddr).is_none());
         // A section's own start counts like a function's.
         let open = proven.filter(|start| start.claimed > start.vaddr).map(|start| start.vaddr);
-        let open = open.chain(image.called_from_arrays()).chain(image.exception_pads()).collect();
+        let open = open.chain(called_from_arrays(image)).chain(exception_pads(image)).collect();
         let flow = ControlFlow { code, ..ControlFlow::default() };
         FlowAnalysis {
             image,
@@ -368,16 +369,14 @@ impl<'a> FlowAnalysis<'a> {
     }
 }
 
-impl Image {
-    /// The functions called when the file is loaded and unloaded, from its init and fini arrays.
-    fn called_from_arrays(&self) -> Vec<u64> {
-        /// The most elements of all arrays that are read.
-        const MOST: usize = 1 << 16;
-        let is_array = |name: &str| matches!(name, ".init_array" | ".fini_array" | ".preinit_array");
-        let sections = self.headers.sections.iter().filter(|section| is_array(&section.name));
-        let places = sections
-            .flat_map(|section| (section.vaddr..section.vaddr.saturating_add(section.size)).step_by(8));
-        let called = places.take(MOST).filter_map(|place| self.pointer_at(place));
-        called.filter(|vaddr| self.starts().area(*vaddr).is_some()).collect()
-    }
+/// The functions called when the file is loaded and unloaded, from its init and fini arrays.
+fn called_from_arrays(image: &Image) -> Vec<u64> {
+    /// The most elements of all arrays that are read.
+    const MOST: usize = 1 << 16;
+    let is_array = |name: &str| matches!(name, ".init_array" | ".fini_array" | ".preinit_array");
+    let sections = image.headers.sections.iter().filter(|section| is_array(&section.name));
+    let places =
+        sections.flat_map(|section| (section.vaddr..section.vaddr.saturating_add(section.size)).step_by(8));
+    let called = places.take(MOST).filter_map(|place| image.pointer_at(place));
+    called.filter(|vaddr| image.starts().area(*vaddr).is_some()).collect()
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::common::{PLAIN, Scratch, have, have_m32, libc, libc_32, run};
-use image::{Image, NotAnInstruction};
+use image::{Image, NoCode, NotAnInstruction};
 
 /// An instruction that objdump lists: its length and text.
 type Listing = BTreeMap<u64, (u64, String)>;
@@ -283,7 +283,7 @@ fn data_among_code() {
     let Err(NotAnInstruction::NotCode { why, .. }) = image.check_boundary(numbers) else {
         panic!("{numbers:#x}")
     };
-    assert!(why.contains("`numbers`"), "{why}");
+    assert_eq!(why, NoCode::Data("numbers".to_owned()));
 
     // fwait is an instruction, and so is the one after it.
     let waiter = at("waiter");

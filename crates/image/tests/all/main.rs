@@ -9,3 +9,4 @@ mod landing;
 mod outline;
 mod separate;
 mod symbols;
+mod variables;
