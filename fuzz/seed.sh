@@ -33,6 +33,15 @@ done
 grep -o '`[^`]*`' ../docs/language.md | tr -d '`' | tr ' ,:' '\n' | grep -E '^[A-Za-z_0-9#]{2,}$' | sort -u |
     sed 's/.*/"&"/' >corpus/words.dict
 
+# Scripts: those of the cases, and those of the page; its words.
+mkdir -p corpus/script
+awk '/^NAME/ { number++; inside = 0 } /^SCRIPT/ { inside = 1; next } /^[A-Z]/ { inside = 0 }
+    inside { sub(/^    /, ""); print > ("corpus/script/" name number) }' name=case- ../crates/script/tests/cases/*.case
+awk '/^```bpftrace/ { inside = 1; number++; next } /^```/ { inside = 0 } inside { print > ("corpus/script/page-" number) }' \
+    ../docs/scripts.md
+grep -o '`[^`]*`' ../docs/scripts.md | tr -d '`' | tr ' ,:()' '\n' | grep -E '^[$@A-Za-z_0-9#]{2,}$' | sort -u |
+    sed 's/.*/"&"/' >corpus/script.dict
+
 # PPDFs: of every program and machine for which one can be built here. Some name modules that are nowhere, or registers
 # that the machine has not.
 cargo build --quiet --manifest-path ../Cargo.toml -p dprobes

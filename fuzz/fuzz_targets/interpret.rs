@@ -78,6 +78,9 @@ impl Machine for Process {
     fn task(&mut self) -> Option<u64> {
         self.grants.then_some(MEMORY.start)
     }
+    fn field(&mut self, index: u16) -> Option<u64> {
+        self.grants.then_some(u64::from(index) << 30)
+    }
     fn linear_address(&mut self, selector: u16, offset: u64) -> Option<u64> {
         self.grants.then_some(offset.wrapping_add(selector.into()))
     }

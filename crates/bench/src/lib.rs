@@ -13,6 +13,8 @@
 //! - `bin/drain` ([`drain`]) measures the way of records to a file.
 //! - `bin/arm` ([`arm`]) measures how long it takes to insert and remove many probes, and how long
 //!   the process is held.
+//! - `bin/kernel` measures hits of the kernel engine, compared with other tracers that use the
+//!   kernel's events.
 //! - `bin/convert` ([`convert`]) measures how fast traces are converted, and in how much memory.
 //! - `bin/soak` ([`soak`]) probes servers under load at random for any time, and checks whether a
 //!   client notices.

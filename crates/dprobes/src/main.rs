@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `arguments`, `join_words`, `usage` | the command line; options that take lists of words; messages for a wrong command line |
 //! | `session`, `top`, `front`, `control` | `run`, `attach` and `top`: the front and tracer processes, signals and time limits |
+//! | `kernel_engine` | `attach` to all processes, and to one with `--engine kernel`: the kernel runs the handlers |
 //! | `service` | the background session: `insert`, `remove`, `query`, `getvars`, `session` |
 //! | `program`, `points`, `ppdf`, `symbols` | what is probed: a program's text, `--at`, a PPDF; files with symbols |
 //! | `check`, `list` | `check` and `list`, which change nothing |
@@ -30,6 +31,7 @@ mod front;
 mod heap;
 mod hooks;
 mod join_words;
+mod kernel_engine;
 mod lines;
 mod list;
 mod man;
@@ -40,6 +42,7 @@ mod points;
 mod ppdf;
 mod program;
 mod report;
+mod scripts;
 mod selection;
 mod service;
 mod session;
@@ -52,6 +55,7 @@ mod targets;
 mod templates;
 mod top;
 mod usage;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -66,7 +70,11 @@ fn main() -> ExitCode {
         Arguments::try_parse_from(&words).unwrap_or_else(|error| usage::end(&usage::explain(error, &words)));
     let result = match arguments.command {
         Command::Run(run) => session::run(&run),
-        Command::Attach(attach) => session::attach(&attach),
+        Command::Attach(attach) => match attach.by_tracer() {
+            Some((pid, engine)) => session::attach(&attach, pid, engine),
+            None => kernel_engine::attach(&attach),
+        },
+        Command::Watch(arguments) => watch::watch(&arguments),
         Command::Top(arguments) => top::top(&arguments),
         Command::Check(check) => check::check(&check),
         Command::BuildPpdf(build) => ppdf::build(&build),

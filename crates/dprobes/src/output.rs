@@ -21,7 +21,7 @@ pub(crate) struct Output {
     tells_armed: bool,
     /// The process in which each module was last announced: a library that is unloaded and loaded
     /// again is announced once.
-    announced: HashMap<PathBuf, i32>,
+    announced: HashMap<PathBuf, Option<i32>>,
 }
 
 impl Output {
@@ -123,17 +123,19 @@ impl Observer for Output {
 pub(crate) fn text(note: &Note) -> String {
     match note {
         Note::Armed { pid, module, probes } => {
-            format!(
-                "{} armed in {} of process {pid}",
-                count(*probes as u64, "probe"),
-                printable::path(module)
-            )
+            let of = pid.map_or_else(|| ", for all processes".to_owned(), |pid| format!(" of process {pid}"));
+            format!("{} armed in {}{of}", count(*probes as u64, "probe"), printable::path(module))
         }
         Note::Waiting { pid, module } => {
             let module = printable::text(module);
-            format!(
-                "`{module}` is not mapped in process {pid}; waiting for it to be loaded (`dprobes list -p {pid}` shows what is)"
-            )
+            match pid {
+                Some(pid) => format!(
+                    "`{module}` is not mapped in process {pid}; waiting for it to be loaded (`dprobes list -p {pid}` shows what is)"
+                ),
+                None => format!(
+                    "`{module}` is not found: no process has it mapped, and the library directories do not have it; waiting for a process to map it"
+                ),
+            }
         }
         Note::Remark { point, remark } => {
             format!("note: {}: {remark}", printable::text(point))
@@ -151,7 +153,7 @@ mod tests {
     #[test]
     fn a_library_that_comes_and_goes_is_announced_once() {
         let mut output = Output::open(&[], View::default(), false, true).map_err(|_| ()).expect("no targets");
-        let armed = |pid, module: &str| Note::Armed { pid, module: module.into(), probes: 1 };
+        let armed = |pid, module: &str| Note::Armed { pid: Some(pid), module: module.into(), probes: 1 };
         let mut is_told = |note: &Note| output.is_told(note);
         assert!(is_told(&armed(1, "/lib/a.so")) && is_told(&armed(1, "/lib/b.so")));
         assert!(!is_told(&armed(1, "/lib/a.so")) && !is_told(&armed(1, "/lib/b.so")));

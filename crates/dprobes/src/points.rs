@@ -28,6 +28,8 @@ use crate::arguments::{Probes, Program};
 const AT: &str = "--at";
 /// The name of its handler.
 const DO: &str = "--do";
+/// The name of the program that watches a variable.
+const WATCH: &str = "watch";
 /// Number of local, and of global, variables that a handler may use.
 const VARIABLES: u32 = 64;
 /// The default handler: counts hits and records nothing.
@@ -59,6 +61,16 @@ impl Text {
         AT.into()
     }
 
+    /// The program that watches a variable.
+    pub(crate) fn of_watch(program: String) -> Text {
+        Text { program, handler: String::new() }
+    }
+
+    /// The path of that program in messages.
+    pub(crate) fn path_of_watch() -> PathBuf {
+        WATCH.into()
+    }
+
     /// The same text with its first probepoint only.
     pub(crate) fn first(&self) -> Text {
         let end = self.program.match_indices('\n').map(|(at, _)| at + 1);
@@ -69,7 +81,7 @@ impl Text {
 
     /// The text at a path, if the path is the program's or its handler's.
     pub(crate) fn at(&self, path: &Path) -> Option<&str> {
-        [(AT, &self.program), (DO, &self.handler)]
+        [(AT, &self.program), (WATCH, &self.program), (DO, &self.handler)]
             .into_iter()
             .find_map(|(name, text)| (path == Path::new(name)).then_some(text.as_str()))
     }
@@ -107,7 +119,7 @@ pub(crate) fn parse(text: &str) -> Result<At, String> {
             return Err(format!("`{}` is no name; {HOW}", printable::text(field)));
         }
         if Pattern::is_one(field) && !field.contains("operator") {
-            Pattern::new(field)?;
+            Pattern::new(field).map_err(|error| error.to_string())?;
         }
     }
     if module.is_empty() && function.is_empty() && point.is_empty() {
@@ -132,7 +144,7 @@ fn points(text: &str) -> Result<Vec<FunctionPoint>, String> {
             )
         });
     }
-    let pattern = Pattern::new(&lower)?;
+    let pattern = Pattern::new(&lower).map_err(|error| error.to_string())?;
     let named = [("entry", FunctionPoint::Entry), ("return", FunctionPoint::Return)];
     let points: Vec<FunctionPoint> =
         named.into_iter().filter(|(name, _)| pattern.matches(name)).map(|(_, point)| point).collect();
@@ -272,7 +284,7 @@ fn check_one(at: &At, point: FunctionPoint, pid: i32, modules: &[Module]) -> Res
         }
     }
     // Prefer a reason with a hint.
-    reasons.sort_by_key(|reason| !reason.contains("did you mean"));
+    reasons.sort_by_key(|reason| !reason.suggests_names());
     Err(format!("in no module that matches: {}", reasons.swap_remove(0)))
 }
 

@@ -47,27 +47,56 @@ pub(crate) fn load_to_insert(
     select: &Select,
     machine: Option<Machine>,
 ) -> Result<Versions, Failure> {
-    load(program, select, machine, true)
+    load(program, select, machine, &Use::INSERT).map(|loaded| loaded.versions)
+}
+
+/// Like [`load_to_insert`], for the kernel engine, which has probes in the kernel too.
+pub(crate) fn load_for_kernel(
+    program: &Program,
+    select: &Select,
+    machine: Option<Machine>,
+) -> Result<ForKernel, Failure> {
+    load(program, select, machine, &Use { tell: true, in_kernel: true })
+}
+
+/// A program for the kernel engine.
+pub(crate) struct ForKernel {
+    pub(crate) versions: Versions,
+    /// The text that it was compiled from; `None` for a PPDF.
+    pub(crate) sources: Option<rpn::Sources>,
 }
 
 /// Like [`load_to_insert`], but does not repeat its notes and warnings.
 pub(crate) fn load_again(program: &Program, select: &Select) -> Result<Versions, Failure> {
-    load(program, select, None, false)
+    load(program, select, None, &Use { tell: false, ..Use::INSERT }).map(|loaded| loaded.versions)
+}
+
+/// What a program is loaded for.
+struct Use {
+    /// Whether its notes and warnings are told.
+    tell: bool,
+    /// Whether its probes may be in the kernel.
+    in_kernel: bool,
+}
+
+impl Use {
+    /// To insert it in processes.
+    const INSERT: Use = Use { tell: true, in_kernel: false };
 }
 
 fn load(
     program: &Program,
     select: &Select,
     machine: Option<Machine>,
-    tell: bool,
-) -> Result<Versions, Failure> {
+    wanted: &Use,
+) -> Result<ForKernel, Failure> {
     if program.text.is_none()
         && let Some(found) = ppdf::load(program)?
     {
         let mut object = ppdf::check_ppdf(found, &program.file)?;
-        check_insertable(&mut object, program, select)?;
+        check_insertable(&mut object, program, select, wanted)?;
         let reason = format!("{} was built for {}", printable::path(&program.file), object.arch);
-        return Ok(Versions::only(object, reason));
+        return Ok(ForKernel { versions: Versions::only(object, reason), sources: None });
     }
     let text = Text::of(program);
     let (own, other) = (text.compile(Arch::X86_64), text.compile(Arch::I386));
@@ -76,16 +105,16 @@ fn load(
         _ => (own, other),
     };
     let mut main = main.map_err(|failure| diagnostics(&once(program, failure)))?;
-    if tell {
+    if wanted.tell {
         tell_notes(&main);
     }
-    check_insertable(&mut main.object, program, select)?;
+    check_insertable(&mut main.object, program, select, wanted)?;
     let other = other.map_err(|failure| reason(&failure)).and_then(|compiled| {
         let mut object = compiled.object;
-        let suits = check_insertable(&mut object, program, select);
+        let suits = check_insertable(&mut object, program, select, wanted);
         suits.map(|()| object).map_err(|failure| failure.message().to_owned())
     });
-    Ok(Versions::of_text(main.object, other))
+    Ok(ForKernel { versions: Versions::of_text(main.object, other), sources: Some(main.sources) })
 }
 
 /// The machine of the main version.
@@ -100,17 +129,32 @@ fn main_machine(machine: Option<Machine>, own: &Attempt, other: &Attempt) -> Mac
 }
 
 /// Checks that an object can be inserted, and removes all but the selected probes from it.
-fn check_insertable(object: &mut Object, program: &Program, select: &Select) -> Result<(), Failure> {
+fn check_insertable(
+    object: &mut Object,
+    program: &Program,
+    select: &Select,
+    wanted: &Use,
+) -> Result<(), Failure> {
     let failed =
         |cause: &dyn std::fmt::Display| Failure::new(format!("{}: {cause}", printable::path(&program.file)));
-    if object.kind != rpn::ModuleKind::User {
+    let at_tracepoint = |probe: &&rpn::Probe| matches!(probe.location, rpn::Location::Tracepoint { .. });
+    if let Some(probe) = object.probes.iter().find(at_tracepoint).filter(|_| !wanted.in_kernel) {
         return Err(failed(&format!(
-            "`modtype = {}`: only probes in user programs can be inserted; `dprobes check` compiles the others",
+            "{}: a tracepoint is the kernel's, and cannot be inserted in a process; `dprobes attach` without -p \
+             probes the kernel",
+            probe.point
+        )));
+    }
+    if object.kind != rpn::ModuleKind::User && !wanted.in_kernel {
+        return Err(failed(&format!(
+            "`modtype = {}`: only probes in user programs can be inserted; `dprobes attach` without -p puts probes into the kernel",
             object.kind.name()
         )));
     }
-    if object.probes.iter().any(|probe| probe.watch.is_some()) {
-        return Err(failed(&"watchpoints cannot be inserted by this version; `dprobes check` compiles them"));
+    if object.probes.iter().any(|probe| probe.watch.is_some()) && !wanted.in_kernel {
+        return Err(failed(
+            &"`watchpoint =`: only the kernel engine watches memory; `dprobes attach --engine kernel -p PID` sets the watchpoints of a process",
+        ));
     }
     symbols::check_module(object, &program.file)?;
     let selection = Selection { groups: select.group.clone(), types: select.kind.clone() };

@@ -4,9 +4,10 @@ use std::process::ExitCode;
 
 use engine::{Error, Observer, Options, Report, StartOptions, State, Tracer, Versions};
 use image::{Machine, Pattern};
+use trace::Items;
 use trace::sink::Target;
 
-use crate::arguments::{Attach, Probes, Program, Run, Select, Tracing};
+use crate::arguments::{Attach, Engine, Probes, Program, Run, Select, Tracing};
 use crate::control::{self, Watch};
 use crate::hooks::{Plugins, WithHooks};
 use crate::messages::tell;
@@ -25,7 +26,8 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let own = |failure: Failure| failure.with_status(FAILED);
     points::are_for(&arguments.probes.at, &[]).map_err(own)?;
     let machine = arguments.command.first().and_then(|command| process::machine_of_command(command));
-    let programs = load(&arguments.probes, &arguments.select, &arguments.tracing, machine).map_err(own)?;
+    let Run { probes, select, tracing, engine, .. } = arguments;
+    let programs = load(probes, select, tracing, *engine, machine).map_err(own)?;
     let output = open(&arguments.tracing, &programs, false).map_err(own)?;
     let mask = control::inherited_mask();
     let front = front::split().map_err(own)?;
@@ -80,12 +82,12 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
 }
 
 /// Probes a running process.
-pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
-    let machine = process::machine_of_process(arguments.pid);
-    let programs = load(&arguments.probes, &arguments.select, &arguments.tracing, machine)?;
-    is_not_itself(arguments.pid)?;
-    points::are_for(&arguments.probes.at, &[arguments.pid])?;
-    points::check(&arguments.probes.at, arguments.pid)?;
+pub(crate) fn attach(arguments: &Attach, pid: i32, engine: Engine) -> Result<ExitCode, Failure> {
+    let machine = process::machine_of_process(pid);
+    let programs = load(&arguments.probes, &arguments.select, &arguments.tracing, engine, machine)?;
+    is_not_itself(pid)?;
+    points::are_for(&arguments.probes.at, &[pid])?;
+    points::check(&arguments.probes.at, pid)?;
     let output = open(&arguments.tracing, &programs, true)?;
     let front = front::split()?;
     let plugins = Plugins::load(&arguments.tracing.plugin)?;
@@ -99,7 +101,7 @@ pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
     for Loaded { program, options, .. } in programs {
         tracer.insert(program, options, None);
     }
-    let result = tracer.attach(arguments.pid).and_then(|()| tracer.run(&watch.control));
+    let result = tracer.attach(pid).and_then(|()| tracer.run(&watch.control));
     let report = tracer.finish(&watch.control);
     drop(watch);
     output.events.destroy_all();
@@ -131,26 +133,59 @@ pub(crate) fn load(
     probes: &Probes,
     select: &Select,
     tracing: &Tracing,
+    engine: Engine,
     machine: Option<Machine>,
 ) -> Result<Vec<Loaded>, Failure> {
     let load = |program: &Program| {
         let name = program.file.display().to_string();
         let program = program::load_to_insert(program, select, machine)?;
-        let options = options(tracing, &program)?;
+        let options = options(tracing, engine.into(), &program)?;
         Ok(Loaded { name, program, options })
     };
     points::programs(probes).iter().map(load).collect()
 }
 
+/// Loads the programs of a command line for the kernel engine, with the texts that they were
+/// compiled from.
+pub(crate) fn load_for_kernel(
+    programs: Vec<Program>,
+    select: &Select,
+    tracing: &Tracing,
+    machine: Option<Machine>,
+    items: Option<Items>,
+) -> Result<(Vec<Loaded>, Vec<Option<rpn::Sources>>), Failure> {
+    let (mut all, mut sources) = (Vec::new(), Vec::new());
+    for program in programs {
+        let name = program.file.display().to_string();
+        let loaded = program::load_for_kernel(&program, select, machine)?;
+        let program = loaded.versions;
+        // No tracer reads the engine.
+        let options = options(tracing, engine::Engine::default(), &program)?;
+        let options = Options { items: items.unwrap_or(options.items), ..options };
+        all.push(Loaded { name, program, options });
+        sources.push(loaded.sources);
+    }
+    Ok((all, sources))
+}
+
 /// Opens the output, and checks first that the statistics file can be written.
 pub(crate) fn open(tracing: &Tracing, programs: &[Loaded], tells_armed: bool) -> Result<Output, Failure> {
+    open_targets(tracing, &targets_of(tracing), programs, tells_armed)
+}
+
+/// Like [`open`], with these targets.
+pub(crate) fn open_targets(
+    tracing: &Tracing,
+    targets: &[Target],
+    programs: &[Loaded],
+    tells_armed: bool,
+) -> Result<Output, Failure> {
     if let Some(path) = &tracing.stats {
         outfile::probe(path).map_err(|error| Failure::new(format!("{}: {error}", printable::path(path))))?;
     }
-    let targets = targets_of(tracing);
-    targets::suit(&targets, &tracing.shown)?;
+    targets::suit(targets, &tracing.shown)?;
     let view = targets::view(&tracing.shown, templates::open(&tracing.shown)?);
-    let mut output = Output::open(&targets, view, tracing.buffering.lossless, tells_armed)?;
+    let mut output = Output::open(targets, view, tracing.buffering.lossless, tells_armed)?;
     // Programs are numbered in the order in which they are inserted.
     for (number, Loaded { name, program, options }) in programs.iter().enumerate() {
         output.program(number, name, program.main(), options.items);
@@ -168,16 +203,17 @@ pub(crate) fn behind_hooks<O: Observer>(output: O, programs: &[Loaded]) -> WithH
 }
 
 /// The targets of records.
-fn targets_of(tracing: &Tracing) -> Vec<Target> {
+pub(crate) fn targets_of(tracing: &Tracing) -> Vec<Target> {
     targets::named(&tracing.log_target, tracing.output.as_deref(), tracing.format, Some(Target::Terminal))
 }
 
-fn options(tracing: &Tracing, program: &Versions) -> Result<Options, Failure> {
+fn options(tracing: &Tracing, engine: engine::Engine, program: &Versions) -> Result<Options, Failure> {
     Ok(Options {
-        engine: tracing.engine.into(),
+        engine,
         verify_opcodes: !tracing.dont_verify_opcodes,
         items: targets::items(&targets_of(tracing), &tracing.shown),
         lossless: tracing.buffering.lossless,
+        max_dumps: tracing.max_dumps,
         symbols: symbols::of(program.main(), tracing.sym.as_deref())?,
     })
 }

@@ -85,16 +85,19 @@ fn user(user: &OfUser) -> User<'_> {
     User { name: &user.name, hits: &user.hits, locals: &user.locals, globals: &user.globals }
 }
 
-/// Numbers of sites: jumps by tactic, traps by reason.
+/// Numbers of sites: jumps by tactic, traps by reason, and those of the kernel by kind.
 #[derive(Serialize)]
 struct Sites<'a> {
     jump: &'a BTreeMap<&'static str, usize>,
     trap: &'a BTreeMap<String, usize>,
+    /// Absent with other engines.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    kernel: &'a BTreeMap<&'static str, usize>,
 }
 
 impl Sites<'_> {
     fn is_empty(&self) -> bool {
-        self.jump.is_empty() && self.trap.is_empty()
+        self.jump.is_empty() && self.trap.is_empty() && self.kernel.is_empty()
     }
 }
 
@@ -121,7 +124,7 @@ pub(crate) fn write(report: &Report, targets: &[TargetCounts], path: &Path) -> R
         engine: probe.engine,
         tactic: probe.tactic,
         why_trapped: probe.why_trapped.as_deref(),
-        sites: Sites { jump: &probe.sites.jumps, trap: &probe.sites.traps },
+        sites: Sites { jump: &probe.sites.jumps, trap: &probe.sites.traps, kernel: &probe.sites.kernel },
         hits: probe.counts.hits,
         runs: probe.counts.runs,
         ignored: probe.counts.ignored,

@@ -105,22 +105,26 @@ pub(crate) fn target(target: &TargetCounts) -> String {
     format!("{}: {} written, {lost} lost\n", printable::text(name), count(*written, "record"))
 }
 
-/// How the sites of a probe fire: `jump (plain)`, or `jump (plain 40, punned 2), trap 1`; empty if
-/// the probe was placed nowhere.
+/// How the sites of a probe fire: `jump (plain)`, or `jump (plain 40, punned 2), trap 1`, or
+/// `kernel (uprobe)`; empty if the probe was placed nowhere.
 fn how(sites: &SiteCounts) -> String {
-    let (jumps, traps): (usize, usize) = (sites.jumps.values().sum(), sites.traps.values().sum());
-    let tactics = |(name, count): (&&str, &usize)| match jumps {
-        1 => (*name).to_owned(),
-        _ => format!("{name} {count}"),
+    let traps: usize = sites.traps.values().sum();
+    let kinds = |how: &str, kinds: &BTreeMap<&'static str, usize>| {
+        let all: usize = kinds.values().sum();
+        let kind = |(name, count): (&&str, &usize)| match all {
+            1 => (*name).to_owned(),
+            _ => format!("{name} {count}"),
+        };
+        (all > 0).then(|| format!("{how} ({})", kinds.iter().map(kind).collect::<Vec<_>>().join(", ")))
     };
-    let tactics: Vec<String> = sites.jumps.iter().map(tactics).collect();
-    let jump = (jumps > 0).then(|| format!("jump ({})", tactics.join(", ")));
+    let (jump, kernel) = (kinds("jump", &sites.jumps), kinds("kernel", &sites.kernel));
+    let jumps: usize = sites.jumps.values().sum();
     let trap = match (jumps, traps) {
         (_, 0) => None,
         (0, 1) => Some("trap".to_owned()),
         (_, traps) => Some(format!("trap {traps}")),
     };
-    jump.into_iter().chain(trap).collect::<Vec<_>>().join(", ")
+    jump.into_iter().chain(trap).chain(kernel).collect::<Vec<_>>().join(", ")
 }
 
 /// Why sites are trapped, for all probes together: a line per reason, most frequent first.

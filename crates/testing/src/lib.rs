@@ -7,11 +7,13 @@
 //! | [`target`], [`variant`], [`go_target`] | the programs of `tests/targets`, built |
 //! | [`output`], [`repository`] | commands that must succeed; where the sources are |
 //! | [`Trials`] | tests that are found at run time: one for each entry of a case file |
+//! | [`machine`] | a virtual machine, for tests that probe a kernel |
 //! | [`conformance`] | the conformance cases of the language, and how to run them |
 
 #![forbid(unsafe_code)]
 
 pub mod conformance;
+pub mod machine;
 mod needs;
 mod place;
 mod programs;

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! To forbid skips, set [`DPROBES_SKIP`](VARIABLE) to `no`, or to a list of the tests that may be
-//! skipped, separated by commas. Every other skip then fails its test.
+//! skipped, separated by commas; `NAME*` means all that begin so. Every other skip then fails its
+//! test. What a kernel or a processor need not have is called `optional: ...`.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -42,9 +43,14 @@ pub fn skipped(test: &str, needs: &str) {
     assert!(may_skip(list.as_deref(), test), "{line}");
 }
 
-/// Whether a list allows a test to be skipped.
+/// Whether a list allows a test to be skipped: by its name, or by the beginning of its name and
+/// `*`.
 fn may_skip(list: Option<&str>, test: &str) -> bool {
-    list.is_none_or(|list| list.split(',').any(|name| name.trim() == test))
+    let is_meant = |name: &str| match name.strip_suffix('*') {
+        Some(beginning) if !beginning.is_empty() => test.starts_with(beginning),
+        _ => name == test,
+    };
+    list.is_none_or(|list| list.split(',').any(|name| is_meant(name.trim())))
 }
 
 /// Whether this process may become another user, and touch what others may not.
@@ -103,10 +109,10 @@ mod tests {
     #[test]
     fn all_may_be_skipped_or_none_or_those_of_a_list() {
         assert!(may_skip(None, "convert: spark"));
-        for list in ["no", "", "convert", "spark", "convert: perfetto, transactions"] {
+        for list in ["no", "", "*", "convert", "spark", "convert: perfetto, transactions", "con: *"] {
             assert!(!may_skip(Some(list), "convert: spark"), "{list}");
         }
-        for list in ["convert: spark", "transactions, convert: spark", " convert: spark ,x"] {
+        for list in ["convert: spark", "transactions, convert: spark", " convert: spark ,x", "convert: *"] {
             assert!(may_skip(Some(list), "convert: spark"), "{list}");
         }
     }

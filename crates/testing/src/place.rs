@@ -28,6 +28,11 @@ pub(crate) fn program_directory() -> PathBuf {
     made(&build_directory().join("test-targets"))
 }
 
+/// The directory of the kernel that is booted in virtual machines; it may be missing.
+pub(crate) fn machine_directory() -> PathBuf {
+    build_directory().join("machine")
+}
+
 fn made(directory: &Path) -> PathBuf {
     std::fs::create_dir_all(directory).expect("a directory can be made where cargo builds");
     directory.canonicalize().expect("it was made")

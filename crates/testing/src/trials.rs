@@ -59,6 +59,11 @@ impl Trials {
         self.one_at_a_time = true;
     }
 
+    /// Whether the arguments choose a test of this name, for work that is done once for all tests.
+    pub fn chooses(name: &str) -> bool {
+        !Arguments::from_args().is_filtered_out(&Trial::test(name, || Ok(())))
+    }
+
     /// Runs the tests that the arguments choose.
     pub fn run(self) -> ExitCode {
         self.run_and(|| ())

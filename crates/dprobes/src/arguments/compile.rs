@@ -3,20 +3,30 @@
 
 use std::path::PathBuf;
 
+use clap::builder::ArgPredicate;
 use clap::{Args, ValueEnum};
 
 use super::probes::Program;
 
-/// Compile a probe program and report what is wrong with it
+/// The arguments of `dprobes check`
 #[derive(Debug, Args)]
-#[command(after_help = "\
+#[command(
+    mut_arg("file", |file| file.required(false).required_unless_present("script")
+        .default_value_if("script", ArgPredicate::IsPresent, SCRIPT)),
+    after_help = "\
 Examples:
   dprobes check count.rpn
   dprobes check --emit asm -D LIMIT=4096 malloc.rpn
-  dprobes check --arch s390 count.rpn")]
+  dprobes check --arch s390 count.rpn
+  dprobes check --emit ast latency.bt
+  dprobes check -e 'uprobe:libc:malloc { @[comm] = hist(arg0); }'"
+)]
 pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) program: Program,
+    /// Check this script
+    #[arg(short = 'e', long = "script", value_name = "TEXT", conflicts_with = "file")]
+    pub(crate) script: Option<String>,
     /// The machine that the program is for: i386, x86-64, s390, s390x, ppc or ppc64; only x86-64
     /// and i386 programs can be inserted
     #[arg(long, value_name = "MACHINE", default_value = "x86-64")]
@@ -26,10 +36,15 @@ pub(crate) struct Check {
     pub(crate) emit: Option<Emit>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+/// What stands for the file's name where a script is given on the command line.
+pub(crate) const SCRIPT: &str = "<script>";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Emit {
-    /// Assembly text, disassembled from the code
+    /// Assembly text of a program, disassembled from the code
     Asm,
+    /// A script in its normal form, with its types
+    Ast,
 }
 
 /// Compile a probe program and resolve its probes, for machines without the compiler or the symbols

@@ -90,6 +90,9 @@ pub(crate) struct Placing {
     /// Do not verify opcodes and instruction boundaries
     #[arg(long)]
     pub(crate) dont_verify_opcodes: bool,
+    /// Let each probe write up to N core dumps (`exit 3`), in /, the session's directory
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_dumps: u32,
     /// How probes fire
     #[arg(long, value_name = "ENGINE", default_value = "auto", overrides_with = "engine")]
     pub(crate) engine: Engine,

@@ -13,6 +13,7 @@ mod show;
 mod top;
 mod tracing;
 mod values;
+mod watch;
 
 use clap::{Parser, Subcommand};
 
@@ -26,8 +27,9 @@ pub(crate) use report::Report;
 pub(crate) use run::{Attach, Run};
 pub(crate) use show::{Show, Shown, Templates, TemplatesAction};
 pub(crate) use top::Top;
-pub(crate) use tracing::{Engine, Format, Plugin, Tracing};
+pub(crate) use tracing::{AttachEngine, Engine, Format, Plugin, Tracing};
 pub(crate) use values::duration;
+pub(crate) use watch::{Watch, WatchAccess};
 
 /// Dynamic probes on running programs.
 ///
@@ -44,6 +46,7 @@ Examples:
   dprobes run examples/malloc.rpn -- ls -l /      probe a command from its first instruction
   dprobes run --at 'libc:mem*:entry' -- ls -l /   count the calls of functions
   dprobes attach -p 4711 count.rpn --for 10s      probe a running process for ten seconds
+  dprobes attach count.rpn                        probe all processes
   dprobes check --emit asm count.rpn              compile only, and show the instructions
   dprobes list /bin/ls 'str*'                     functions that can be probed"
 )]
@@ -56,11 +59,16 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Run a command with probes in it
     Run(Run),
-    /// Probe a running process
+    /// Probe a running process, or all processes
     Attach(Attach),
+    /// Show who changes a variable of a running process
+    Watch(Watch),
     /// Show what probes count, live in the terminal
     Top(Top),
-    /// Compile a probe program and report what is wrong with it
+    /// Compile a probe program, or check a script, and report what is wrong with it
+    ///
+    /// A file whose name ends in .bt is a script in the language of bpftrace (docs/scripts.md).
+    /// Scripts are only checked: they cannot be run yet.
     Check(Check),
     /// Compile a probe program and resolve its probes, for machines without the compiler or the
     /// symbols

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::probes::{Probes, Select};
-use super::tracing::Tracing;
+use super::tracing::{AttachEngine, Engine, Tracing};
 use super::values::duration;
 
 /// Run a command with probes in it
@@ -32,15 +32,23 @@ pub(crate) struct Run {
     pub(crate) select: Select,
     #[command(flatten)]
     pub(crate) tracing: Tracing,
+    /// How probes fire
+    #[arg(long, value_name = "ENGINE", default_value = "auto", overrides_with = "engine")]
+    pub(crate) engine: Engine,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
-/// Probe a running process
+/// Probe a running process, or all processes
 ///
 /// Until Ctrl-C, the end of the process, or the end of the time given. Then every byte of the
 /// process is restored. Processes that it creates meanwhile are probed too.
+///
+/// Without -p, all processes are probed, those that run and those that will: by the kernel, which
+/// executes the handlers (`--engine kernel`; see docs/kernel-engine.md). It takes root, or the
+/// capabilities CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE. With -p and `--engine kernel`, the kernel
+/// probes this process only, without its children.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -48,7 +56,10 @@ Examples:
   dprobes attach -p 4711 --at '::malloc:entry' --at '::free:entry' --for 5s
   dprobes attach -p 4711 --at libc:malloc:entry --do 'push arg, 0; log 1'
   dprobes attach -p $(pidof -s redis-server) count.rpn --for 10s --stats counts.json
-  dprobes attach -p 4711 --log-target serial:/dev/ttyS0 app.rpn")]
+  dprobes attach -p 4711 --log-target serial:/dev/ttyS0 app.rpn
+  dprobes attach count.rpn --for 1m                        all processes
+  dprobes attach --at libcrypto:EVP_*Init:entry --for 10s   calls of functions, in all processes
+  dprobes attach --engine kernel -p 4711 count.rpn         one process, which is never stopped")]
 pub(crate) struct Attach {
     #[command(flatten)]
     pub(crate) probes: Probes,
@@ -56,10 +67,24 @@ pub(crate) struct Attach {
     pub(crate) select: Select,
     #[command(flatten)]
     pub(crate) tracing: Tracing,
-    /// The process
+    /// How probes fire
+    #[arg(long, value_name = "ENGINE", default_value = "auto", overrides_with = "engine")]
+    pub(crate) engine: AttachEngine,
+    /// The process; without it, all processes are probed
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
-    pub(crate) pid: i32,
+    pub(crate) pid: Option<i32>,
     /// Stop this long after the probes are in: 10s, 500ms, 2m
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
+    /// Let handlers of kernel probes call the kernel's debugger (`exit 1`) or crash the kernel for
+    /// a dump (`exit 2`)
+    #[arg(long)]
+    pub(crate) allow_panic: bool,
+}
+
+impl Attach {
+    /// The process and its engine, if a tracer is to probe it; `None`: the kernel probes.
+    pub(crate) fn by_tracer(&self) -> Option<(i32, Engine)> {
+        self.pid.zip(self.engine.of_tracer())
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::probes::Probes;
-use super::{Select, Tracing, duration};
+use super::{Engine, Select, Tracing, duration};
 
 /// Show what probes count, live in the terminal
 ///
@@ -29,6 +29,9 @@ pub(crate) struct Top {
     pub(crate) select: Select,
     #[command(flatten)]
     pub(crate) tracing: Tracing,
+    /// How probes fire
+    #[arg(long, value_name = "ENGINE", default_value = "auto", overrides_with = "engine")]
+    pub(crate) engine: Engine,
     /// The process
     #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..), required_unless_present = "command")]
     pub(crate) pid: Option<i32>,

@@ -39,9 +39,9 @@ pub(crate) struct Tracing {
     /// program
     #[arg(long)]
     pub(crate) dont_verify_opcodes: bool,
-    /// How probes fire
-    #[arg(long, value_name = "ENGINE", default_value = "auto", overrides_with = "engine")]
-    pub(crate) engine: Engine,
+    /// Let each probe write up to N core dumps (`exit 3`), in the current directory
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_dumps: u32,
     /// Fail if anything was lost: a hit whose handler did not run, a record that was dropped, or a
     /// record that a target lost
     ///
@@ -121,5 +121,35 @@ impl From<Engine> for engine::Engine {
             Engine::Jump => engine::Engine::Jump,
             Engine::Trap => engine::Engine::Trap,
         }
+    }
+}
+
+/// How the probes of `attach` fire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AttachEngine {
+    /// With -p, a jump wherever possible, a trap elsewhere; without, the kernel
+    Auto,
+    /// A jump inside the process; refuse probes where none is possible
+    Jump,
+    /// A breakpoint that dprobes handles
+    Trap,
+    /// A breakpoint that the kernel handles: no process is stopped, and all can be probed
+    Kernel,
+}
+
+impl AttachEngine {
+    /// The engine if a tracer is to probe a process; `None`: the kernel.
+    pub(crate) fn of_tracer(self) -> Option<Engine> {
+        match self {
+            AttachEngine::Auto => Some(Engine::Auto),
+            AttachEngine::Jump => Some(Engine::Jump),
+            AttachEngine::Trap => Some(Engine::Trap),
+            AttachEngine::Kernel => None,
+        }
+    }
+
+    /// Its name on the command line.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }

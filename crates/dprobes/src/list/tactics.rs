@@ -75,12 +75,13 @@ fn one(
     let module = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let point = point.unwrap_or(FunctionPoint::Entry);
     let points = format!("{}:{point}", wanted.name());
-    let failed = |reason| Failure::new(format!("{module}:{points}: {reason}"));
-    let survey = engine::survey(wanted.name(), point, None, image, image, true).map_err(failed)?;
+    let failed = |reason: &dyn std::fmt::Display| Failure::new(format!("{module}:{points}: {reason}"));
+    let survey =
+        engine::survey(wanted.name(), point, None, image, image, true).map_err(|reason| failed(&reason))?;
     let mut vaddrs: Vec<u64> = survey.sites.iter().map(|site| site.vaddr).collect();
     vaddrs.sort_unstable();
     vaddrs.dedup();
-    let coverage = engine::coverage(image, ground, &vaddrs).map_err(failed)?;
+    let coverage = engine::coverage(image, ground, &vaddrs).map_err(|reason| failed(&reason))?;
     let ground = ground.description().to_owned();
     Ok(Found { module, points, ground, left_out: survey.reasons, coverage })
 }

@@ -111,6 +111,7 @@ fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<Ex
         items: arguments.shown.log.clone(),
         unformatted: arguments.shown.unformatted_output,
         lossless: arguments.buffering.lossless,
+        max_dumps: arguments.max_dumps,
         buffer: arguments.buffering.buffer,
         share_variables: arguments.buffering.share_variables,
         templates: arguments.shown.templates.as_deref().map(absolute).transpose()?,

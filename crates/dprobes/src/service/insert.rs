@@ -53,6 +53,7 @@ impl Session<'_> {
             verify_opcodes: insert.verify_opcodes,
             items: targets::items(&targets, &shown),
             lossless: insert.lossless,
+            max_dumps: insert.max_dumps,
             symbols,
         };
         insert.buffer.into_iter().for_each(|bytes| self.tracer.set_buffer(bytes));

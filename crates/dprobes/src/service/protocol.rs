@@ -36,6 +36,11 @@ pub(crate) enum Request {
     Stop,
 }
 
+/// The limit of dumps for clients that name none.
+fn one() -> u32 {
+    1
+}
+
 /// A program to insert. Its fields are the options of `insert`.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Insert {
@@ -57,6 +62,9 @@ pub(crate) struct Insert {
     /// Whether the probed program waits if there is no room for a record.
     #[serde(default)]
     pub(crate) lossless: bool,
+    /// How many core dumps each probe may write.
+    #[serde(default = "one")]
+    pub(crate) max_dumps: u32,
     /// Bytes of records that may wait, for processes followed from now on.
     #[serde(default)]
     pub(crate) buffer: Option<u64>,

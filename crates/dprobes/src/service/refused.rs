@@ -20,7 +20,7 @@ pub(crate) struct Refused {
 pub(crate) fn reason(program: &Versions, pid: i32) -> Option<Refusal> {
     let machine = process::machine_of_process(pid)?;
     let reason = program.of(machine).err()?;
-    Some((machine, reason.to_owned()))
+    Some((machine, reason.to_string()))
 }
 
 impl Refused {

@@ -177,7 +177,7 @@ impl Open {
             address: placed.address,
             offset,
             symbol: symbol(&placed.module.image, vaddr),
-            engine: if placed.tactic.is_some() { "jump" } else { "trap" }.to_owned(),
+            engine: placed.engine.to_owned(),
             tactic: placed.tactic.unwrap_or_default().to_owned(),
         });
     }

@@ -42,7 +42,7 @@ impl Pipes {
 
 /// Shows what probes count.
 pub(crate) fn top(arguments: &Top) -> Result<ExitCode, Failure> {
-    let Top { probes, select, tracing, pid, .. } = arguments;
+    let Top { probes, select, tracing, engine, pid, .. } = arguments;
     if !File::open("/dev/tty").is_ok_and(|terminal| terminal.is_terminal()) {
         return Err(Failure::new(
             "there is no terminal to show it in; `dprobes run` and `dprobes attach` count without one, and --stats writes the counts to a file",
@@ -53,7 +53,7 @@ pub(crate) fn top(arguments: &Top) -> Result<ExitCode, Failure> {
         None => arguments.command.first().and_then(|command| process::machine_of_command(command)),
     };
     points::are_for(&probes.at, pid.as_slice())?;
-    let programs = session::load(probes, select, tracing, machine)?;
+    let programs = session::load(probes, select, tracing, *engine, machine)?;
     if let Some(pid) = *pid {
         session::is_not_itself(pid)?;
         points::check(&probes.at, pid)?;

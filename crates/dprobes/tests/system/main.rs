@@ -16,6 +16,7 @@ mod classic;
 mod convert;
 mod copies;
 mod core;
+mod core_copies;
 mod counts;
 mod cycles;
 mod death;

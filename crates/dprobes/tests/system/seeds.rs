@@ -80,8 +80,8 @@ fn those_for_the_kernel_are_refused_by_name_and_nothing_is_started() {
         let file = example(name);
         let kind = if *name == "manual-example-2-network" { "kmod" } else { "kernel" };
         let expected = format!(
-            "dprobes: error: {}: `modtype = {kind}`: only probes in user programs can be inserted; `dprobes check` \
-             compiles the others\n",
+            "dprobes: error: {}: `modtype = {kind}`: only probes in user programs can be inserted; `dprobes attach` \
+             without -p puts probes into the kernel\n",
             file.display()
         );
         let marker = session.path().join("started");

@@ -175,6 +175,8 @@ impl Case {
                 "PID" => before.machine.pid = number(1),
                 "CPU" => before.machine.processor = number(1),
                 "TASK" => before.machine.task = Some(number(1)),
+                // A field has 64 bits in 32-bit programs too.
+                "FIELD" => before.machine.fields.push(text::number(&line[1], Word::W8, labels)),
                 "WIDE" => {
                     let half = |place: usize| u128::from(text::number(&line[place], Word::W8, labels));
                     before.machine.wide.insert(index(&line[1]), half(2) << 64 | half(3));

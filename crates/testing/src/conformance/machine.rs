@@ -30,6 +30,8 @@ pub struct TestMachine {
     pub processor: u64,
     /// The address of the task structure, unless refused.
     pub task: Option<u64>,
+    /// The fields of the tracepoint's record, unless there is none.
+    pub fields: Vec<u64>,
     /// Registers outside the register file.
     pub wide: BTreeMap<u16, u128>,
     /// eax, ebx, ecx and edx of each leaf.
@@ -116,6 +118,10 @@ impl Machine for TestMachine {
 
     fn task(&mut self) -> Option<u64> {
         self.task
+    }
+
+    fn field(&mut self, index: u16) -> Option<u64> {
+        self.fields.get(usize::from(index)).copied()
     }
 
     fn wide_register(&mut self, register: Register) -> Option<u128> {

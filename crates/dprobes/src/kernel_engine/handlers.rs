@@ -1,0 +1,177 @@
+//! Compiles the handlers of a program for the kernel and loads them, each once.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::rc::Rc;
+
+use bpf::Feature;
+use kernel::tracepoints::FieldAccess;
+use kernel::{Condition, Handler, Maps, Place, Refusal, Target};
+use rpn::{Diagnostic, ModuleKind, Object, Probe, Severity, Sources};
+use vm::{Effects, Word};
+
+/// The loaded handlers of one program.
+#[derive(Debug)]
+pub(super) struct Handlers {
+    loaded: HashMap<Key, Rc<bpf::Program>>,
+    /// Whether only the chosen processes are probed.
+    filtered: bool,
+    /// Whether the kernel may be stopped by its debugger or a crash dump.
+    pub(super) allow_panic: bool,
+}
+
+/// What tells handlers apart. Probes of the same text share one, unless it names its probe.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    word: Word,
+    entry: usize,
+    mask: u16,
+    heap: usize,
+    place: Place,
+    multi: bool,
+    condition: Option<Condition>,
+    cookie: Option<u64>,
+    /// The minor code and the offset, if stack traces show them.
+    point: Option<(u32, u64)>,
+    fields: Option<Vec<Option<FieldAccess>>>,
+}
+
+/// Where a handler is to run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot<'a> {
+    pub(super) place: Place,
+    /// Whether it will be attached to many places at once.
+    pub(super) multi: bool,
+    pub(super) condition: Option<Condition>,
+    /// The offset in the module, or the address in the kernel.
+    pub(super) offset: u64,
+    /// The cookie of every hit, where hits have none by themselves.
+    pub(super) cookie: Option<u64>,
+    /// At a tracepoint, how each field that the program names is accessed.
+    pub(super) fields: Option<&'a [Option<FieldAccess>]>,
+}
+
+impl Spot<'_> {
+    /// A place of its kind, of which nothing more is known.
+    pub(super) fn at(place: Place) -> Spot<'static> {
+        Spot { place, multi: false, condition: None, offset: 0, cookie: None, fields: None }
+    }
+}
+
+impl Handlers {
+    /// `filtered`: only the processes that the maps list are probed.
+    pub(super) fn new(filtered: bool, allow_panic: bool) -> Handlers {
+        Handlers { loaded: HashMap::new(), filtered, allow_panic }
+    }
+
+    /// Whether handlers of an object differ by where they are: they write stack traces.
+    pub(super) fn name_their_place(object: &Object) -> bool {
+        object.autostacktrace || vm::may(&object.code, object.word(), Effects::USES_STACK_TRACE)
+    }
+
+    /// Compiles a handler without loading it.
+    ///
+    /// # Errors
+    /// What it cannot do there.
+    pub(super) fn compile(
+        &self,
+        object: &Object,
+        probe: &Probe,
+        spot: Spot<'_>,
+        maps: &Maps,
+    ) -> Result<kernel::Compiled, Refusal> {
+        let writes = vm::may(&object.code, object.word(), Effects::WRITES_MEMORY);
+        let target = Target {
+            place: spot.place,
+            sleepable: spot.place == Place::Uprobe && Feature::SleepableUprobe.is_available(),
+            filtered: self.filtered,
+            except: Some(std::process::id()),
+            condition: spot.condition,
+            cookie: spot.cookie,
+            facilities: self.allow_panic,
+            writes_registers: Feature::WriteRegisters.is_available(),
+            // The kernel warns in its log when this is tried, so only for who needs it.
+            writes_memory: writes && Feature::WriteMemory.is_available(),
+            size: maps.size(),
+        };
+        let handler = Handler::of(object, probe, spot.offset);
+        kernel::compile_for_tracepoint(&handler, &target, spot.fields.unwrap_or_default())
+    }
+
+    /// The handler of a probe in the kernel.
+    ///
+    /// # Errors
+    /// What it cannot do there, or why the kernel refuses it.
+    pub(super) fn load(
+        &mut self,
+        object: &Object,
+        probe: &Probe,
+        spot: Spot<'_>,
+        maps: &Maps,
+        sources: Option<&Sources>,
+    ) -> Result<Rc<bpf::Program>, String> {
+        let Spot { place, multi, condition, offset, cookie, fields } = spot;
+        let point = Handlers::name_their_place(object).then_some((probe.minor, offset));
+        let (word, entry, mask, heap) = (object.word(), probe.entry, probe.mask, probe.heap);
+        let key = Key {
+            word,
+            entry,
+            mask,
+            heap,
+            place,
+            multi,
+            condition,
+            cookie,
+            point,
+            fields: fields.map(<[_]>::to_vec),
+        };
+        if let Some(program) = self.loaded.get(&key) {
+            return Ok(Rc::clone(program));
+        }
+        let compiled =
+            self.compile(object, probe, spot, maps).map_err(|refusal| reason(&refusal, object, sources))?;
+        let program = maps.load(&compiled, multi).map_err(|error| {
+            let why =
+                error.reason().map_or_else(String::new, |reason| format!(": {}", printable::text(reason)));
+            format!("the kernel refuses the handler ({}{why})", error.errno)
+        })?;
+        let program = Rc::new(program);
+        match self.loaded.entry(key) {
+            Entry::Occupied(there) => Ok(Rc::clone(there.get())),
+            Entry::Vacant(free) => Ok(Rc::clone(free.insert(program))),
+        }
+    }
+}
+
+/// Why a handler cannot run in the kernel, in one line, with its place in the text if there is one.
+fn reason(refusal: &Refusal, object: &Object, sources: Option<&Sources>) -> String {
+    match (object.line_at(refusal.offset), sources) {
+        (Some(span), Some(sources)) => format!("{}: {refusal}", sources.locate(span)),
+        _ => format!("{refusal} (the instruction at {:#x} of its code)", refusal.offset),
+    }
+}
+
+/// The same as a message about the program's text.
+pub(super) fn diagnostic(
+    refusal: &Refusal,
+    object: &Object,
+    sources: Option<&Sources>,
+    help: Option<String>,
+    colour: bool,
+) -> Option<String> {
+    let span = object.line_at(refusal.offset)?;
+    let others = match object.kind {
+        ModuleKind::User => "; with -p PID, the other engines run it",
+        ModuleKind::Kernel | ModuleKind::KernelModule => "",
+    };
+    let message = Diagnostic {
+        severity: Severity::Error,
+        message: format!("the kernel engine cannot run this handler: {refusal}"),
+        span,
+        label: String::new(),
+        help: help
+            .or_else(|| Some(format!("docs/kernel-engine.md lists what handlers cannot do there{others}"))),
+        related: Vec::new(),
+    };
+    Some(message.render(sources?, colour))
+}

@@ -1,0 +1,57 @@
+//! `dprobes check` of a script: a text in the language of bpftrace.
+
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+
+use script::{Checked, Item};
+
+use crate::Failure;
+use crate::arguments::{Check, Emit};
+use crate::messages::{count, say};
+use crate::stdout;
+
+/// Whether a script is to be checked, and no program.
+pub(crate) fn is_script(arguments: &Check) -> bool {
+    let extension = arguments.program.file.extension();
+    arguments.script.is_some() || extension.is_some_and(|extension| extension == "bt")
+}
+
+/// Checks a script and describes it.
+pub(crate) fn check(arguments: &Check) -> Result<ExitCode, Failure> {
+    let program = &arguments.program;
+    if arguments.emit == Some(Emit::Asm) {
+        return Err(Failure::new(
+            "--emit asm is for programs: a script is only checked; --emit ast prints it",
+        ));
+    }
+    if !program.preprocessor.define.is_empty() {
+        return Err(Failure::new("-D is for programs; in a script, write #define"));
+    }
+    if arguments.arch != rpn::Arch::X86_64 {
+        return Err(Failure::new("scripts are for x86-64; --arch is for programs"));
+    }
+    let directories = &program.preprocessor.include;
+    let checked = match &arguments.script {
+        Some(text) => script::check_with(&rpn::DiskFiles, &program.file, text, directories),
+        None => script::check(&rpn::DiskFiles, &program.file, directories),
+    };
+    let said = checked.render(io::stderr().is_terminal());
+    if checked.has_errors() {
+        return Err(Failure::complete(said));
+    }
+    if !said.is_empty() {
+        say(said);
+    }
+    let text = match arguments.emit {
+        Some(_) => checked.typed(),
+        None => format!("{}: {}\n", printable::path(&program.file), described(&checked)),
+    };
+    stdout::show(&printable::lines(&text))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn described(checked: &Checked) -> String {
+    let probes = checked.script.items.iter().filter(|item| matches!(item, Item::Probe(_))).count();
+    let maps = checked.facts.maps.len();
+    format!("{}, {}", count(probes as u64, "probe"), count(maps as u64, "map"))
+}

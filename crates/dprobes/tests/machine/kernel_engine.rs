@@ -1,0 +1,98 @@
+//! The kernel engine: all processes, the kernel, and its modules.
+
+use crate::trial::Trial;
+
+/// A session of these options, in which lines are run once its probes are in; then what it has said
+/// and its records. A shell's job in the background ignores SIGINT.
+fn session(options: &str, lines: &str) -> String {
+    format!(
+        "dprobes attach {options} -o records 2> said & session=$!
+        until grep -q ' armed in ' said; do kill -0 $session; sleep 0.1; done
+        {lines}
+        kill -TERM $session
+        wait $session
+        cat said
+        cat records"
+    )
+}
+
+/// The counts of the summary's line for a probepoint: hits, runs, ignored, missed, logged, dropped.
+#[track_caller]
+fn counts(text: &str, point: &str) -> Vec<u64> {
+    let line = text.lines().find(|line| line.starts_with(&format!("{point} ")));
+    let line = line.unwrap_or_else(|| panic!("no line of {point}:\n{text}"));
+    line.split_ascii_whitespace().skip(2).map_while(|word| word.parse().ok()).collect()
+}
+
+const CALLS: &str = "name = vmlinux\nmodtype = kernel\nmajor = 4\nvars = 2\n\
+    offset = __x64_sys_getppid\nminor = 1\ninc lv, 0\npush pid\nlog 1\nexit\n\
+    offset = __x64_sys_getppid:return\nminor = 2\nexit\n\
+    offset = __x64_sys_getppid:*\nminor = 3\nabort\n";
+
+const TRACED: &str = "name = vmlinux\nmodtype = kernel\nmajor = 5\n\
+    tracepoint = syscalls:sys_exit_getppid\nminor = 1\npush field, ret\nlog 1\nexit\n\
+    tracepoint = sched:sched_process_exec\nminor = 2\npush 64\npush field, filename\nlog str\nexit\n";
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let processes = session("--at /bin/leaf:leaf_work:entry", "leaf 500 || true; leaf 20 || true");
+    let in_kernel =
+        format!("cat > calls.rpn <<'END'\n{CALLS}END\n{}", session("calls.rpn", "calls getppid 20"));
+    let traced = format!(
+        "test -d /sys/kernel/tracing/events || mount -t tracefs tracefs /sys/kernel/tracing\n\
+         cat > traced.rpn <<'END'\n{TRACED}END\n{}",
+        session("traced.rpn", "calls getppid 20")
+    );
+    let module = "printf 'name = brd\\nmodtype = kmod\\noffset = brd_init\\nminor = 1\\nexit\\n\
+        offset = \"brd_*\":entry\\nminor = 2\\nabort\\n' > m.rpn
+        dprobes attach m.rpn 2> said & session=$!
+        until grep -q 'waiting for it' said; do kill -0 $session; sleep 0.1; done
+        insmod /modules/brd.ko
+        until grep -q ' armed in brd' said; do kill -0 $session; sleep 0.1; done
+        dd if=/dev/zero of=/dev/ram0 bs=4096 count=3
+        sync
+        kill -TERM $session
+        wait $session || true
+        rmmod brd
+        cat said";
+    let refused = "printf 'name = vmlinux\\nmodtype = kernel\\noffset = no_such_function\\nexit\\n\
+        offset = vfs_read+1\\nexit\\noffset = vfs_read\\nopcode = 0x91\\nexit\\n\
+        offset = get_stack_info_noinstr\\nexit\\n' > bad.rpn
+        ! dprobes attach bad.rpn 2>&1";
+    vec![
+        Trial::shell("kernel engine: all processes are probed", &processes, |text| {
+            assert_eq!(counts(text, "/bin/leaf:leaf_work:entry"), [520, 520, 0, 0, 0, 0], "{text}");
+        }),
+        Trial::shell("kernel engine: system calls are counted", &in_kernel, |text| {
+            assert_eq!(counts(text, "vmlinux:__x64_sys_getppid"), [20, 20, 0, 0, 20, 0], "{text}");
+            assert_eq!(counts(text, "vmlinux:__x64_sys_getppid:return"), [20, 20, 0, 0, 20, 0], "{text}");
+            assert!(counts(text, "vmlinux:__x64_sys_getppid:*")[0] >= 40, "{text}");
+            assert!(text.contains("lv[0] = 20 "), "{text}");
+            assert_eq!(
+                text.lines().filter(|line| line.starts_with("DProbes(4,1) cpu=")).count(),
+                20,
+                "{text}"
+            );
+        }),
+        Trial::shell("kernel engine: tracepoints are probed", &traced, |text| {
+            let calls = counts(text, "vmlinux:syscalls:sys_exit_getppid");
+            assert!(calls[0] >= 20 && calls[0] == calls[4], "{text}");
+            assert!(counts(text, "vmlinux:sched:sched_process_exec")[0] > 0, "{text}");
+            // A string with its length, and a path.
+            assert!(text.contains("0x00000000 : 01") && text.contains("/calls"), "{text}");
+        }),
+        Trial::shell("kernel engine: a module that is loaded later is probed", module, |text| {
+            assert!(counts(text, "brd:brd_*:entry")[0] > 0, "{text}");
+        }),
+        Trial::shell("kernel engine: what cannot be probed in the kernel is refused", refused, |text| {
+            for reason in [
+                "no_such_function: /proc/kallsyms has no function `no_such_function`",
+                "vfs_read+1: address 0x",
+                "is inside the instruction at 0x",
+                "vfs_read: opcode 0x91 expected, 0x",
+                "get_stack_info_noinstr: no probe can be at 0x",
+            ] {
+                assert!(text.contains(reason), "{reason}: {text}");
+            }
+        }),
+    ]
+}
