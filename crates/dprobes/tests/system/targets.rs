@@ -394,8 +394,10 @@ fn a_session_does_not_wait_for_ever_for_a_reader_that_has_stopped() {
 /// A program whose records must not be lost waits for a reader that has stopped; but not for ever.
 #[test]
 fn a_lossless_program_of_a_session_goes_on_when_the_reader_of_its_file_has_stopped() {
-    let module = need!("targets", target("server"), "gcc");
+    let program_under_test = need!("targets", target("server"), "gcc");
     let session = Session::new();
+    let module = session.path().join("server");
+    std::fs::copy(program_under_test, &module).expect("room for a copy");
     let pipe = session.path().join("pipe");
     make_pipe(&pipe);
     let _reader = File::options().read(true).write(true).open(&pipe).expect("it is there");
@@ -433,8 +435,10 @@ fn a_session_writes_on_when_the_reader_of_its_stream_has_stopped() {
 
 #[test]
 fn a_pipe_that_nobody_reads_is_refused_by_a_session() {
-    let module = need!("targets", target("server"), "gcc");
+    let program_under_test = need!("targets", target("server"), "gcc");
     let session = Session::new();
+    let module = session.path().join("server");
+    std::fs::copy(program_under_test, &module).expect("room for a copy");
     let file = session.program("program.rpn", &program(&module));
     let pipe = session.path().join("pipe");
     make_pipe(&pipe);

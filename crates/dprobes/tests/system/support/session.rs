@@ -22,10 +22,23 @@ impl Session {
 
     /// Runs dprobes in a shell of its own; returns exit status, standard output, standard error.
     pub(crate) fn say(&self, words: &[&str]) -> (i32, String, String) {
+        Session::probes_its_own(words);
         let mut command = dprobes();
         command.env("DPROBES_SESSION_DIR", self.scratch.path().join("home")).args(words);
         let (status, out, err) = run(&mut command);
         (status.code().expect("it was not killed"), out, err)
+    }
+
+    /// A program for all processes is about a module of the test's own: the programs under test are
+    /// shared, and other tests trace them at the same time.
+    #[track_caller]
+    fn probes_its_own(words: &[&str]) {
+        if words.first() != Some(&"insert") || words.contains(&"-p") {
+            return;
+        }
+        for text in words.iter().filter_map(|word| std::fs::read_to_string(word).ok()) {
+            assert!(!text.contains("/test-targets/"), "{words:?} probes what other tests start: copy it");
+        }
     }
 
     /// The same for a command that succeeds; returns standard output.
