@@ -32,12 +32,14 @@
 //! | `expand` | macros |
 //! | `library` | builtins and functions |
 //! | `check`, `constant` | names and types |
+//! | `compiled` | what a script is compiled to |
 //! | `print` | the normal form |
 
 #![forbid(unsafe_code)]
 
 mod ast;
 mod check;
+mod compiled;
 mod conditions;
 mod constant;
 mod expand;
@@ -66,6 +68,7 @@ pub use ast::{
     Probe, Record, Script, Setting, SettingValue, Statement, StatementKind,
 };
 pub use check::{Facts, MapTypes};
+pub use compiled::{Action, Compiled, Event, Handler, Map, MissingProbes, Settings};
 pub use operator::{Binary, Unary};
 pub use point::{AttachPoint, Binary as ProbedFile, Memory, Number, Place, Process, Unit};
 pub use print::{print, print_typed};

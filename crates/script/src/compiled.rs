@@ -1,0 +1,150 @@
+//! A compiled script: what the engines run, and what its reader must know.
+
+use std::rc::Rc;
+
+use maps::MapInfo;
+
+use crate::ast::At;
+use crate::point::AttachPoint;
+use crate::types::Type;
+
+/// A compiled script.
+#[derive(Clone, Debug, Default)]
+pub struct Compiled {
+    /// The bytecode of all handlers.
+    pub code: Vec<u8>,
+    /// The handlers, in the order of the script's probes.
+    pub handlers: Vec<Handler>,
+    /// The maps. An instruction names one by its index.
+    pub maps: Vec<Map>,
+    /// The literals: the constants of class 0.
+    pub constants: Vec<Vec<u8>>,
+    /// The events that handlers log, by number.
+    pub events: Vec<Event>,
+    /// The settings.
+    pub settings: Settings,
+}
+
+/// The action of a probe.
+#[derive(Clone, Debug)]
+pub struct Handler {
+    /// Where it fires; `minor` of a site tells which attach point it was.
+    pub points: Vec<AttachPoint>,
+    /// The offset of its first instruction.
+    pub entry: usize,
+    /// The offset after its last instruction.
+    pub end: usize,
+    /// Whether it may log.
+    pub logs: bool,
+}
+
+/// A map.
+#[derive(Clone, Debug)]
+pub struct Map {
+    /// Its name without `@`; empty for the map of stacks.
+    pub name: String,
+    /// The type of its keys, if it has any.
+    pub key: Option<Type>,
+    /// The type of its values.
+    pub value: Type,
+    /// Its kind and sizes; the places are still to be planned.
+    pub info: MapInfo,
+}
+
+/// What the reader does when it finds an event.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// What it does.
+    pub action: Action,
+    /// The types of the values in the log behind its number.
+    pub arguments: Vec<Type>,
+    /// Where it is in the script.
+    pub at: At,
+}
+
+/// The actions of the reader.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// `printf`: prints the arguments by the format.
+    Printf(Vec<u8>),
+    /// `errorf`: the same, as an error with the place in the script.
+    Errorf(Vec<u8>),
+    /// `print(value)`: one argument.
+    Print,
+    /// `print(@map[key])`: the arguments are the key, if the map has one, and the value. An aggregate
+    /// is not logged; the reader looks it up.
+    PrintEntry(usize),
+    /// `print(@map, top, divisor)`.
+    PrintMap {
+        /// The map's index.
+        map: usize,
+        /// Only that many entries, those with the greatest values; 0: all.
+        top: u64,
+        /// What values are divided by; 0: nothing.
+        divisor: u64,
+    },
+    /// `clear(@map)`.
+    Clear(usize),
+    /// `zero(@map)`.
+    Zero(usize),
+    /// `exit(status)`: one argument, the status.
+    Exit,
+    /// `time(format)`.
+    Time(Vec<u8>),
+    /// `cat(format, ...)`: prints the file whose name this is.
+    Cat(Vec<u8>),
+    /// `system(format, ...)`: runs this command.
+    System(Vec<u8>),
+    /// `join(strings, separator)`: the arguments are strings.
+    Join(Vec<u8>),
+    /// `assert(condition, message)`: the condition did not hold; one argument, the message.
+    Assert,
+}
+
+/// The settings that matter after compilation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Bytes to which strings are read (`max_strlen`).
+    pub max_strlen: usize,
+    /// Entries of a map (`max_map_keys`).
+    pub max_map_keys: u32,
+    /// Whether maps are printed at the end (`print_maps_on_exit`).
+    pub print_maps_on_exit: bool,
+    /// What follows a string that was cut (`str_trunc_trailer`).
+    pub trailer: Rc<str>,
+    /// The most attach points (`max_probes`).
+    pub max_probes: usize,
+    /// The most bytes that `cat` prints (`max_cat_bytes`).
+    pub max_cat_bytes: usize,
+    /// Whether C++ names are demangled (`cpp_demangle`).
+    pub cpp_demangle: bool,
+    /// What to do if an attach point matches nothing (`missing_probes`).
+    pub missing_probes: MissingProbes,
+}
+
+/// What to do if an attach point matches nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MissingProbes {
+    /// Nothing is traced.
+    #[default]
+    Error,
+    /// The others are traced, with a warning.
+    Warn,
+    /// The others are traced.
+    Ignore,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            max_strlen: 1024,
+            max_map_keys: 4096,
+            print_maps_on_exit: true,
+            trailer: "..".into(),
+            max_probes: 1024,
+            max_cat_bytes: 10240,
+            cpp_demangle: true,
+            missing_probes: MissingProbes::Error,
+        }
+    }
+}
