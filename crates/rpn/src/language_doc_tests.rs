@@ -55,6 +55,8 @@ fn heading(group: Group) -> &'static str {
         Group::Tracing => "Stack tracing",
         Group::Internal => "Internal registers",
         Group::Heap => "Heap",
+        Group::Frame => "The frame",
+        Group::Map => "Maps",
     }
 }
 
