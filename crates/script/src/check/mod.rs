@@ -26,7 +26,7 @@ use crate::types::Type;
 
 use checker::Checker;
 pub(crate) use config::markdown as settings_markdown;
-use records::Records;
+pub(crate) use records::{Bits, Records};
 use variables::{Locals, Maps};
 
 /// The kinds of maps that can be declared.
