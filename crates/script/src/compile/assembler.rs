@@ -3,7 +3,7 @@
 //! An operand follows its opcode, little-endian. A label is the distance from the byte after the
 //! operand, 8 bytes, signed; it is written when its place is known.
 
-use super::op::Op;
+use vm::Op;
 
 /// The maximum size of the code of a script. A script within its limits of size stays far below;
 /// the addresses of a longer one would not fit what the engines share.
@@ -170,12 +170,17 @@ impl Assembler {
 
     /// Copies bytes of the frame.
     pub(super) fn copy(&mut self, from: u16, to: u16, count: u64) {
-        if from == to || count == 0 {
-            return;
-        }
-        if count == 8 {
+        if count == 8 && from != to {
             self.get(from);
             return self.set(to);
+        }
+        self.copy_bytes(from, to, count);
+    }
+
+    /// The same for any number of bytes.
+    pub(super) fn copy_bytes(&mut self, from: u16, to: u16, count: u64) {
+        if from == to || count == 0 {
+            return;
         }
         self.push(count);
         self.push(u64::from(from));

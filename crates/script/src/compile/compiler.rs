@@ -14,11 +14,11 @@ use crate::types::Type;
 use super::assembler::{Assembler, Label, MAX_CODE};
 use super::forms::{Form, Forms};
 use super::frame::{Frame, LIMIT, Mark};
-use super::op::Op;
 use super::parameters::Parameters;
 use super::refuse;
 use super::tables::{Constants, Maps};
 use super::walk;
+use vm::Op;
 
 /// What a part of a script becomes, or why it does not.
 pub(super) type Result<T> = std::result::Result<T, Diagnostic>;
@@ -98,8 +98,7 @@ impl<'a> Compiler<'a> {
             let message = format!("the script's code is larger than {MAX_CODE} bytes");
             self.messages.add(Diagnostic::error(Span::default(), message).help("divide the script"));
         }
-        let (code, notes) =
-            if self.messages.has_errors() { Default::default() } else { self.asm.finish() };
+        let (code, notes) = if self.messages.has_errors() { Default::default() } else { self.asm.finish() };
         let compiled = Compiled {
             code,
             handlers: self.handlers,
@@ -230,9 +229,7 @@ impl<'a> Compiler<'a> {
 /// Whether a probe has a function that gives nothing: those of the reader are among them.
 fn logs(probe: &Probe) -> bool {
     let is_event = |expr: &Expr| match &expr.kind {
-        ExprKind::Call(name, _) => {
-            library::find(name).is_some_and(|entry| entry.gives == Gives::Nothing)
-        }
+        ExprKind::Call(name, _) => library::find(name).is_some_and(|entry| entry.gives == Gives::Nothing),
         _ => false,
     };
     let mut found = false;

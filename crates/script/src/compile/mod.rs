@@ -26,11 +26,12 @@
 //! | `assembler`, `frame`, `forms`, `tables` | emitting code; places and sizes of values; constants, maps |
 //! | `compiler` | the state; handlers |
 //! | `statement` | statements |
-//! | `expression`, `arithmetic` | integers and conditions |
+//! | `expression`, `arithmetic`, `fold` | integers and conditions |
 //! | `value` | strings, and other values in the frame |
 //! | `place` | memory of the program: fields, elements |
 //! | `map` | keys, and what is done with entries |
-//! | `call`, `event`, `refuse` | builtins and functions; those of the reader; what is refused |
+//! | `call`, `strings`, `objects` | builtins and functions |
+//! | `event`, `refuse` | what the reader does; what is refused |
 
 mod arithmetic;
 mod assembler;
@@ -38,15 +39,18 @@ mod call;
 mod compiler;
 mod event;
 mod expression;
+mod fold;
 mod forms;
 mod frame;
 mod map;
-mod op;
+mod objects;
+
 mod parameters;
 mod place;
 mod refuse;
 mod settings;
 mod statement;
+mod strings;
 mod tables;
 mod value;
 mod walk;
@@ -75,9 +79,7 @@ pub fn compile(checked: &Checked, parameters: &Parameters) -> Result<Compiled, V
     if parameters.word != 8 {
         let message = format!("no script can be compiled for words of {} bytes", parameters.word);
         return Err(vec![
-            Diagnostic::error(Span::default(), message)
-                .label("expected 8")
-                .help("probe a 64-bit program"),
+            Diagnostic::error(Span::default(), message).label("expected 8").help("probe a 64-bit program"),
         ]);
     }
     let mut script = checked.script.clone();

@@ -78,8 +78,8 @@ impl Parameters {
     fn replace(&self, expr: &mut Expr) {
         let at = expr.at;
         match &expr.kind {
-            ExprKind::Positional(index) => {
-                expr.kind = literal(self.positional(*index).unwrap_or("0"), at);
+            &ExprKind::Positional(index) => {
+                expr.kind = literal(self.positional(index).unwrap_or("0"), at);
                 // What `str` asks for is the text.
                 expr.ty = Type::Named(crate::types::Tag::Enum, format!("${index}").into());
             }

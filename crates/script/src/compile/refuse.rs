@@ -58,7 +58,8 @@ pub(super) fn is_unsafe(name: &str, span: Span) -> Diagnostic {
 /// An expression whose type is not known.
 pub(super) fn unknown(expr: &Expr) -> Diagnostic {
     let mut inner = expr;
-    while let ExprKind::Field(value, _) | ExprKind::Index(value, _) | ExprKind::Unary(_, value) = &inner.kind {
+    while let ExprKind::Field(value, _) | ExprKind::Index(value, _) | ExprKind::Unary(_, value) = &inner.kind
+    {
         inner = value;
     }
     if let ExprKind::Name(name) | ExprKind::Call(name, _) = &inner.kind
@@ -113,8 +114,7 @@ pub(super) fn provider(point: &AttachPoint) -> Result<()> {
         | Provider::Uretprobe
         | Provider::Usdt => Ok(()),
         _ => {
-            let message =
-                format!("`{}` probes are not available in a running script", point.provider.name());
+            let message = format!("`{}` probes are not available in a running script", point.provider.name());
             Err(Diagnostic::error(point.at.0, message)
                 .label("scripts run in processes, not in the kernel")
                 .help("probe a function of a program or library: `uprobe:PATH:FUNCTION`"))

@@ -90,7 +90,12 @@ impl Maps {
             };
             let Ok(number) = u16::try_from(maps.all.len()) else { break };
             maps.numbers.insert(name.clone(), number);
-            maps.all.push(Map { name: name.clone(), key: types.key.clone(), value: types.value.clone(), info });
+            maps.all.push(Map {
+                name: name.clone(),
+                key: types.key.clone(),
+                value: types.value.clone(),
+                info,
+            });
         }
         maps
     }
@@ -107,7 +112,7 @@ impl Maps {
             let number = u16::try_from(self.all.len()).ok()?;
             let info = MapInfo {
                 kind: Kind::Stacks as u32,
-                value: u32::try_from(MOST_FRAMES * 8 + 8).unwrap_or(0),
+                key: u32::try_from(MOST_FRAMES * 8).unwrap_or(0),
                 entries: self.entries,
                 copies: 1,
                 ..MapInfo::default()
