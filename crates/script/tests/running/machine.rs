@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use vm::{Clock, Fault, Machine, Register};
 
+/// The rest of a page of which a part is given is zeros.
+const PAGE: u64 = 4096;
+
 /// Registers, memory and system values.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Thread {
@@ -31,12 +34,22 @@ impl Machine for Thread {
 
     fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), Fault> {
         for (offset, byte) in into.iter_mut().enumerate() {
-            let address = address + offset as u64;
+            let address = address.wrapping_add(offset as u64);
             let found = self
                 .memory
                 .iter()
                 .find_map(|(start, bytes)| bytes.get(usize::try_from(address.checked_sub(*start)?).ok()?));
-            *byte = *found.ok_or(Fault { address })?;
+            let is_page = || {
+                let pages = |(start, bytes): &(u64, Vec<u8>)| {
+                    (*start / PAGE, (start + bytes.len() as u64 - 1) / PAGE)
+                };
+                self.memory.iter().map(pages).any(|(first, last)| (first..=last).contains(&(address / PAGE)))
+            };
+            *byte = match found {
+                Some(byte) => *byte,
+                None if is_page() => 0,
+                None => return Err(Fault { address }),
+            };
         }
         Ok(())
     }
