@@ -33,22 +33,23 @@ fn main() -> Result<()> {
     }
     let here = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
     let out = PathBuf::from(variable("OUT_DIR")?);
-    for source in ["src", "../vm/src", "../layout/src", "blob.ld", "build.rs"] {
+    for source in ["src", "../maps/src", "../vm/src", "../layout/src", "blob.ld", "build.rs"] {
         println!("cargo::rerun-if-changed={}", here.join(source).display());
     }
     for name in ["RUSTC_LINKER", "CC"] {
         println!("cargo::rerun-if-env-changed={name}");
     }
-    let [vm, layout] = ["libvm.rlib", "liblayout.rlib"].map(|name| out.join(name));
-    let with_vm = format!("vm={}", vm.display());
-    let with_layout = format!("layout={}", layout.display());
-    compile(&here.join("../vm/src/lib.rs"), "vm", "rlib", &vm, &[])?;
-    compile(&here.join("../layout/src/lib.rs"), "layout", "rlib", &layout, &["--extern", &with_vm])?;
+    // Each with those before it, and with the directory where the compiler finds what those use.
+    let mut before = vec!["-L".to_owned(), format!("dependency={}", out.display())];
+    for name in ["maps", "vm", "layout"] {
+        let library = out.join(format!("lib{name}.rlib"));
+        let options: Vec<&str> = before.iter().map(String::as_str).collect();
+        compile(&here.join(format!("../{name}/src/lib.rs")), name, "rlib", &library, &options)?;
+        before.extend(["--extern".to_owned(), format!("{name}={}", library.display())]);
+    }
     let archive = out.join("libagent.a");
-    // The compiler searches here for what layout depends on.
-    let search = format!("dependency={}", out.display());
-    let options = ["-Clto=fat", "--cfg", "image", "-L", &search];
-    let options = [&["--extern", &with_vm, "--extern", &with_layout][..], &options[..]].concat();
+    let options = ["-Clto=fat", "--cfg", "image"];
+    let options: Vec<&str> = before.iter().map(String::as_str).chain(options).collect();
     compile(&here.join("src/lib.rs"), "dprobes_agent", "staticlib", &archive, &options)?;
     let linked = out.join("agent.elf");
     link(&archive, &here.join("blob.ld"), &linked)?;

@@ -215,6 +215,7 @@ fn options(tracing: &Tracing, engine: engine::Engine, program: &Versions) -> Res
         lossless: tracing.buffering.lossless,
         max_dumps: tracing.max_dumps,
         symbols: symbols::of(program.main(), tracing.sym.as_deref())?,
+        tables: None,
     })
 }
 

@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use layout::PAGE;
 use process::{FloatRegisters, Registers, Stopped};
-use vm::{Fault, Machine, Register, RegisterSet, RunAccess, Shape};
+use vm::{Clock, Fault, Machine, Register, RegisterSet, RunAccess, Shape};
 
 use crate::observer::{Callk, Observer};
 use crate::seen::Seen;
 use crate::space::Space;
+use crate::tables::Tables;
 use crate::tracked::Identity;
 
 /// The thread that hit a probe: its registers before the probed instruction, and its memory.
@@ -23,6 +24,8 @@ pub(crate) struct HitMachine<'a> {
     float: Option<FloatRegisters>,
     /// Whether the session is to end.
     stop: &'a AtomicBool,
+    /// The maps of its program.
+    tables: Option<&'a Tables>,
     /// The recipient of `callk`, and the probe. `None` during the call.
     caller: Option<Caller<'a>>,
 }
@@ -45,7 +48,21 @@ impl<'a> HitMachine<'a> {
         caller: Caller<'a>,
         stop: &'a AtomicBool,
     ) -> HitMachine<'a> {
-        HitMachine { thread, registers, identity, space, float: None, stop, caller: Some(caller) }
+        HitMachine {
+            thread,
+            registers,
+            identity,
+            space,
+            float: None,
+            stop,
+            tables: None,
+            caller: Some(caller),
+        }
+    }
+
+    /// The same with the maps of the program.
+    pub(crate) fn with_tables(self, tables: Option<&'a Tables>) -> HitMachine<'a> {
+        HitMachine { tables, ..self }
     }
 
     /// The memory, as a handler sees it.
@@ -209,9 +226,65 @@ impl Machine for HitMachine<'_> {
         true
     }
 
+    fn thread(&mut self) -> Option<u64> {
+        Some(self.identity.tid as u64)
+    }
+
+    fn time(&mut self, clock: Clock) -> Option<u64> {
+        let tables = self.tables?;
+        Some(tables.time(clock))
+    }
+
+    fn random(&mut self) -> Option<u32> {
+        use std::hash::{BuildHasher, RandomState};
+        Some(RandomState::new().hash_one(self.identity.tid) as u32)
+    }
+
+    fn ids(&mut self) -> Option<(u32, u32)> {
+        let status = process::Status::read(self.identity.tid).ok()?;
+        Some((status.uid, status.gid))
+    }
+
+    fn name(&mut self) -> Option<[u8; 16]> {
+        let text = std::fs::read(format!("/proc/{}/comm", self.identity.tid)).ok()?;
+        let text = text.strip_suffix(b"\n").unwrap_or(&text);
+        let mut name = [0; 16];
+        let length = text.len().min(15);
+        name[..length].copy_from_slice(&text[..length]);
+        Some(name)
+    }
+
+    fn stack(&mut self, frames: &mut [u64]) -> Option<usize> {
+        /// The most bytes between two frames.
+        const MAX_FRAME: u64 = 1 << 20;
+        let mut found = 0;
+        let general = self.registers.general();
+        let (mut address, mut frame, mut below) = (self.registers.rip(), general[5], general[4]);
+        while let Some(into) = frames.get_mut(found) {
+            *into = address;
+            found += 1;
+            let mut bytes = [0; 16];
+            let is_near = frame >= below && frame - below <= MAX_FRAME && frame.is_multiple_of(8);
+            if !is_near || self.read(frame, &mut bytes).is_err() {
+                break;
+            }
+            below = frame + 16;
+            (frame, address) = (word(&bytes[..8]), word(&bytes[8..]));
+            if address == 0 {
+                break;
+            }
+        }
+        Some(found)
+    }
+
     fn linear_address(&mut self, selector: u16, offset: u64) -> Option<u64> {
         self.thread.segment_base(selector).map(|base| base.wrapping_add(offset))
     }
+}
+
+/// The word in 8 bytes.
+fn word(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 /// The memory of a stopped thread, for an emulated instruction.

@@ -47,6 +47,9 @@ pub struct Options {
     /// The file with the symbols, if it is not the module itself: a debug file, or the unstripped
     /// module. It must be of the same build.
     pub symbols: Option<Arc<Image>>,
+    /// The maps and constants that it uses, by the number from
+    /// [`Tracer::add_tables`](crate::Tracer::add_tables).
+    pub tables: Option<usize>,
 }
 
 /// A compiled program with its variables and counters. The processes of a trust domain share the

@@ -128,6 +128,7 @@ mod tests {
             lossless: false,
             max_dumps: 1,
             symbols: None,
+            tables: None,
         };
         Program::new(Versions::only(object, ""), options, None, None)
     }

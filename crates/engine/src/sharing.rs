@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use crate::forget::Forgotten;
 use crate::jump::{Cells, Heartbeat, NextLook, Numbers};
+use crate::tables::Tables;
 use crate::variables::Globals;
 
 /// What is shared by all processes that are followed.
 pub(crate) struct Sharing {
     pub(crate) globals: Globals,
+    /// The maps and constants of scripts, by number.
+    pub(crate) tables: Vec<Tables>,
     /// Memory shared with processes. Without it all probes are traps.
     pub(crate) cells: Option<Cells>,
     /// The page that tells processes that the tracer still reads their records.
@@ -32,6 +35,7 @@ impl Sharing {
         let mut cells = sign.as_ref().and_then(|_| Cells::new().ok());
         Sharing {
             globals: Globals::new(cells.as_mut()),
+            tables: Vec::new(),
             cells,
             sign,
             next_look: NextLook::Never,

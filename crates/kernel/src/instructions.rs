@@ -1,7 +1,7 @@
 //! What each instruction of the bytecode becomes.
 
 use bpf::{Alu, Cond, Helper, Reg, Size};
-use vm::{Context, Instruction, Op};
+use vm::{Context, Group, Instruction, Op};
 
 use crate::access::Variables;
 use crate::compiler::Compiler;
@@ -175,6 +175,21 @@ impl Compiler<'_> {
                     self.e.push(Reg::R1);
                 }
             }
+
+            Op::Eq
+            | Op::Slt
+            | Op::Ult
+            | Op::Quo
+            | Op::Rem
+            | Op::Squo
+            | Op::Srem
+            | Op::Sar
+            | Op::PushTid
+            | Op::PushNsecs
+            | Op::PushMinor
+            | Op::PushRand
+            | Op::PushIds => return Err(Reason::Scripts),
+            op if matches!(op.row().group, Group::Frame | Group::Map) => return Err(Reason::Scripts),
 
             _ => self.internal(it),
         }

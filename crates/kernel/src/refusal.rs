@@ -54,6 +54,7 @@ reasons! {
     NoRecord "push field" "only a tracepoint has a record with fields";
     NoSuchField "push field" "the tracepoint's record has no field of this name";
     HiddenField "push field, common_flags (common_preempt_count)" "the kernel does not show eBPF programs this field of the record";
+    Scripts "push fr, update, eq, push tid, ..." "what scripts are compiled to is not carried into the kernel yet";
     TooLong "any" "the handler is longer than the kernel's verifier follows";
 }
 

@@ -58,6 +58,18 @@ pub struct HandlerInfo {
     /// The address of the table of what handlers cannot access ([`crate::hidden`]). 0: the program
     /// accesses no memory.
     pub hidden: u32,
+    /// The address of the descriptions of its maps ([`maps::MapInfo`]).
+    pub maps: u32,
+    /// How many maps there are.
+    pub map_count: u32,
+    /// The address of the memory of its maps, which begins with a [`Clock`](crate::Clock).
+    pub tables: u32,
+    /// Words of that memory.
+    pub table_words: u32,
+    /// The address of its constants ([`vm::Constants`]).
+    pub constants: u32,
+    /// Bytes of its constants.
+    pub constants_length: u32,
 }
 
 /// The addresses of the agent's functions that compiled code calls, below

@@ -7,7 +7,7 @@
 //! | area | shared by | holds |
 //! |---|---|---|
 //! | [`Identity`] page | one address space; zeroed by the kernel in a forked child | its ids, how its threads find theirs |
-//! | cells | the processes of one trust domain | a program's variables; its counters, once per processor |
+//! | cells | the processes of one trust domain | a program's variables; its counters, once per processor; maps, behind a [`Clock`] |
 //! | sign of life | all processes of a tracer, which can only read it | one word that the reader of the rings changes |
 //! | contexts | one address space; zeroed by the kernel in a forked child | [`Context`]s |
 //! | rings | one address space, and the tracer; not there in a forked child | a [`Control`] for each ring, then the rings |
@@ -25,6 +25,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod clock;
 mod constants;
 mod context;
 mod counter;
@@ -36,6 +37,7 @@ mod record;
 mod ring;
 pub mod thread_id;
 
+pub use clock::*;
 pub use constants::*;
 pub use context::*;
 pub use counter::*;

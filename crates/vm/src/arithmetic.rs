@@ -57,6 +57,24 @@ pub(crate) fn divide_signed(word: Word, dividend: u64, divisor: u64) -> Option<(
     Some((word.truncate(quotient), word.truncate(remainder)))
 }
 
+/// The quotient of a signed division towards zero; 0 for a divisor of zero.
+#[inline(always)]
+pub(crate) fn quotient_signed(word: Word, dividend: u64, divisor: u64) -> u64 {
+    divide_signed(word, dividend, divisor).map_or(0, |(quotient, _)| quotient)
+}
+
+/// The remainder of a signed division towards zero; the dividend for a divisor of zero.
+#[inline(always)]
+pub(crate) fn remainder_signed(word: Word, dividend: u64, divisor: u64) -> u64 {
+    divide_signed(word, dividend, divisor).map_or(dividend, |(_, remainder)| remainder)
+}
+
+/// `value` shifted right by `count` modulo the word's bits, filled with copies of its sign.
+#[inline(always)]
+pub(crate) fn shift_right_signed(word: Word, value: u64, count: u64) -> u64 {
+    word.truncate((word.signed(value) >> modulo(word, count)) as u64)
+}
+
 /// A mask of the bit at a position, 1 to the word's bits; `None` for another position.
 #[inline(always)]
 fn bit(word: Word, position: u64) -> Option<u64> {

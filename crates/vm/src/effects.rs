@@ -72,6 +72,8 @@ effects! {
     19 USES_STACK_TRACE "Uses the stack trace buffer, or sets what traces show.";
     20 USES_HEAP "Uses the heap.";
     21 USES_PORTS "Reads or writes an input or output port.";
+    22 USES_FRAME "Reads or writes the frame.";
+    23 USES_MAPS "Reads or changes maps.";
 }
 
 impl Effects {
@@ -156,11 +158,12 @@ mod tests {
     #[test]
     fn each_effect_is_that_of_the_instructions_the_manual_names() {
         let memory = ["push mem, u8", "push mem, u16", "push mem, u32", "push mem, u64"];
-        assert_eq!(with(Effects::READS_MEMORY), [&["log str", "log mrf"][..], &memory].concat());
+        let frame = ["read fr", "read str", "stack"];
+        assert_eq!(with(Effects::READS_MEMORY), [&["log str", "log mrf"][..], &memory, &frame].concat());
         let memory = ["pop mem, u8", "pop mem, u16", "pop mem, u32", "pop mem, u64"];
         assert_eq!(with(Effects::WRITES_MEMORY), memory);
         assert_eq!(with(Effects::VERIFIES_MEMORY), ["vfyr", "vfyrw"]);
-        assert_eq!(with(Effects::READS_REGISTERS), ["push r", "push u"]);
+        assert_eq!(with(Effects::READS_REGISTERS), ["push r", "push u", "stack"]);
         assert_eq!(with(Effects::WRITES_REGISTERS), ["pop r", "pop u"]);
         assert_eq!(with(Effects::READS_LOCALS), ["push lv", "push lv", "trace lv", "log lv"]);
         assert_eq!(with(Effects::WRITES_LOCALS), ["pop lv", "pop lv", "move lv", "move lv"]);
@@ -168,7 +171,10 @@ mod tests {
         assert_eq!(with(Effects::READS_GLOBALS), ["push gv", "push gv", "trace gv", "log gv"]);
         assert_eq!(with(Effects::WRITES_GLOBALS), ["pop gv", "pop gv", "move gv", "move gv"]);
         assert_eq!(with(Effects::COUNTS_GLOBALS), ["inc gv", "inc gv", "dec gv", "dec gv"]);
-        assert_eq!(with(Effects::LOGS), ["log str", "log mrf", "log", "log", "log lv", "log gv"]);
+        assert_eq!(
+            with(Effects::LOGS),
+            ["log str", "log mrf", "log", "log", "log lv", "log gv", "log fr", "log text"]
+        );
         assert_eq!(with(Effects::CUTS_LOG), ["pop lp"]);
         assert_eq!(with(Effects::SETS_CODES), ["setmin", "setmin", "setmaj", "setmaj"]);
         assert_eq!(with(Effects::REMOVES), ["remove"]);
@@ -203,6 +209,8 @@ mod tests {
         assert!(
             heap.clone().count() == 10 && heap.clone().all(|row| row.effects.contains(Effects::USES_HEAP))
         );
+        assert!(all(Group::Frame).all(|row| row.effects.contains(Effects::USES_FRAME)));
+        assert!(all(Group::Map).all(|row| row.effects.contains(Effects::USES_MAPS)));
         let elsewhere = TABLE.iter().filter(|row| {
             let used = Effects::USES_STACK_TRACE.and(Effects::USES_PORTS).and(Effects::USES_HEAP);
             row.effects.intersects(used)
@@ -246,6 +254,15 @@ mod tests {
             Op::PushWid,
             Op::Abort,
             Op::Exit,
+            Op::Eq,
+            Op::Slt,
+            Op::Ult,
+            Op::Quo,
+            Op::Rem,
+            Op::Squo,
+            Op::Srem,
+            Op::Sar,
+            Op::PushMinor,
         ];
         for row in TABLE {
             assert_eq!(row.effects == Effects::NONE, pure.contains(&row.op), "{}", row.name);

@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering;
 
 use crate::flow::Flow;
+use crate::handler_frame::HandlerFrame;
 use crate::log::{Failure, Log, Token};
 use crate::machine::{self, Fault, Machine};
 use crate::stack::STACK_WORDS;
@@ -41,6 +42,12 @@ impl<'s, 'm, M: Machine, const WIDE: bool> RunContext<'s, 'm, M, WIDE> {
     }
 
     /// Whether this run has used the rarely used state.
+    /// The machine, and the frame.
+    pub(crate) fn machine_and_frame(&mut self) -> (&mut M, &mut HandlerFrame) {
+        self.aside();
+        (self.machine, &mut self.aside.frame)
+    }
+
     #[inline(always)]
     pub(crate) fn has_used_aside(&self) -> bool {
         self.aside_used
@@ -96,6 +103,19 @@ impl<'s, 'm, M: Machine, const WIDE: bool> RunContext<'s, 'm, M, WIDE> {
     }
 
     /// Sets the log pointer.
+    /// Logs ranges of bytes of the frame, one after the other, with `before` and `behind` them.
+    pub(crate) fn log_frame(
+        &mut self,
+        before: &[u8],
+        (offset, count): (u64, u64),
+        behind: &[u8],
+    ) -> Result<(), Exception> {
+        self.aside();
+        let bytes = self.aside.frame.get(offset, count)?;
+        let logged = self.log.plain(&[before, bytes, behind]);
+        self.logged(logged)
+    }
+
     pub(crate) fn set_log_length(&mut self, length: u64) -> Result<(), Exception> {
         let set = self.log.set_length(length);
         self.logged(set)

@@ -156,6 +156,14 @@ pub(crate) fn execute<M: Machine, const WIDE: bool>(
             Op::Idiv => {
                 flow.divide(|dividend, divisor| bits::divide_signed(word, dividend, divisor))?;
             }
+            Op::Eq => flow.binary(|first, second| u64::from(first == second)),
+            Op::Slt => flow.binary(|first, second| u64::from(word.signed(first) < word.signed(second))),
+            Op::Ult => flow.binary(|first, second| u64::from(first < second)),
+            Op::Quo => flow.binary(|first, second| first.checked_div(second).unwrap_or(0)),
+            Op::Rem => flow.binary(|first, second| first.checked_rem(second).unwrap_or(first)),
+            Op::Squo => flow.binary(|first, second| bits::quotient_signed(word, first, second)),
+            Op::Srem => flow.binary(|first, second| bits::remainder_signed(word, first, second)),
+            Op::Sar => flow.binary(|value, count| bits::shift_right_signed(word, value, count)),
             Op::PblImm => flow.at_operand(bits::propagate_left)?,
             Op::Pbl => flow.at_popped(bits::propagate_left)?,
             Op::PbrImm => flow.at_operand(bits::propagate_right)?,
@@ -250,6 +258,7 @@ pub(crate) fn execute<M: Machine, const WIDE: bool>(
 
             // System variables.
             Op::PushPid => flow.stack.push(word.truncate(hit.machine.pid())),
+            Op::PushMinor => flow.stack.push(u64::from(program.point.minor)),
             Op::PushProcid => flow.stack.push(word.truncate(hit.machine.processor())),
 
             // Address verification.
@@ -366,7 +375,35 @@ pub(crate) fn execute<M: Machine, const WIDE: bool>(
             | Op::PushIo32
             | Op::PopIo8
             | Op::PopIo16
-            | Op::PopIo32) => return Ok(LoopExit::Instruction(op)),
+            | Op::PopIo32
+            | Op::PushF
+            | Op::PopF
+            | Op::PushF8
+            | Op::FillF
+            | Op::MoveF
+            | Op::ReadF
+            | Op::StrF
+            | Op::TextF
+            | Op::CompareF
+            | Op::FindF
+            | Op::LogF
+            | Op::LogTextF
+            | Op::PushTid
+            | Op::PushNsecs
+            | Op::PushRand
+            | Op::PushIds
+            | Op::CommF
+            | Op::Update
+            | Op::Fetch
+            | Op::Store
+            | Op::Erase
+            | Op::Load
+            | Op::Put
+            | Op::Bump
+            | Op::Has
+            | Op::Next
+            | Op::Entries
+            | Op::StackOf) => return Ok(LoopExit::Instruction(op)),
         }
     }
 }

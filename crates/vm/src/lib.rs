@@ -42,7 +42,8 @@
 //! | `slow_path` | what leaves the loop: exceptions, and the instructions that are seldom needed |
 //! | `flow` | where a run is: `code` (fetching, jumping), `stack` (the RPN stack), `frame` (calls) |
 //! | `hit` | what a run does outside: memory, and `log` (records) |
-//! | `trace`, `heap` | the stack trace buffer; the heap |
+//! | `trace`, `heap`, `handler_frame` | the stack trace buffer; the heap; the frame |
+//! | `frame_instructions`, `map_instructions`, `constants` | what scripts are compiled to besides |
 //! | `arithmetic`, `variables` | words and variables |
 //!
 //! # Where the manual leaves a choice
@@ -105,11 +106,14 @@
 
 mod arithmetic;
 mod code;
+mod constants;
 mod decode;
 mod effects;
 mod exception;
 mod flow;
 mod frame;
+mod frame_instructions;
+mod handler_frame;
 mod handler_run;
 mod heap;
 mod hit;
@@ -118,6 +122,7 @@ mod limits;
 mod log;
 mod loop_exit;
 mod machine;
+mod map_instructions;
 mod opcode;
 mod partial_run;
 mod program;
@@ -131,14 +136,17 @@ mod word;
 
 pub use crate::limits::{CALL_LIMIT, HANDLER_LIMIT, INSTRUCTION_LIMIT, INSTRUCTIONS, JUMP_LIMIT};
 pub use crate::partial_run::{Call, Element, PartialRun};
+pub use constants::Constants;
 pub use decode::{Decoded, Instruction, Instructions, instructions, may};
 pub use effects::{ControlFlow, Effects};
 pub use exception::{DEFAULT_MASK, Exception, NON_MASKABLE};
 pub use frame::CALL_DEPTH;
+pub use handler_frame::FRAME_LIMIT;
 pub use handler_run::{resume, run};
 pub use heap::{HEAP_BLOCKS, HEAP_LIMIT};
 pub use log::LOG_LIMIT;
-pub use machine::{Fault, Machine, RunAccess};
+pub use machine::{Clock, Fault, Machine, RunAccess};
+pub use maps::Maps;
 pub use opcode::{Context, Group, Op, Operand, Row, TABLE};
 pub use program::{End, Outcome, ProbepointInfo, Program};
 pub use register::{Push, Register, RegisterSet, Shape};

@@ -27,7 +27,7 @@ const FIRST_PIECE: usize = 128;
 
 /// The reads of a string never cross a multiple of this, so that an unreadable page that the string
 /// does not reach does not matter. No page is smaller.
-const PAGE: u64 = 4096;
+pub(crate) const PAGE: u64 = 4096;
 
 /// The token of a record.
 #[derive(Clone, Copy, Debug)]
@@ -204,6 +204,19 @@ impl<'s> Log<'s> {
         let room = self.room_behind_prefix()?;
         room.get_mut(..bytes.len()).ok_or(Failure::Overflow)?.copy_from_slice(bytes);
         self.commit(Token::Memory, bytes.len(), bytes.len());
+        Ok(())
+    }
+
+    /// Logs bytes without a prefix. If they do not fit, nothing is logged.
+    pub(crate) fn plain(&mut self, parts: &[&[u8]]) -> Result<(), Failure> {
+        let size = parts.iter().map(|part| part.len()).sum();
+        let mut room = self.room().get_mut(..size).ok_or(Failure::Overflow)?;
+        for part in parts {
+            let (here, rest) = room.split_at_mut(part.len());
+            here.copy_from_slice(part);
+            room = rest;
+        }
+        self.length += size;
         Ok(())
     }
 

@@ -9,6 +9,28 @@ pub struct Fault {
     pub address: u64,
 }
 
+/// What [`Machine::time`] is counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// A moment before the system was started; it stands still while the system is suspended.
+    Monotonic,
+    /// The beginning of tracing.
+    Elapsed,
+    /// The system's start.
+    Boot,
+    /// 1970.
+    Real,
+}
+
+impl Clock {
+    /// The clock that an operand names.
+    pub(crate) fn of(number: u64) -> Option<Clock> {
+        [Clock::Monotonic, Clock::Elapsed, Clock::Boot, Clock::Real]
+            .get(usize::try_from(number).ok()?)
+            .copied()
+    }
+}
+
 /// The registers, memory and system values of the thread that hit the probe.
 ///
 /// The interpreter only passes valid arguments: registers that the program's processor has, memory
@@ -78,6 +100,37 @@ pub trait Machine {
     /// program's list: an integer extended by its sign to 64 bits, or the address of an array or a
     /// string.
     fn field(&mut self, _index: u16) -> Option<u64> {
+        None
+    }
+
+    /// The thread's id.
+    fn thread(&mut self) -> Option<u64> {
+        None
+    }
+
+    /// A time in nanoseconds.
+    fn time(&mut self, _clock: Clock) -> Option<u64> {
+        None
+    }
+
+    /// A random number.
+    fn random(&mut self) -> Option<u32> {
+        None
+    }
+
+    /// The thread's user id and group id.
+    fn ids(&mut self) -> Option<(u32, u32)> {
+        None
+    }
+
+    /// The thread's name, padded with zeros.
+    fn name(&mut self) -> Option<[u8; 16]> {
+        None
+    }
+
+    /// The thread's stack: the address of the instruction that was hit, then return addresses, the
+    /// innermost first. Returns how many were found, at most `frames.len()`.
+    fn stack(&mut self, _frames: &mut [u64]) -> Option<usize> {
         None
     }
 

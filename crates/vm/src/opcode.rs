@@ -1,7 +1,7 @@
 //! The instruction set: one table, which the interpreter, assembler, printer and compilers share.
 //!
 //! Opcodes are those of the original DProbes (0x00-0x98 and, for IA32, 0xb0-0xb6; see
-//! `docs/language.md`), and 0xb7. Operands follow the opcode, little-endian. To add an instruction, add a row
+//! `docs/language.md`), and 0xb7. From 0xc0 on are those that scripts are compiled to. Operands follow the opcode, little-endian. To add an instruction, add a row
 //! here and its arm in the interpreter.
 
 use crate::effects::{ControlFlow, Effects};
@@ -85,6 +85,10 @@ pub enum Group {
     Internal,
     /// The heap (5.0).
     Heap,
+    /// The frame of a run: bytes that it works in.
+    Frame,
+    /// Maps: tables that all runs share.
+    Map,
 }
 
 /// The probes in which an instruction or a register can be used.
@@ -333,6 +337,43 @@ instructions! {
     0xb5 PopIo16 "pop io, u16" None 2 0 Port Kernel [RAISES USES_PORTS] "Pops a value, then a port, and writes 16 bits to it.";
     0xb6 PopIo32 "pop io, u32" None 2 0 Port Kernel [RAISES USES_PORTS] "Pops a value, then a port, and writes 32 bits to it.";
     0xb7 PushField "push field" Field 0 1 System Kernel [RAISES] "Pushes a field of the tracepoint's record: a number, or the address of an array or a string.";
+    0xc0 PushF "push fr" U16 0 1 Frame [RAISES USES_FRAME] "Pushes the word at an offset in the frame.";
+    0xc1 PopF "pop fr" U16 1 0 Frame [RAISES USES_FRAME] "Pops a value and stores 8 bytes at an offset in the frame.";
+    0xc2 PushF8 "push fr, u8" None 1 1 Frame [RAISES USES_FRAME] "Pops an offset and pushes the byte there in the frame.";
+    0xc3 FillF "fill fr" None 2 0 Frame [RAISES USES_FRAME] "Pops an offset, then a count, and sets that many bytes of the frame to 0.";
+    0xc4 MoveF "move fr" None 3 0 Frame [RAISES USES_FRAME] "Pops a destination, a source, then a count, and copies bytes within the frame.";
+    0xc5 ReadF "read fr" None 3 1 Frame [RAISES USES_FRAME READS_MEMORY] "Pops an offset, an address, then a count, and copies memory to the frame; pushes 1, or 0 if it cannot be read, and then the bytes are zeros.";
+    0xc6 StrF "read str" None 3 1 Frame [RAISES USES_FRAME READS_MEMORY] "Pops an offset, an address, then a count, and copies a string of at most that many bytes to the frame; pushes its length, or -1 if not one byte can be read.";
+    0xc7 TextF "text fr" None 2 1 Frame [RAISES USES_FRAME] "Pops an offset, then a constant's number, and copies the constant to the frame; pushes its length, or -1 if there is no such constant.";
+    0xc8 CompareF "compare fr" None 4 1 Frame [RAISES USES_FRAME] "Pops an offset and a length, then another offset and length, and pushes -1, 0 or 1 as the first bytes sort before, with or after the others.";
+    0xc9 FindF "find fr" None 4 1 Frame [RAISES USES_FRAME] "Pops an offset and a length, then those of other bytes; pushes the place of those in the first ones, or -1.";
+    0xca LogF "log fr" None 2 0 Frame [RAISES USES_FRAME LOGS] "Pops an offset, then a count, and logs those bytes of the frame without a prefix.";
+    0xcb LogTextF "log text" None 2 0 Frame [RAISES USES_FRAME LOGS] "Pops an offset, then a length, and logs the length as 8 bytes, those bytes of the frame, and zeros up to a multiple of 8.";
+    0xd0 Eq "eq" None 2 1 Arithmetic [] "Pops two values and pushes 1 if they are equal, else 0.";
+    0xd1 Slt "slt" None 2 1 Arithmetic [] "Pops two values and pushes 1 if the first popped is less than the second, else 0. Signed.";
+    0xd2 Ult "ult" None 2 1 Arithmetic [] "Pops two values and pushes 1 if the first popped is less than the second, else 0. Unsigned.";
+    0xd3 Quo "quo" None 2 1 Arithmetic [] "Pops a dividend, then a divisor, and pushes the quotient; 0 if the divisor is 0. Unsigned.";
+    0xd4 Rem "rem" None 2 1 Arithmetic [] "Pops a dividend, then a divisor, and pushes the remainder; the dividend if the divisor is 0. Unsigned.";
+    0xd5 Squo "squo" None 2 1 Arithmetic [] "Pops a dividend, then a divisor, and pushes the quotient; 0 if the divisor is 0. Signed.";
+    0xd6 Srem "srem" None 2 1 Arithmetic [] "Pops a dividend, then a divisor, and pushes the remainder; the dividend if the divisor is 0. Signed.";
+    0xd7 Sar "sar" None 2 1 Arithmetic [] "Pops a value, then a count, and pushes the value shifted right, with copies of its sign.";
+    0xd8 PushTid "push tid" None 0 1 System [RAISES] "Pushes the thread's id.";
+    0xd9 PushNsecs "push nsecs" U8 0 1 System [RAISES] "Pushes a time in nanoseconds: 0 monotonic, 1 since tracing began, 2 since boot, 3 since 1970.";
+    0xda PushMinor "push minor" None 0 1 System [] "Pushes the probe's minor code.";
+    0xdb PushRand "push rand" None 0 1 System [RAISES] "Pushes a random number of 32 bits.";
+    0xdc PushIds "push ids" None 0 1 System [RAISES] "Pushes the thread's user id, and above its 32 bits the group id.";
+    0xdd CommF "comm fr" None 1 1 Frame [RAISES USES_FRAME] "Pops an offset: 16 bytes there in the frame become the thread's name; pushes its length.";
+    0xe0 Update "update" U16 3 0 Map [RAISES USES_FRAME USES_MAPS] "Pops a key's offset and length, then a value, and adds it to the map's entry.";
+    0xe1 Fetch "fetch" U16 3 1 Map [RAISES USES_FRAME USES_MAPS] "Pops a key's offset and length, then an offset, and copies the map's entry there; pushes 1, or 0 if there is none, and then it is zeros.";
+    0xe2 Store "store" U16 4 0 Map [RAISES USES_FRAME USES_MAPS] "Pops a key's offset and length, then those of a value, and sets the map's entry.";
+    0xe3 Erase "erase" U16 2 1 Map [RAISES USES_FRAME USES_MAPS] "Pops a key's offset and length and removes the map's entry; pushes 1, or 0 if there was none.";
+    0xe4 Load "load" U16 2 1 Map [RAISES USES_FRAME USES_MAPS] "Pops a key's offset and length and pushes the number of the map's entry, or 0.";
+    0xe5 Put "put" U16 3 0 Map [RAISES USES_FRAME USES_MAPS] "Pops a key's offset and length, then a value, and sets the first word of the map's entry.";
+    0xe6 Bump "bump" U16 3 1 Map [RAISES USES_FRAME USES_MAPS] "Pops a key's offset and length, then a number, adds it to the first word of the map's entry, and pushes what that was.";
+    0xe7 Has "has" U16 2 1 Map [RAISES USES_FRAME USES_MAPS] "Pops a key's offset and length; pushes 1 if the map has an entry, else 0.";
+    0xe8 Next "next" U16 3 1 Map [RAISES USES_FRAME USES_MAPS] "Pops a position, then offsets for a key and a value, and copies the map's next entry there; pushes the position to continue from, or 0 if there was no entry.";
+    0xe9 Entries "entries" U16 0 1 Map [RAISES USES_MAPS] "Pushes the number of the map's entries.";
+    0xea StackOf "stack" U16 1 1 Map [RAISES USES_MAPS READS_MEMORY READS_REGISTERS] "Pops a number of frames and pushes the number under which the map has the thread's stack of at most that many frames, or 0.";
 }
 
 /// For each opcode, its row's index in [`TABLE`] plus 1; 0 if it has no row.

@@ -2,7 +2,9 @@
 
 use core::sync::atomic::AtomicU64;
 
-use crate::{DEFAULT_MASK, Exception, INSTRUCTIONS, Word};
+use maps::Maps;
+
+use crate::{Constants, DEFAULT_MASK, Exception, INSTRUCTIONS, Word};
 
 /// A program, ready to run. Any bytecode and any limits are safe.
 ///
@@ -37,6 +39,10 @@ pub struct Program<'a> {
     /// Bytes of all heap blocks of one run: the probe's heap size, at most the program's `heapmax`
     /// and [`crate::HEAP_LIMIT`].
     pub heap: usize,
+    /// The maps.
+    pub maps: Maps<'a>,
+    /// The constants.
+    pub constants: Constants<'a>,
     /// The probepoint, as stack traces show it.
     pub point: ProbepointInfo<'a>,
 }
@@ -55,6 +61,8 @@ impl Default for Program<'_> {
             excpt_log: 1024,
             autostacktrace: false,
             heap: 0,
+            maps: Maps::default(),
+            constants: Constants::default(),
             point: ProbepointInfo::default(),
         }
     }

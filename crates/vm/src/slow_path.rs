@@ -15,6 +15,7 @@ use crate::variables::{GLOBAL, LOCAL, Variables};
 use crate::{
     End, Exception, HANDLER_LIMIT, INSTRUCTION_LIMIT, NON_MASKABLE, Op, Program, Register, Shape, Word,
 };
+use crate::{Group, frame_instructions, map_instructions};
 
 /// Does the work for which the loop was left. Returns the flow and, if the handler has ended, how.
 #[cold]
@@ -220,7 +221,12 @@ fn instruction<M: Machine, const WIDE: bool>(
         Op::PopIo32 => write_port(flow, hit, 4)?,
 
         // The main loop has an arm for each of the others.
-        _ => return Err(flow.code.invalid()),
+        op => {
+            return match op.row().group {
+                Group::Map => map_instructions::execute(program, op, flow, hit),
+                _ => frame_instructions::execute(program, op, flow, hit),
+            };
+        }
     }
     Ok(())
 }
@@ -260,7 +266,10 @@ fn pop_range<const WIDE: bool>(flow: &mut Flow<'_, '_, WIDE>) -> Range {
 }
 
 /// Unwraps the machine's answer; a refusal raises INVALID_OPCODE.
-fn granted<T, const WIDE: bool>(flow: &Flow<'_, '_, WIDE>, answer: Option<T>) -> Result<T, Exception> {
+pub(crate) fn granted<T, const WIDE: bool>(
+    flow: &Flow<'_, '_, WIDE>,
+    answer: Option<T>,
+) -> Result<T, Exception> {
     answer.ok_or_else(|| flow.code.invalid())
 }
 

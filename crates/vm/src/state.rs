@@ -4,6 +4,7 @@ use core::fmt;
 
 use crate::Exception;
 use crate::frame::{CALL_DEPTH, Frame, Frames};
+use crate::handler_frame::HandlerFrame;
 use crate::heap::Heap;
 use crate::log::LOG_LIMIT;
 use crate::stack::STACK_WORDS;
@@ -41,6 +42,7 @@ pub(crate) struct RareState {
     pub(crate) handled: u32,
     pub(crate) heap: Heap,
     pub(crate) trace: Trace,
+    pub(crate) frame: HandlerFrame,
 }
 
 impl RareState {
@@ -49,6 +51,7 @@ impl RareState {
         (self.last, self.handled) = (Exception::NONE, 0);
         self.heap.clear();
         self.trace.clear();
+        self.frame.clear();
     }
 }
 
@@ -62,7 +65,13 @@ impl State {
             frames: [Frame::OUTERMOST; CALL_DEPTH + 1],
             log: [0; LOG_LIMIT],
             log_length: 0,
-            rare: RareState { last: Exception::NONE, handled: 0, heap: Heap::new(), trace: Trace::new() },
+            rare: RareState {
+                last: Exception::NONE,
+                handled: 0,
+                heap: Heap::new(),
+                trace: Trace::new(),
+                frame: HandlerFrame::new(),
+            },
             traced: false,
             #[cfg(test)]
             steps: 0,

@@ -44,6 +44,10 @@ pub(super) unsafe extern "C" fn run(context: *mut Context, handler: *const Handl
         hidden: Hidden::at(handler.hidden),
         float: None,
         over: over(handler),
+        // SAFETY: the tracer has put that many words there.
+        clock: layout::ClockWords(unsafe { words(handler.tables, handler.table_words) }),
+        // SAFETY: the context is this thread's.
+        tid: unsafe { (*context).holder.load(Ordering::Relaxed) },
     };
     // SAFETY: the description refers to mapped memory.
     let outcome = unsafe { interpret(handler, resume, state, &mut thread) };
@@ -54,6 +58,18 @@ pub(super) unsafe extern "C" fn run(context: *mut Context, handler: *const Handl
     // SAFETY: as above.
     let made = unsafe { record.make(context, state) };
     made.unwrap_or_else(|| (&raw const settings::identity().dummy_state) as u64)
+}
+
+/// Words of shared memory at an address.
+///
+/// # Safety
+/// The tracer has put that many words there, aligned to 8, and they stay there.
+unsafe fn words<'a>(address: u32, count: u32) -> &'a [AtomicU64] {
+    match count {
+        0 => &[],
+        // SAFETY: as this function demands.
+        count => unsafe { from_raw_parts(address as usize as *const AtomicU64, count as usize) },
+    }
 }
 
 /// Resumes the run.
@@ -72,10 +88,19 @@ unsafe fn interpret(
         // SAFETY: the tracer, or compiled code, has put that many bytes there.
         length => unsafe { from_raw_parts(address as *const u8, length as usize) },
     };
-    let words = |address: u32, count: u32| match count {
+    // SAFETY: the tracer has put that many words there.
+    let (locals, globals, tables) = unsafe {
+        (
+            words(handler.locals, handler.local_count),
+            words(handler.globals, handler.global_count),
+            words(handler.tables, handler.table_words),
+        )
+    };
+    let infos = match handler.map_count {
         0 => &[][..],
-        // SAFETY: the tracer has put that many words there, aligned to 8.
-        count => unsafe { from_raw_parts(address as usize as *const AtomicU64, count as usize) },
+        // SAFETY: the tracer has put that many descriptions there, aligned to 8; nobody writes
+        // them.
+        count => unsafe { from_raw_parts(handler.maps as usize as *const maps::MapInfo, count as usize) },
     };
     let code = |number: u32| (number != UNSET).then_some(number);
     let program = Program {
@@ -85,11 +110,13 @@ unsafe fn interpret(
         insmax: handler.insmax,
         logmax: handler.logmax as usize,
         mask: handler.mask as u16,
-        locals: words(handler.locals, handler.local_count),
-        globals: words(handler.globals, handler.global_count),
+        locals,
+        globals,
         excpt_log: handler.excpt_log as usize,
         autostacktrace: handler.autostacktrace != 0,
         heap: handler.heap as usize,
+        maps: maps::Maps { infos, words: tables.get(layout::CLOCK_WORDS..).unwrap_or(&[]) },
+        constants: vm::Constants(bytes(handler.constants.into(), handler.constants_length)),
         point: ProbepointInfo {
             module: bytes(handler.module.into(), handler.module_length),
             offset: handler.point,

@@ -5,12 +5,12 @@
 
 use core::sync::atomic::Ordering;
 
-use vm::{Fault, Machine, Register, RegisterSet, Shape};
+use vm::{Clock, Fault, Machine, Register, RegisterSet, Shape};
 
 use super::float::FloatRegisters;
 use super::hidden::Hidden;
 use super::{guarded, kernel, segment, settings};
-use layout::{ProbeEnd, Registers};
+use layout::{ClockWords, ProbeEnd, Registers};
 
 /// The thread's registers as compiled code has stored them, and its memory.
 pub(super) struct Thread<'a> {
@@ -23,6 +23,30 @@ pub(super) struct Thread<'a> {
     pub(super) float: Option<FloatRegisters>,
     /// Tells whether the probe is disabled.
     pub(super) over: Option<&'a ProbeEnd>,
+    /// How times are computed.
+    pub(super) clock: ClockWords<'a>,
+    /// The thread's id; 0: not known.
+    pub(super) tid: u32,
+}
+
+/// The most bytes between two frames of a stack.
+const MAX_FRAME: u64 = 1 << 20;
+
+/// The time stamp counter, or what stands for it where threads may not read it.
+fn counter() -> u64 {
+    let identity = settings::identity();
+    match identity.no_rdtsc.load(Ordering::Relaxed) {
+        // SAFETY: this thread may read it.
+        0 => unsafe { core::arch::x86_64::_rdtsc() },
+        _ => identity.time.load(Ordering::Relaxed),
+    }
+}
+
+/// A number of which each bit depends on all bits of the seed (the finalizer of MurmurHash3).
+fn scrambled(seed: u64) -> u32 {
+    let mut number = (seed ^ seed >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    number = (number ^ number >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    (number ^ number >> 33) as u32
 }
 
 /// The index of a register in [`Registers::general`].
@@ -143,6 +167,43 @@ impl Machine for Thread<'_> {
 
     fn cpuid(&mut self, leaf: u32) -> Option<[u32; 4]> {
         guarded::cpuid(leaf)
+    }
+
+    fn thread(&mut self) -> Option<u64> {
+        Some(self.tid.into())
+    }
+
+    fn time(&mut self, clock: Clock) -> Option<u64> {
+        Some(self.clock.time(counter(), clock))
+    }
+
+    fn random(&mut self) -> Option<u32> {
+        // Any two threads differ in one of these.
+        let seed = counter() ^ u64::from(self.tid) << 40 ^ self.registers.general[4] << 16;
+        Some(scrambled(seed))
+    }
+
+    fn stack(&mut self, frames: &mut [u64]) -> Option<usize> {
+        let mut found = 0;
+        let (mut address, mut frame) = (self.registers.rip, self.registers.general[5]);
+        let mut below = self.registers.general[4];
+        while let Some(into) = frames.get_mut(found) {
+            *into = address;
+            found += 1;
+            let mut bytes = [0; 16];
+            let is_near = frame >= below && frame - below <= MAX_FRAME && frame.is_multiple_of(8);
+            if !is_near || self.read(frame, &mut bytes).is_err() {
+                break;
+            }
+            below = frame + 16;
+            let [next, back] = [0, 8]
+                .map(|place| bytes[place..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)));
+            (frame, address) = (next, back);
+            if address == 0 {
+                break;
+            }
+        }
+        Some(found)
     }
 
     fn linear_address(&mut self, selector: u16, offset: u64) -> Option<u64> {

@@ -229,6 +229,7 @@ impl Bench {
             lossless: 0,
             dropped: std::ptr::from_ref(self.dropped) as u32,
             over: std::ptr::from_ref(self.over) as u32,
+            ..HandlerInfo::default()
         }
     }
 

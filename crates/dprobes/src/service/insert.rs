@@ -55,6 +55,7 @@ impl Session<'_> {
             lossless: insert.lossless,
             max_dumps: insert.max_dumps,
             symbols,
+            tables: None,
         };
         insert.buffer.into_iter().for_each(|bytes| self.tracer.set_buffer(bytes));
         if insert.share_variables {

@@ -106,8 +106,10 @@ fn only_the_processes_named() {
 
 #[test]
 fn what_cannot_be_placed_is_refused_and_nothing_is_inserted() {
-    let module = need!("session", target("server"), "gcc");
+    let program_under_test = need!("session", target("server"), "gcc");
     let session = Session::new();
+    let module = session.path().join("server");
+    std::fs::copy(program_under_test, &module).expect("room for a copy");
     let mut server = start(&module);
     let good = session.program("good.rpn", &counting(&module, ["server_work"]));
     session.done(&["insert", "-p", &server.pid().to_string(), &good]);

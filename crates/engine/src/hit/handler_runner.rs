@@ -23,6 +23,7 @@ use crate::programs::Programs;
 use crate::retire::Disarmer;
 use crate::sharing::Sharing;
 use crate::site_use::Use;
+use crate::tables::Tables;
 use crate::tracked::Pending;
 
 /// Runs the handlers of traps.
@@ -175,7 +176,9 @@ impl<'a> HandlerRunner<'_, 'a> {
             module: &object.module,
         };
         let space = tracked.space.and_then(|number| self.followed.spaces.get(&number));
-        let mut machine = HitMachine::new(thread, registers, &mut tracked.identity, space, caller, self.stop);
+        let tables = program.options.tables.and_then(|number| self.sharing.tables.get(number));
+        let mut machine = HitMachine::new(thread, registers, &mut tracked.identity, space, caller, self.stop)
+            .with_tables(tables);
         let (locals, globals) = (program.locals.memory(domain), self.sharing.globals.memory(domain));
         let code = vm::Program {
             word: object.word(),
@@ -189,6 +192,8 @@ impl<'a> HandlerRunner<'_, 'a> {
             excpt_log: object.excpt_log,
             autostacktrace: object.autostacktrace,
             heap: definition.heap,
+            maps: tables.map(Tables::maps).unwrap_or_default(),
+            constants: tables.map(Tables::constants).unwrap_or_default(),
             point: vm::ProbepointInfo {
                 module: object.module.as_bytes(),
                 offset: offset.unwrap_or(0),

@@ -147,7 +147,7 @@ fn moment(rate: u64) -> Moment {
 }
 
 /// Reads the TSC.
-pub(super) fn counter() -> u64 {
+pub(crate) fn counter() -> u64 {
     // SAFETY: every x86-64 processor has it, and Linux lets programs read it in user mode.
     unsafe { std::arch::x86_64::_rdtsc() }
 }

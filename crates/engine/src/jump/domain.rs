@@ -52,6 +52,10 @@ impl Domains<'_, '_> {
 
     /// Ends domains without processes, and frees their memory.
     fn leave_domains(&mut self) {
+        if !self.sharing.tables.is_empty() {
+            // The maps of scripts live on in the only domain.
+            return;
+        }
         let Some(cells) = &mut self.sharing.cells else { return };
         let spaces = self.followed.spaces.values();
         let used: HashSet<Domain> =

@@ -21,6 +21,7 @@ use std::rc::Rc;
 
 use agent::image::image;
 use layout::{CONTEXT_SIZE, Entries, HandlerInfo, LOW_END, PAGE};
+use maps::MapInfo;
 use process::{Mapping, Memory};
 use rpn::Object;
 
@@ -29,6 +30,7 @@ use super::contexts::Contexts;
 use super::low_room::Room;
 use super::write;
 use crate::reason::NoJump;
+use crate::tables::Tables;
 
 mod choose;
 
@@ -82,6 +84,8 @@ struct Texts {
 struct Described {
     /// The addresses of its bytecode and of its module's name.
     code: (u32, u32),
+    /// The addresses of the descriptions of its maps, and of its constants.
+    tables: (u32, u32),
     /// The address of each description, by probe, initial record state, and place in the module.
     handlers: HashMap<(usize, u32, u64), u32>,
     /// All memory that it takes: addresses and sizes.
@@ -137,6 +141,7 @@ impl HandlerMemory {
         &mut self,
         probe: (usize, usize),
         object: &Object,
+        tables: Option<&Tables>,
         mut info: HandlerInfo,
     ) -> Result<u32, NoJump> {
         let (program, probe) = probe;
@@ -148,9 +153,20 @@ impl HandlerMemory {
         if !texts.programs.contains_key(&program) {
             let code = texts.put_for(program, &object.code)?;
             let module = texts.put_for(program, object.module.as_bytes())?;
-            texts.programs.entry(program).or_default().code = (code, module);
+            let (infos, constants) = match tables {
+                Some(tables) => (map_bytes(&tables.infos), &*tables.constants),
+                None => (Vec::new(), &[][..]),
+            };
+            let (maps, constants) = (texts.put_for(program, &infos)?, texts.put_for(program, constants)?);
+            let described = texts.programs.entry(program).or_default();
+            (described.code, described.tables) = ((code, module), (maps, constants));
         }
         (info.code, info.module) = texts.programs[&program].code;
+        if let Some(tables) = tables {
+            (info.maps, info.constants) = texts.programs[&program].tables;
+            info.map_count = tables.infos.len() as u32;
+            info.constants_length = tables.constants.len() as u32;
+        }
         let address = texts.put_for(program, &bytes_of(&info))?;
         texts.programs.entry(program).or_default().handlers.insert(which, address);
         Ok(address)
@@ -298,6 +314,17 @@ fn places(mappings: &[Mapping], heap: Option<u64>, cells: u64, contexts: u64) ->
     })
 }
 
+/// Descriptions of maps as the agent reads them.
+fn map_bytes(infos: &[MapInfo]) -> Vec<u8> {
+    let each = |info: &MapInfo| {
+        let MapInfo { kind, signed, key, value, entries, copies, place, words, a, b, c } = *info;
+        let words = [kind, signed, key, value, entries, copies, place, words];
+        let numbers = [a, b, c].into_iter().flat_map(i64::to_le_bytes);
+        words.into_iter().flat_map(u32::to_le_bytes).chain(numbers).collect::<Vec<u8>>()
+    };
+    infos.iter().flat_map(each).collect()
+}
+
 /// A description as the agent reads it.
 fn bytes_of(info: &HandlerInfo) -> Vec<u8> {
     let words = [
@@ -325,6 +352,12 @@ fn bytes_of(info: &HandlerInfo) -> Vec<u8> {
         info.dropped,
         info.over,
         info.hidden,
+        info.maps,
+        info.map_count,
+        info.tables,
+        info.table_words,
+        info.constants,
+        info.constants_length,
     ];
     let words = words.iter().flat_map(|word| word.to_le_bytes());
     let mut bytes: Vec<u8> = info.point.to_le_bytes().into_iter().chain(words).collect();

@@ -87,6 +87,7 @@ pub(crate) use arm::plan_input::free_for_pads;
 pub(crate) use arming::Keep;
 pub(crate) use armings::Armings;
 pub(crate) use cells::{Cells, Counter, Domain, Words};
+pub(crate) use clock::counter;
 pub(crate) use code_cache::CodeCache;
 pub(crate) use copied::Copied;
 pub(crate) use domain::Domains;

@@ -234,6 +234,8 @@ impl Before {
             excpt_log: self.excpt_log,
             autostacktrace: self.autostacktrace,
             heap: self.heap,
+            maps: vm::Maps::default(),
+            constants: vm::Constants::default(),
             point: ProbepointInfo { module: &self.module, offset, id, major, minor },
         };
         let entry = self.entry.as_ref().map_or(0, |label| assembled.labels[label]) as usize;

@@ -36,7 +36,8 @@ impl Session {
         if words.first() != Some(&"insert") || words.contains(&"-p") {
             return;
         }
-        for text in words.iter().filter_map(|word| std::fs::read_to_string(word).ok()) {
+        let programs = words.iter().filter(|word| word.ends_with(".rpn"));
+        for text in programs.filter_map(|program| std::fs::read_to_string(program).ok()) {
             assert!(!text.contains("/test-targets/"), "{words:?} probes what other tests start: copy it");
         }
     }

@@ -58,6 +58,7 @@ impl HandlerCompiler<'_> {
             self.sharing.mortal.push((program_number, probe));
         }
         let program = &mut self.programs[program_number];
+        let tables = program.options.tables.and_then(|number| self.sharing.tables.get(number));
         let object = program.versions.of_word(Word::W8);
         let definition = &object.probes[probe];
         // A probe at points of functions counts each of its sites separately.
@@ -169,8 +170,16 @@ impl HandlerCompiler<'_> {
                 dropped: word(DROPPED),
                 over: word(OVER),
                 hidden: handler_memory.hidden as u32,
+                tables: tables.map_or(0, |tables| tables.words.address(base)),
+                table_words: tables.map_or(0, |tables| tables.words.count() as u32),
+                // These are put beside the bytecode.
+                maps: 0,
+                map_count: 0,
+                constants: 0,
+                constants_length: 0,
             };
-            environment.info = handler_memory.describe((program_number, probe), object, info)?;
+            let described = (program_number, probe);
+            environment.info = handler_memory.describe(described, object, tables, info)?;
         }
         compiled = compile(&environment)?;
         Ok(CompiledHandler { claims: compiled.claims, code: handled(compiled), tentative })

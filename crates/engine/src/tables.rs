@@ -1,0 +1,161 @@
+//! The maps and constants of scripts: memory that all probed processes share with the tracer.
+//!
+//! A script's programs, one for each module, use the same maps. All processes are in one trust
+//! domain then: a map has one value for all of them, and each of them can falsify it.
+
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use layout::{CLOCK_WORDS, Clock, ClockWords};
+use maps::{MapInfo, Maps};
+use nix::time::{ClockId, clock_gettime};
+use vm::Constants;
+
+use crate::jump::{Cells, Domain, Shared, Words, counter};
+
+/// What a script's programs use, before there is memory for it.
+#[derive(Clone, Debug, Default)]
+pub struct TablesPlan {
+    /// Its maps, placed in `words` words.
+    pub infos: Vec<MapInfo>,
+    /// The words of its maps.
+    pub words: usize,
+    /// Its constants, as [`vm::Constants`] reads them.
+    pub constants: Vec<u8>,
+}
+
+/// The maps and constants of a script, and the memory of the maps.
+#[derive(Clone, Debug)]
+pub struct Tables {
+    pub(crate) infos: Rc<[MapInfo]>,
+    pub(crate) constants: Rc<[u8]>,
+    /// The place of its memory, which begins with a [`Clock`], in processes.
+    pub(crate) words: Words,
+    /// The same memory in the tracer.
+    memory: Rc<Shared>,
+    pace: Rc<ClockPace>,
+}
+
+/// When the clock was set.
+#[derive(Debug)]
+struct ClockPace {
+    /// The counter and the time when the tables were made.
+    first: (u64, u64),
+    set: std::cell::Cell<Instant>,
+}
+
+/// How often the clock is set.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// The shortest time over which the counter's rate is measured.
+const LEAST: Duration = Duration::from_millis(10);
+
+impl Tables {
+    /// Makes the memory; none if there is not enough.
+    pub(crate) fn new(plan: TablesPlan, cells: &mut Cells, domain: Domain) -> Option<Tables> {
+        let words = cells.words(CLOCK_WORDS.checked_add(plan.words)?)?;
+        let memory = words.memory(domain)?;
+        let first = both();
+        std::thread::sleep(LEAST);
+        let now = both();
+        let pace = ClockPace { first, set: Instant::now().into() };
+        let tables = Tables {
+            infos: plan.infos.into(),
+            constants: plan.constants.into(),
+            words,
+            memory,
+            pace: Rc::new(pace),
+        };
+        let clock = tables.clock();
+        let monotonic = now.1;
+        let set = |place: usize, value: u64| {
+            if let Some(word) = clock.get(place) {
+                word.store(value, Ordering::Relaxed);
+            }
+        };
+        set(1, now.0);
+        set(2, monotonic);
+        set(3, rate(first, now));
+        set(4, monotonic);
+        set(5, nanoseconds(ClockId::CLOCK_BOOTTIME).wrapping_sub(monotonic));
+        set(6, nanoseconds(ClockId::CLOCK_REALTIME).wrapping_sub(monotonic));
+        Some(tables)
+    }
+
+    fn all(&self) -> &[AtomicU64] {
+        self.words.of(&self.memory)
+    }
+
+    fn clock(&self) -> &[AtomicU64] {
+        let all = self.all();
+        &all[..CLOCK_WORDS.min(all.len())]
+    }
+
+    /// The maps.
+    pub fn maps(&self) -> Maps<'_> {
+        Maps { infos: &self.infos, words: self.all().get(CLOCK_WORDS..).unwrap_or(&[]) }
+    }
+
+    /// The constants.
+    pub fn constants(&self) -> Constants<'_> {
+        Constants(&self.constants)
+    }
+
+    /// A time as handlers in processes compute it.
+    pub fn time(&self, clock: vm::Clock) -> u64 {
+        ClockWords(self.clock()).time(counter(), clock)
+    }
+
+    /// Sets the clock, if it is due, so that in the time until it is set again it comes to the
+    /// kernel's time. It makes no step: times never go back.
+    pub(crate) fn set_clock(&self) {
+        if self.pace.set.get().elapsed() < EVERY {
+            return;
+        }
+        self.pace.set.set(Instant::now());
+        let (count, now) = both();
+        let shown = ClockWords(self.clock()).monotonic(count);
+        let rate = rate(self.pace.first, (count, now));
+        let counts = (u128::from(EVERY.as_nanos() as u64) << 32) / u128::from(rate.max(1));
+        // At most a thousandth faster or slower.
+        let most = EVERY.as_nanos() as i64 / 1000;
+        let ahead = (now.wrapping_sub(shown) as i64).clamp(-most, most);
+        let length = (EVERY.as_nanos() as i64 + ahead) as u128;
+        let [version, from, base, each] = match self.clock() {
+            [version, from, base, each, ..] => [version, from, base, each],
+            _ => return,
+        };
+        let next = ((length << 32) / counts.max(1)) as u64;
+        version.fetch_add(1, Ordering::AcqRel);
+        from.store(count, Ordering::Relaxed);
+        base.store(shown, Ordering::Relaxed);
+        each.store(next, Ordering::Relaxed);
+        version.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// The counter and the monotonic time, at the same moment.
+fn both() -> (u64, u64) {
+    let pair = || {
+        let before = counter();
+        let time = nanoseconds(ClockId::CLOCK_MONOTONIC);
+        let after = counter();
+        (after.wrapping_sub(before), before.wrapping_add(after.wrapping_sub(before) / 2), time)
+    };
+    let best = [pair(), pair(), pair(), pair()].into_iter().min_by_key(|(width, ..)| *width);
+    best.map_or((0, 0), |(_, count, time)| (count, time))
+}
+
+/// Nanoseconds for each count, times 2^32.
+fn rate(first: (u64, u64), last: (u64, u64)) -> u64 {
+    let counts = u128::from(last.0.saturating_sub(first.0).max(1));
+    ((u128::from(last.1.saturating_sub(first.1)) << 32) / counts) as u64
+}
+
+fn nanoseconds(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock).map_or(Duration::ZERO, Duration::from);
+    time.as_nanos() as u64
+}
+
+const _: () = assert!(size_of::<Clock>() == CLOCK_WORDS * 8);

@@ -1,0 +1,95 @@
+//! Keys: bytes of a certain length, and their hash.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Odd numbers with about as many ones as zeros.
+const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
+const SECOND: u64 = 0xd6e8_feb8_6659_fd93;
+
+/// A key and its hash.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key<'a> {
+    bytes: &'a [u8],
+    pub(crate) hash: u64,
+}
+
+impl<'a> Key<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Key { bytes, hash: hash(bytes) }
+    }
+
+    /// A number of 1 to 127 from the part of the hash that does not choose the buckets.
+    pub(crate) fn tag(&self) -> u8 {
+        ((self.hash >> 57) as u8).max(1)
+    }
+
+    /// The key's two buckets of so many. They differ if there is more than one.
+    pub(crate) fn buckets(&self, count: u32) -> (u32, u32) {
+        let first = scale(self.hash as u32, count);
+        let rest = scale((self.hash >> 25) as u32, count.saturating_sub(1));
+        let second = first + 1 + rest;
+        (first, if second >= count { second - count } else { second })
+    }
+
+    /// Whether an entry, which begins with its length and key, has this key.
+    pub(crate) fn is_in(&self, entry: &[AtomicU64]) -> bool {
+        let Some((length, words)) = entry.split_first() else { return false };
+        if length.load(Relaxed) != self.bytes.len() as u64 {
+            return false;
+        }
+        if let (Ok(eight), [word, ..]) = (<[u8; 8]>::try_from(self.bytes), words) {
+            return word.load(Relaxed) == u64::from_le_bytes(eight);
+        }
+        words.len() >= self.bytes.len().div_ceil(8)
+            && words.iter().zip(parts(self.bytes)).all(|(word, part)| word.load(Relaxed) == part)
+    }
+
+    /// Writes the length and the key.
+    pub(crate) fn write(&self, entry: &[AtomicU64]) {
+        let Some((length, words)) = entry.split_first() else { return };
+        length.store(self.bytes.len() as u64, Relaxed);
+        for (word, part) in words.iter().zip(parts(self.bytes)) {
+            word.store(part, Relaxed);
+        }
+    }
+}
+
+/// Bytes as little-endian words; the last one is filled with zeros.
+pub(crate) fn parts(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let last = (!rest.is_empty()).then(|| {
+        let mut word = [0; 8];
+        word[..rest.len()].copy_from_slice(rest);
+        u64::from_le_bytes(word)
+    });
+    words.iter().map(|word| u64::from_le_bytes(*word)).chain(last)
+}
+
+/// Copies words to bytes; what there are no words for becomes 0.
+pub(crate) fn copy(words: &[AtomicU64], into: &mut [u8]) {
+    let mut words = words.iter();
+    for bytes in into.chunks_mut(8) {
+        let word = words.next().map_or(0, |word| word.load(Relaxed)).to_le_bytes();
+        bytes.copy_from_slice(&word[..bytes.len()]);
+    }
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    let seed = FIRST ^ bytes.len() as u64;
+    let mixed = match <[u8; 8]>::try_from(bytes) {
+        Ok(eight) => fold(seed ^ u64::from_le_bytes(eight), SECOND),
+        Err(_) => parts(bytes).fold(seed, |hash, part| fold(hash ^ part, SECOND)),
+    };
+    fold(mixed ^ SECOND, FIRST)
+}
+
+/// Both halves of a product: each bit of the factors reaches most bits of the result.
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// A 32-bit number, scaled down to less than `count`.
+fn scale(number: u32, count: u32) -> u32 {
+    ((u64::from(number) * u64::from(count)) >> 32) as u32
+}

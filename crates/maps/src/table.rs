@@ -1,0 +1,277 @@
+//! The hash table of one copy: entries in buckets, each key in one of its two buckets.
+//!
+//! An insertion takes a lane of the emptier bucket with one compare-and-swap of the control word
+//! it has just read, which fails if anybody changed the bucket since. Then it looks at the other
+//! bucket again: two threads that insert one key into different buckets see each other, and the
+//! one in the second bucket gives way. So a key is there once, unless a thread is stopped for
+//! longer than others wait; then it may be there twice, which readers bear.
+//!
+//! An update that is under way while its own key is erased may be added to the next key in that
+//! lane: to exclude it would cost each update another atomic operation. Other keys' updates are
+//! exact.
+
+use core::hint::spin_loop;
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+    fence,
+};
+
+use crate::control::{self, CHANGE, LANES, READY};
+use crate::key::Key;
+
+/// How often something is tried that others are in the way of.
+pub(crate) const TRIES: usize = 256;
+
+/// The buckets of one copy.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Table<'a> {
+    pub(crate) words: &'a [AtomicU64],
+    pub(crate) buckets: u32,
+    pub(crate) bucket_words: usize,
+    pub(crate) key_words: usize,
+    pub(crate) entry_words: usize,
+}
+
+/// An entry that was found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'a> {
+    control: &'a AtomicU64,
+    seen: u64,
+    lane: usize,
+    /// Its place in the table.
+    pub(crate) index: u64,
+    /// Length and key.
+    pub(crate) key: &'a [AtomicU64],
+    /// The value.
+    pub(crate) value: &'a [AtomicU64],
+}
+
+/// What is known of a key after a look at a bucket.
+enum Look<'a> {
+    Found(Entry<'a>),
+    /// Somebody is changing the key, or may be.
+    Busy,
+    /// It was not there when the control word was this.
+    Absent(u64),
+}
+
+/// What came of an attempt to insert a key.
+enum Attempt<'a> {
+    Done(Entry<'a>),
+    Again,
+    Full,
+}
+
+impl<'a> Table<'a> {
+    fn bucket(&self, bucket: u32) -> Option<(&'a AtomicU64, &'a [AtomicU64])> {
+        let start = (bucket as usize).checked_mul(self.bucket_words)?;
+        self.words.get(start..start.checked_add(self.bucket_words)?)?.split_first()
+    }
+
+    fn entry(&self, bucket: u32, lane: usize, seen: u64) -> Option<Entry<'a>> {
+        let (control, entries) = self.bucket(bucket)?;
+        let start = lane * self.entry_words;
+        let words = entries.get(start..start + self.entry_words)?;
+        let (key, value) = words.split_at_checked(1 + self.key_words)?;
+        let index = u64::from(bucket) * LANES as u64 + lane as u64;
+        Some(Entry { control, seen, lane, index, key, value })
+    }
+
+    fn look(&self, bucket: u32, key: &Key<'_>) -> Look<'a> {
+        let Some((control, _)) = self.bucket(bucket) else { return Look::Absent(0) };
+        let seen = control.load(Acquire);
+        for lane in control::equal(seen, READY | key.tag()) {
+            let Some(entry) = self.entry(bucket, lane, seen) else { continue };
+            if key.is_in(entry.key) {
+                return if entry.is_unchanged() { Look::Found(entry) } else { Look::Busy };
+            }
+        }
+        if control::equal(seen, key.tag()).is_empty() { Look::Absent(seen) } else { Look::Busy }
+    }
+
+    /// The entry with a key.
+    pub(crate) fn find(&self, key: &Key<'_>) -> Option<Entry<'a>> {
+        let (first, second) = key.buckets(self.buckets);
+        for _ in 0..TRIES {
+            let mut busy = false;
+            for bucket in [first, second] {
+                match self.look(bucket, key) {
+                    Look::Found(entry) => return Some(entry),
+                    Look::Busy => busy = true,
+                    Look::Absent(_) => {}
+                }
+            }
+            if !busy {
+                return None;
+            }
+            spin_loop();
+        }
+        None
+    }
+
+    /// The entry with a key, and whether it is new. A new one has the value that `fill` gives it
+    /// before anybody can see it. `None`: there is no room, or others were in the way for too long.
+    pub(crate) fn find_or_insert(
+        &self,
+        key: &Key<'_>,
+        fill: impl Fn(&[AtomicU64]),
+    ) -> Option<(Entry<'a>, bool)> {
+        let (first, second) = key.buckets(self.buckets);
+        for _ in 0..TRIES {
+            let looks = (self.look(first, key), self.look(second, key));
+            match looks {
+                (Look::Found(entry), _) | (_, Look::Found(entry)) => return Some((entry, false)),
+                (Look::Absent(one), Look::Absent(two)) => {
+                    match self.insert(key, (first, one), (second, two), &fill) {
+                        Attempt::Done(entry) => return Some((entry, true)),
+                        Attempt::Again => {}
+                        Attempt::Full => return None,
+                    }
+                }
+                _ => {}
+            }
+            spin_loop();
+        }
+        None
+    }
+
+    fn insert(
+        &self,
+        key: &Key<'_>,
+        first: (u32, u64),
+        second: (u32, u64),
+        fill: impl Fn(&[AtomicU64]),
+    ) -> Attempt<'a> {
+        let free = |control| control::equal(control, 0).count();
+        let is_first = free(first.1) >= free(second.1);
+        let ((bucket, seen), other) = if is_first { (first, second) } else { (second, first) };
+        let Some(lane) = control::equal(seen, 0).next() else { return Attempt::Full };
+        let Some(mut entry) = self.entry(bucket, lane, seen) else { return Attempt::Full };
+        if !entry.change(control::at(lane, key.tag())) {
+            return Attempt::Again;
+        }
+        if bucket != other.0 && !self.is_alone(key, other, is_first) {
+            entry.add(0u64.wrapping_sub(control::at(lane, key.tag())));
+            return Attempt::Again;
+        }
+        key.write(entry.key);
+        fill(entry.value);
+        entry.publish();
+        Attempt::Done(entry)
+    }
+
+    /// Whether no other thread has put the key into its other bucket meanwhile.
+    fn is_alone(&self, key: &Key<'_>, other: (u32, u64), is_first: bool) -> bool {
+        let Some((control, _)) = self.bucket(other.0) else { return true };
+        if control.load(SeqCst) == other.1 {
+            return true;
+        }
+        for _ in 0..TRIES {
+            match self.look(other.0, key) {
+                Look::Found(_) => return false,
+                Look::Absent(_) => return true,
+                Look::Busy if !is_first => return false,
+                Look::Busy => spin_loop(),
+            }
+        }
+        false
+    }
+
+    /// Removes a key. Whether there was one.
+    pub(crate) fn erase(&self, key: &Key<'_>) -> bool {
+        let mut erased = false;
+        for _ in 0..TRIES {
+            let Some(entry) = self.find(key) else { break };
+            erased |= entry.erase();
+        }
+        erased
+    }
+
+    /// Removes all entries that nobody is writing.
+    pub(crate) fn clear(&self) {
+        for (control, _) in (0..self.buckets).map_while(|bucket| self.bucket(bucket)) {
+            for _ in 0..TRIES {
+                let seen = control.load(Relaxed);
+                let cleared = control::without_ready(seen);
+                if control::ready(seen).is_empty()
+                    || control.compare_exchange(seen, cleared, SeqCst, Relaxed).is_ok()
+                {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// The entry at a place of the table.
+    pub(crate) fn at(&self, index: u64) -> Option<Entry<'a>> {
+        let bucket = u32::try_from(index / LANES as u64).ok()?;
+        let lane = (index % LANES as u64) as usize;
+        if bucket >= self.buckets {
+            return None;
+        }
+        let seen = self.bucket(bucket)?.0.load(Acquire);
+        (control::byte(seen, lane) & READY != 0).then(|| self.entry(bucket, lane, seen))?
+    }
+
+    /// The places of all entries at or after a place.
+    pub(crate) fn indices(&self, from: u64) -> impl Iterator<Item = u64> + use<'a> {
+        let table = *self;
+        let lanes = LANES as u64;
+        let first = u32::try_from(from / lanes).unwrap_or(u32::MAX);
+        (first..self.buckets)
+            .map_while(move |bucket| Some((bucket, table.bucket(bucket)?.0.load(Acquire))))
+            .flat_map(move |(bucket, seen)| {
+                control::ready(seen).map(move |lane| u64::from(bucket) * lanes + lane as u64)
+            })
+            .filter(move |&index| index >= from)
+    }
+
+    /// The number of entries.
+    pub(crate) fn count(&self) -> u64 {
+        let buckets = (0..self.buckets).map_while(|bucket| self.bucket(bucket));
+        buckets.map(|(control, _)| u64::from(control::ready(control.load(Relaxed)).count())).sum()
+    }
+}
+
+impl Entry<'_> {
+    /// Whether what was read of the entry since it was found belongs together.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        fence(Acquire);
+        self.control.load(Relaxed) == self.seen
+    }
+
+    /// Adds to the control word if it is as it was seen.
+    fn change(&mut self, by: u64) -> bool {
+        let new = self.seen.wrapping_add(by).wrapping_add(CHANGE);
+        let changed = self.control.compare_exchange(self.seen, new, SeqCst, Relaxed).is_ok();
+        if changed {
+            self.seen = new;
+            // Others see what is written now no earlier than that the lane is busy.
+            fence(Release);
+        }
+        changed
+    }
+
+    /// Adds to the control word. Only for the owner of a busy lane: it changes nothing else.
+    fn add(&mut self, by: u64) {
+        let by = by.wrapping_add(CHANGE);
+        self.seen = self.control.fetch_add(by, SeqCst).wrapping_add(by);
+    }
+
+    /// Makes the lane busy: readers see it as changed, writers wait. For the owner, see
+    /// [`publish`](Self::publish).
+    pub(crate) fn lock(&mut self) -> bool {
+        self.change(0u64.wrapping_sub(control::at(self.lane, READY)))
+    }
+
+    /// Makes a busy lane ready.
+    pub(crate) fn publish(&mut self) {
+        self.add(control::at(self.lane, READY));
+    }
+
+    fn erase(mut self) -> bool {
+        let byte = control::byte(self.seen, self.lane);
+        self.change(0u64.wrapping_sub(control::at(self.lane, byte)))
+    }
+}
