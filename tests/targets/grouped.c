@@ -11,6 +11,7 @@
  * jump covers, if there is one. Prints "calls N wrong N shown N signals N": N wrong results, N times elsewhere, and N signals. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -76,8 +77,16 @@ static void call_all(uint64_t round) {
     if (differ) __atomic_add_fetch(&wrong, differ, __ATOMIC_RELAXED);
 }
 
+/* Whether the first thread sends signals: then each thread goes on only when one more has come, 64 times. */
+static int signalled;
+
 static void *work(void *unused) {
-    for (long round = 0; round < rounds; round++) call_all(round);
+    long pieces = signalled ? 64 : 1;
+    for (long piece = 0; piece < pieces; piece++) {
+        long before = __atomic_load_n(&signals, __ATOMIC_RELAXED);
+        for (long round = rounds * piece / pieces; round < rounds * (piece + 1) / pieces; round++) call_all(round);
+        while (signalled && __atomic_load_n(&signals, __ATOMIC_RELAXED) == before) sched_yield();
+    }
     __atomic_add_fetch(&ending, 1, __ATOMIC_RELEASE);
     return unused;
 }
@@ -88,7 +97,7 @@ static int said(long calls) {
     return wrong || shown;
 }
 
-static int threaded(int count, int signalled) {
+static int threaded(int count) {
     pthread_t threads[64];
     for (int i = 0; i < count; i++)
         if (pthread_create(&threads[i], NULL, work, NULL)) return 2;
@@ -138,10 +147,10 @@ int main(int argc, char **argv) {
         while (fgets(line, sizeof line, stdin)) {
             if (!strncmp(line, "exec", 4)) return execv("/proc/self/exe", argv);
             ending = 0, rounds = atol(line);
-            if (threaded(atoi(argv[2]), 0)) return 1;
+            if (threaded(atoi(argv[2]))) return 1;
         }
         return 0;
     }
-    if (!strcmp(argv[1], "-s")) return threaded(atoi(argv[2]), 1);
-    return threaded(atoi(argv[1]), 0);
+    signalled = !strcmp(argv[1], "-s");
+    return threaded(atoi(argv[signalled ? 2 : 1]));
 }

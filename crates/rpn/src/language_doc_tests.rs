@@ -55,6 +55,8 @@ fn heading(group: Group) -> &'static str {
         Group::Tracing => "Stack tracing",
         Group::Internal => "Internal registers",
         Group::Heap => "Heap",
+        Group::Frame => "The frame",
+        Group::Map => "Maps",
     }
 }
 
@@ -65,6 +67,9 @@ fn written(row: &Row) -> String {
         Operand::U8 if row.op == Op::ExitTo => "FACILITY",
         Operand::U16 if row.op == Op::SetMinImm => "MINOR",
         Operand::U16 if row.op == Op::SetMajImm => "MAJOR",
+        Operand::U16 if row.group == Group::Frame => "OFFSET",
+        Operand::U16 if row.group == Group::Map => "MAP",
+        Operand::U8 if row.op == Op::PushNsecs => "CLOCK",
         Operand::U8 | Operand::U16 => "COUNT",
         Operand::Local | Operand::Global => "INDEX",
         Operand::Register => "REGISTER",
@@ -132,7 +137,8 @@ fn compiles(row: &Row, arch: Arch, kind: &str) -> bool {
     let instruction = written(row).replace("REGISTER", register).replace("LABEL", "here");
     let instruction = instruction.replace("PROCEDURE", "helper");
     let words = instruction.split_whitespace().map(|word| match word {
-        "FACILITY" | "MINOR" | "MAJOR" | "COUNT" | "INDEX" | "POSITION" | "N" | "VALUE" => "1",
+        "OFFSET" | "MAP" | "CLOCK" | "FACILITY" | "MINOR" | "MAJOR" | "COUNT" | "INDEX" | "POSITION"
+        | "N" | "VALUE" => "1",
         "NAME" => "pid",
         word => word,
     });

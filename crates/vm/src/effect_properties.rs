@@ -77,6 +77,12 @@ impl Machine for Watched {
         self.machine.field(index)
     }
 
+    fn stack(&mut self, frames: &mut [u64]) -> Option<usize> {
+        self.note(Effects::READS_MEMORY.and(Effects::READS_REGISTERS));
+        frames.fill(7);
+        Some(frames.len())
+    }
+
     fn linear_address(&mut self, selector: u16, offset: u64) -> Option<u64> {
         self.machine.linear_address(selector, offset)
     }
@@ -110,6 +116,9 @@ struct Single {
 /// Stack elements that are compared: more than any instruction here pops or pushes, except those
 /// that copy.
 const SHOWN: usize = 16;
+
+/// One constant, `a`.
+const CONSTANTS: [u8; 21] = [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 20, 0, 0, 0, 1, 0, 0, 0, b'a'];
 
 /// What can be observed after a run.
 #[derive(PartialEq)]
@@ -169,6 +178,9 @@ impl Single {
         let atomic = |values: &[u64]| values.iter().copied().map(AtomicU64::new).collect::<Vec<_>>();
         let plain = |values: &[AtomicU64]| values.iter().map(|it| it.load(Relaxed)).collect::<Vec<_>>();
         let (local, global) = (atomic(locals), atomic(globals));
+        let mut infos = [maps::MapInfo { key: 8, value: 8, entries: 4, ..maps::MapInfo::default() }];
+        let size = maps::plan(&mut infos, 1, 1 << 20).expect("it is small");
+        let words: Vec<AtomicU64> = (0..size).map(|_| AtomicU64::new(0)).collect();
         let program = Program {
             word: self.word,
             code: &code,
@@ -179,6 +191,8 @@ impl Single {
             globals: &global,
             excpt_log: 100,
             heap: 40,
+            constants: crate::Constants(&CONSTANTS),
+            maps: crate::Maps { infos: &infos, words: &words },
             ..Program::default()
         };
         let mut watched = Watched { machine: self.machine.clone(), seen: Effects::NONE };

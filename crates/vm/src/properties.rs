@@ -71,6 +71,7 @@ impl Start {
             autostacktrace: self.autostacktrace,
             heap: self.heap,
             point: ProbepointInfo { module: b"module", offset: 1, id: 2, major: 3, minor: 4 },
+            ..Program::default()
         };
         let outcome = by(&program, state, &mut machine);
         Finish {

@@ -220,6 +220,7 @@ impl Start {
             autostacktrace: self.autostacktrace,
             heap: 64,
             point: vm::ProbepointInfo { offset: 7, major: 5, minor: 6, ..vm::ProbepointInfo::default() },
+            ..Program::default()
         };
         let mut shared = Shared { general: self.registers, rip: environment.site, ..Shared::default() };
         shared.general[4] = registers.general[4];

@@ -1,0 +1,103 @@
+//! What the reader asks of the outside world.
+
+use std::io;
+use std::rc::Rc;
+
+use jiff::tz::TimeZone;
+use script::{At, Tag};
+
+use crate::entry::Entry;
+use crate::layout::Layout;
+
+/// A function at an address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Symbol {
+    /// Its name.
+    pub name: String,
+    /// How far behind its beginning the address is.
+    pub offset: u64,
+    /// The file, or the module of the kernel, that it belongs to.
+    pub module: Option<String>,
+    /// The functions that were inlined at the address, the innermost one first.
+    pub inlined: Vec<String>,
+}
+
+/// A place in the script, as messages name it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Location {
+    /// The file.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u64,
+    /// The column, from 1.
+    pub column: u64,
+    /// The column after the place, if it ends in the same line.
+    pub end: u64,
+}
+
+/// The outside world.
+pub trait World {
+    /// The function at an address of a process, which may have ended.
+    fn user_symbol(&mut self, address: u64, pid: u32) -> Option<Symbol>;
+
+    /// The function at an address of the kernel.
+    fn kernel_symbol(&mut self, address: u64) -> Option<Symbol>;
+
+    /// The addresses of a stack by its number, the innermost one first.
+    fn stack(&mut self, number: u64) -> Option<Vec<u64>>;
+
+    /// The path of a cgroup in the hierarchies that a filter matches, as in `unified:/user.slice`.
+    fn cgroup(&mut self, number: u64, filter: &[u8]) -> String;
+
+    /// The name of an enum's value.
+    fn enumerator(&mut self, enumeration: &str, value: u64) -> Option<String>;
+
+    /// The layout of a struct or union.
+    fn layout(&mut self, tag: Tag, name: &str) -> Option<Rc<Layout>>;
+
+    /// The time now, in nanoseconds since 1970.
+    fn now(&mut self) -> i128;
+
+    /// The time in nanoseconds since 1970 of a time in nanoseconds since the system was started.
+    fn time_of(&mut self, since_start: u64) -> i128;
+
+    /// The time in nanoseconds since 1970 at which an interval of a time series begins.
+    fn time_of_interval(&mut self, begin: i64) -> i128;
+
+    /// The time zone in which times are shown.
+    fn zone(&mut self) -> TimeZone {
+        TimeZone::system()
+    }
+
+    /// All entries of a map, in any order.
+    fn entries(&mut self, map: usize) -> Vec<Entry>;
+
+    /// Removes all entries of a map.
+    fn clear(&mut self, map: usize);
+
+    /// Sets the values of all entries of a map to 0.
+    fn zero(&mut self, map: usize);
+
+    /// Runs a command with the shell and returns what it prints.
+    ///
+    /// The command has strings of the probed process in it, and a hostile process can log any of
+    /// the script's commands at any time: it must only be run if the user allowed that.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not run.
+    fn system(&mut self, command: &[u8]) -> io::Result<Vec<u8>>;
+
+    /// The first bytes of a file, at most `most`.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be read.
+    fn read_file(&mut self, path: &[u8], most: usize) -> io::Result<Vec<u8>>;
+
+    /// Where a place of the script is.
+    fn locate(&mut self, at: At) -> Location;
+
+    /// Shows a message to the user: a line without its end, not a part of the output.
+    fn report(&mut self, message: &[u8]);
+}

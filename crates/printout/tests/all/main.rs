@@ -1,0 +1,7 @@
+//! The reader as a whole: scripts, logs and maps are built by hand, a world answers from memory.
+
+mod events;
+mod golden;
+mod hostile;
+mod maps;
+mod support;
