@@ -215,7 +215,8 @@ impl<'c, 'a> Call<'c, 'a> {
             // What they ask was answered when the script was checked.
             "static_assert" | "assert_str" => Ok(()),
             "fail" => Err(source::Diagnostic::error(self.expr.at.0, "the script refuses itself")
-                .label("reached when the probe fires")),
+                .label("reached when the probe fires")
+                .help("what leads here is the script's own condition")),
             name => Events::new(self.compiler, self.expr).call(name, self.arguments),
         }
     }

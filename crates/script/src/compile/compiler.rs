@@ -114,8 +114,10 @@ impl<'a> Compiler<'a> {
 
     /// Compiles a probe to a handler.
     pub(super) fn probe(&mut self, probe: &Probe) {
-        for point in &probe.points {
-            self.keep(refuse::provider(point));
+        let served: Vec<Option<()>> =
+            probe.points.iter().map(|point| self.keep(refuse::provider(point))).collect();
+        if served.contains(&None) {
+            return;
         }
         self.providers = probe.points.iter().map(|point| point.provider).collect();
         self.frame = Frame::default();

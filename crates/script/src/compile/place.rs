@@ -93,6 +93,9 @@ impl Compiler<'_> {
 
     /// Pushes the address that a value is, or at which it is.
     pub(super) fn pointer(&mut self, expr: &Expr) -> Result<()> {
+        if expr.ty == Type::Unknown {
+            return Err(refuse::unknown(expr));
+        }
         match self.form(expr) {
             Ok(Form::Word) => self.word(expr),
             // The size does not matter for an address.

@@ -81,8 +81,17 @@ pub(super) fn unknown_type(ty: &Type, span: Span) -> Diagnostic {
         Type::Aggregate(_) => Diagnostic::error(span, format!("a value of type `{ty}` can only be printed"))
             .label("as a whole map")
             .help("write `print(@x);`"),
-        _ => Diagnostic::error(span, format!("the size of `{ty}` is not known"))
-            .label("expected a type with a size"),
+        Type::Tuple(members) if members.contains(&Type::Unknown) => {
+            Diagnostic::error(span, format!("a member of `{ty}` is of a type that is not known"))
+                .label("nothing in the script tells it")
+                .help("cast the member")
+        }
+        Type::Array(inner, None) => Diagnostic::error(span, format!("the length of `{ty}` is not known"))
+            .label("expected an array with a length")
+            .help(format!("state it: `({inner}[8])`")),
+        _ => Diagnostic::error(span, format!("a value of type `{ty}` is not available in this form"))
+            .label("not done yet")
+            .help("assign its parts to variables, and use these"),
     }
 }
 

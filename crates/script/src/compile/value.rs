@@ -111,8 +111,11 @@ impl Compiler<'_> {
             ExprKind::Name(name) => Call::new(self, name, &[], expr)?.text(at, room),
             ExprKind::Call(name, arguments) => Call::new(self, name, arguments, expr)?.text(at, room),
             ExprKind::Cast(_, value) => self.text_bytes(value, at, room),
-            ExprKind::Member(value, index) if self.forms.form(&expr.ty) == Some(Form::Text) => {
-                let from = self.member(value, *index as usize, expr)?;
+            ExprKind::Member(..) | ExprKind::Index(..) if self.forms.form(&expr.ty) == Some(Form::Text) => {
+                let from = match &expr.kind {
+                    ExprKind::Member(value, index) => self.member(value, *index as usize, expr)?,
+                    _ => self.frame_place(expr)?,
+                };
                 let most = self.forms.room().min(room);
                 self.asm.copy(from, at, most as u64);
                 self.length_at(at, most, expr)

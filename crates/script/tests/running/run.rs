@@ -58,11 +58,6 @@ impl Run {
         };
         (outcome, log)
     }
-
-    /// What is left on the stack by the last run, which drops all that it pushes.
-    pub(crate) fn depth(&self) -> usize {
-        self.state.depth()
-    }
 }
 
 /// The constants as the interpreter reads them.
