@@ -2,8 +2,8 @@
 //!
 //! Design constraints: handlers use them in the threads of the probed process, so nothing
 //! allocates, blocks or loops without a bound; an update that finds no room, or others in its way
-//! for too long, is counted as lost. Threads, the tracer's interpreter and the reader use a table at
-//! the same time. The process may write anything into the words at any moment: whatever they
+//! for too long, is counted as lost. Threads, the tracer's interpreter and the reader use a table
+//! at the same time. The process may write anything into the words at any moment: whatever they
 //! contain, no access leaves the map, nothing panics, and what the reader allocates is bounded by
 //! the table's size. What a map is ([`MapInfo`]) is in memory that the process cannot write.
 //!

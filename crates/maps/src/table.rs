@@ -23,6 +23,9 @@ use crate::key::Key;
 /// How often something is tried that others are in the way of.
 pub(crate) const TRIES: usize = 256;
 
+/// Free lanes of a first bucket that make the second one no better.
+const FREE: u32 = 4;
+
 /// The buckets of one copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Table<'a> {
@@ -64,11 +67,13 @@ enum Attempt<'a> {
 }
 
 impl<'a> Table<'a> {
+    #[inline]
     fn bucket(&self, bucket: u32) -> Option<(&'a AtomicU64, &'a [AtomicU64])> {
         let start = (bucket as usize).checked_mul(self.bucket_words)?;
         self.words.get(start..start.checked_add(self.bucket_words)?)?.split_first()
     }
 
+    #[inline]
     fn entry(&self, bucket: u32, lane: usize, seen: u64) -> Option<Entry<'a>> {
         let (control, entries) = self.bucket(bucket)?;
         let start = lane * self.entry_words;
@@ -91,11 +96,29 @@ impl<'a> Table<'a> {
     }
 
     /// The entry with a key.
+    #[inline]
     pub(crate) fn find(&self, key: &Key<'_>) -> Option<Entry<'a>> {
-        let (first, second) = key.buckets(self.buckets);
+        self.hit(key).or_else(|| self.search(key))
+    }
+
+    /// The entry with a key, if it is the first lane of the first bucket that may have it: most
+    /// are, and this is all that their updates cost.
+    #[inline]
+    fn hit(&self, key: &Key<'_>) -> Option<Entry<'a>> {
+        let bucket = key.first(self.buckets);
+        let (control, _) = self.bucket(bucket)?;
+        let seen = control.load(Acquire);
+        let lane = control::equal(seen, READY | key.tag()).next()?;
+        let entry = self.entry(bucket, lane, seen)?;
+        (key.is_in(entry.key) && entry.is_unchanged()).then_some(entry)
+    }
+
+    /// The entry with a key, wherever it is. Waits for those that may be changing it.
+    #[inline(never)]
+    fn search(&self, key: &Key<'_>) -> Option<Entry<'a>> {
         for _ in 0..TRIES {
             let mut busy = false;
-            for bucket in [first, second] {
+            for bucket in [key.first(self.buckets), key.second(self.buckets)] {
                 match self.look(bucket, key) {
                     Look::Found(entry) => return Some(entry),
                     Look::Busy => busy = true,
@@ -112,18 +135,27 @@ impl<'a> Table<'a> {
 
     /// The entry with a key, and whether it is new. A new one has the value that `fill` gives it
     /// before anybody can see it. `None`: there is no room, or others were in the way for too long.
+    #[inline]
     pub(crate) fn find_or_insert(
         &self,
         key: &Key<'_>,
         fill: impl Fn(&[AtomicU64]),
     ) -> Option<(Entry<'a>, bool)> {
-        let (first, second) = key.buckets(self.buckets);
+        match self.find(key) {
+            Some(entry) => Some((entry, false)),
+            None => self.insert_or_find(key, &fill),
+        }
+    }
+
+    #[cold]
+    fn insert_or_find(&self, key: &Key<'_>, fill: &dyn Fn(&[AtomicU64])) -> Option<(Entry<'a>, bool)> {
+        let (first, second) = (key.first(self.buckets), key.second(self.buckets));
         for _ in 0..TRIES {
             let looks = (self.look(first, key), self.look(second, key));
             match looks {
                 (Look::Found(entry), _) | (_, Look::Found(entry)) => return Some((entry, false)),
                 (Look::Absent(one), Look::Absent(two)) => {
-                    match self.insert(key, (first, one), (second, two), &fill) {
+                    match self.insert(key, (first, one), (second, two), fill) {
                         Attempt::Done(entry) => return Some((entry, true)),
                         Attempt::Again => {}
                         Attempt::Full => return None,
@@ -141,10 +173,11 @@ impl<'a> Table<'a> {
         key: &Key<'_>,
         first: (u32, u64),
         second: (u32, u64),
-        fill: impl Fn(&[AtomicU64]),
+        fill: &dyn Fn(&[AtomicU64]),
     ) -> Attempt<'a> {
         let free = |control| control::equal(control, 0).count();
-        let is_first = free(first.1) >= free(second.1);
+        // The first bucket is looked at first: it is taken while it is not half full.
+        let is_first = free(first.1) >= FREE.min(free(second.1));
         let ((bucket, seen), other) = if is_first { (first, second) } else { (second, first) };
         let Some(lane) = control::equal(seen, 0).next() else { return Attempt::Full };
         let Some(mut entry) = self.entry(bucket, lane, seen) else { return Attempt::Full };
@@ -236,12 +269,14 @@ impl<'a> Table<'a> {
 
 impl Entry<'_> {
     /// Whether what was read of the entry since it was found belongs together.
+    #[inline]
     pub(crate) fn is_unchanged(&self) -> bool {
         fence(Acquire);
         self.control.load(Relaxed) == self.seen
     }
 
     /// Adds to the control word if it is as it was seen.
+    #[inline]
     fn change(&mut self, by: u64) -> bool {
         let new = self.seen.wrapping_add(by).wrapping_add(CHANGE);
         let changed = self.control.compare_exchange(self.seen, new, SeqCst, Relaxed).is_ok();
@@ -254,6 +289,7 @@ impl Entry<'_> {
     }
 
     /// Adds to the control word. Only for the owner of a busy lane: it changes nothing else.
+    #[inline]
     fn add(&mut self, by: u64) {
         let by = by.wrapping_add(CHANGE);
         self.seen = self.control.fetch_add(by, SeqCst).wrapping_add(by);
@@ -261,11 +297,13 @@ impl Entry<'_> {
 
     /// Makes the lane busy: readers see it as changed, writers wait. For the owner, see
     /// [`publish`](Self::publish).
+    #[inline]
     pub(crate) fn lock(&mut self) -> bool {
         self.change(0u64.wrapping_sub(control::at(self.lane, READY)))
     }
 
     /// Makes a busy lane ready.
+    #[inline]
     pub(crate) fn publish(&mut self) {
         self.add(control::at(self.lane, READY));
     }

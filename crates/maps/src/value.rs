@@ -18,6 +18,7 @@ use crate::{Kind, MapInfo, buckets, series};
 const SIGN: u64 = 1 << 63;
 
 /// Adds a number to a value. False: it could not be added.
+#[inline]
 pub(crate) fn add(info: &MapInfo, value: &[AtomicU64], number: u64, now: u64) -> bool {
     let bucket = match info.kind() {
         Kind::Tseries => return series::add(info, value, number, now),
@@ -58,6 +59,7 @@ pub(crate) fn add_pair(kind: Kind, info: &MapInfo, value: &[AtomicU64], number: 
 }
 
 /// Makes a word at least this number. False: others changed it too often.
+#[inline]
 fn raise(word: &AtomicU64, to: u64) -> bool {
     let mut seen = word.load(Relaxed);
     for _ in 0..TRIES {
@@ -74,6 +76,7 @@ fn raise(word: &AtomicU64, to: u64) -> bool {
 
 /// A number in the form in which the greatest of unsigned words is the wanted one, be it the least
 /// or the greatest, signed or unsigned. Applied twice, it gives the number back.
+#[inline]
 fn ordered(kind: Kind, info: &MapInfo, number: u64) -> u64 {
     let number = if info.signed != 0 { number ^ SIGN } else { number };
     if kind == Kind::Min { !number } else { number }
