@@ -3,8 +3,7 @@
 //! An insertion takes a lane of the emptier bucket with one compare-and-swap of the control word
 //! it has just read, which fails if anybody changed the bucket since. Then it looks at the other
 //! bucket again: two threads that insert one key into different buckets see each other, and the
-//! one in the second bucket gives way. So a key is there once, unless a thread is stopped for
-//! longer than others wait; then it may be there twice, which readers bear.
+//! one in the second bucket gives way. So a key is there once.
 //!
 //! An update that is under way while its own key is erased may be added to the next key in that
 //! lane: to exclude it would cost each update another atomic operation. Other keys' updates are
@@ -313,3 +312,6 @@ impl Entry<'_> {
         self.change(0u64.wrapping_sub(control::at(self.lane, byte)))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -94,7 +94,7 @@ fn a_key_is_there_once_however_many_insert_it() {
         let mut state = thread;
         for _ in 0..ROUNDS {
             let number = random(&mut state) % 8;
-            if random(&mut state) % 2 == 0 {
+            if random(&mut state).is_multiple_of(2) {
                 // What is bumped and erased at the same time may go to the next entry in that lane:
                 // only whether entries are there is looked at.
                 maps.bump(0, &key(number), 1);
@@ -157,14 +157,15 @@ fn a_new_entry_has_its_value_at_once() {
     let maps = fixture.maps();
     on_threads(|thread| {
         for round in 0..ROUNDS {
-            let name = key(round % 4);
-            if thread % 2 == 0 {
-                maps.put(0, &name, 100 + round % 4);
-                maps.erase(0, &name);
+            // Each key is one thread's; the others read it.
+            if thread < THREADS / 2 {
+                maps.put(0, &key(thread), 100 + thread);
+                maps.erase(0, &key(thread));
             } else {
+                let number = round % (THREADS / 2);
                 let mut value = [0; 8];
-                if maps.fetch(0, &name, &mut value) {
-                    assert_eq!(value, key(100 + round % 4));
+                if maps.fetch(0, &key(number), &mut value) {
+                    assert_eq!(value, key(100 + number));
                 }
             }
         }

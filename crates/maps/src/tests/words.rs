@@ -77,11 +77,11 @@ fn everything(maps: Maps<'_>, map: usize, number: u64) {
     }
     let stack = maps.stack(map, number).map_or(0, |stack| stack.len());
     assert!(stack <= info.key as usize);
-    if number % 3 == 0 {
+    if number.is_multiple_of(3) {
         maps.erase(map, key);
         maps.zero(map);
     }
-    if number % 5 == 0 {
+    if number.is_multiple_of(5) {
         maps.clear(map);
     }
 }
