@@ -2,7 +2,7 @@
 //! to be interrupted. `cargo bench -p dprobes-maps --features std`.
 
 use std::hint::black_box;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use dprobes_maps::{Kind, MapInfo, Maps, plan};
@@ -42,6 +42,11 @@ fn main() {
     let maps = Maps { infos: &infos, words: &words };
     let key = |number: u64| (number % KEYS).to_le_bytes();
 
+    let long: Vec<[u8; 128]> = (0..KEYS).map(|number| [number as u8; 128]).collect();
+    let word = AtomicU64::new(0);
+    measure("an atomic addition", |_| {
+        black_box(&word).fetch_add(1, Relaxed);
+    });
     measure("count, key of 8 bytes", |number| {
         black_box(maps.update(0, &key(number), 1, 1, 0));
     });
@@ -55,9 +60,7 @@ fn main() {
         black_box(maps.update(7, &key(number), number % 1000, 1, 0));
     });
     measure("count, key of 64 bytes", |number| {
-        let mut key = [7; 64];
-        key[0] = (number % KEYS) as u8;
-        black_box(maps.update(4, &key, 1, 1, 0));
+        black_box(maps.update(4, &long[(number % KEYS) as usize][..64], 1, 1, 0));
     });
     measure("put", |number| {
         black_box(maps.put(2, &key(number), number));
@@ -73,8 +76,6 @@ fn main() {
         black_box(maps.store(6, &key(number), &[number as u8; 64]));
     });
     measure("intern of 128 bytes", |number| {
-        let mut stack = [3; 128];
-        stack[9] = (number % KEYS) as u8;
-        black_box(maps.intern(5, &stack));
+        black_box(maps.intern(5, &long[(number % KEYS) as usize]));
     });
 }

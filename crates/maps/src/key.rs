@@ -92,6 +92,8 @@ pub(crate) fn copy(words: &[AtomicU64], into: &mut [u8]) {
     }
 }
 
+/// All bits of the hash are used, for two buckets and a tag. So it is folded twice: after once,
+/// neighbouring numbers still have hashes with a pattern.
 #[inline]
 fn hash(bytes: &[u8]) -> u64 {
     let mixed = match <[u8; 8]>::try_from(bytes) {

@@ -13,7 +13,8 @@
 //! - `info`: what a map is. `shape`: where its words are.
 //! - `control`, `key`, `table`: the hash table of a copy.
 //! - `single`: the value of a map without keys.
-//! - `value`, `buckets`, `series`: what updates do, and what copies amount to.
+//! - `value`, `buckets`, `series`: what updates do.
+//! - `merge`: what the copies of an entry amount to.
 //! - `maps`, `stacks`: what handlers call.
 //! - `plan`, `view`: what the tracer calls (feature `std`).
 
@@ -28,6 +29,7 @@ mod control;
 mod info;
 mod key;
 mod maps;
+mod merge;
 #[cfg(any(test, feature = "std"))]
 mod plan;
 mod series;

@@ -140,13 +140,13 @@ impl<'a> Table<'a> {
         key: &Key<'_>,
         fill: impl Fn(&[AtomicU64]),
     ) -> Option<(Entry<'a>, bool)> {
-        match self.find(key) {
+        match self.hit(key) {
             Some(entry) => Some((entry, false)),
             None => self.insert_or_find(key, &fill),
         }
     }
 
-    #[cold]
+    #[inline(never)]
     fn insert_or_find(&self, key: &Key<'_>, fill: &dyn Fn(&[AtomicU64])) -> Option<(Entry<'a>, bool)> {
         let (first, second) = (key.first(self.buckets), key.second(self.buckets));
         for _ in 0..TRIES {
@@ -212,12 +212,13 @@ impl<'a> Table<'a> {
 
     /// Removes a key. Whether there was one.
     pub(crate) fn erase(&self, key: &Key<'_>) -> bool {
-        let mut erased = false;
         for _ in 0..TRIES {
-            let Some(entry) = self.find(key) else { break };
-            erased |= entry.erase();
+            let Some(entry) = self.find(key) else { return false };
+            if entry.erase() {
+                return true;
+            }
         }
-        erased
+        false
     }
 
     /// Removes all entries that nobody is writing.

@@ -1,4 +1,4 @@
-//! Values of aggregates: what an update does to their words, and what copies of them amount to.
+//! Values of aggregates: what an update does to their words, and what two copies are together.
 //!
 //! ```text
 //!     count, sum:   number
@@ -124,31 +124,6 @@ impl Pair {
             }
             Kind::Avg | Kind::Stats => self.0 / self.1,
             _ => self.0,
-        }
-    }
-}
-
-/// What the copies of an entry's value amount to as one number: of a histogram, how many numbers
-/// were added; of a series, the number of its newest interval.
-pub(crate) fn number<'a>(info: &MapInfo, copies: impl Iterator<Item = &'a [AtomicU64]> + Clone) -> u64 {
-    let kind = info.kind();
-    match kind {
-        Kind::Hist | Kind::Lhist => {
-            let words = copies.flatten().map(|count| count.load(Relaxed));
-            words.fold(0, u64::wrapping_add)
-        }
-        Kind::Tseries => {
-            let newest = copies.clone().filter_map(series::newest).max();
-            let aggregation = series::aggregation(info);
-            let pairs = newest
-                .into_iter()
-                .flat_map(|epoch| copies.clone().filter_map(move |slots| series::get(slots, epoch)));
-            let merged = pairs.reduce(|sum, pair| sum.merge(aggregation, pair));
-            merged.map_or(0, |pair| pair.number(aggregation, info))
-        }
-        _ => {
-            let pairs = copies.map(Pair::of).reduce(|sum, pair| sum.merge(kind, pair));
-            pairs.map_or(0, |pair| pair.number(kind, info))
         }
     }
 }
