@@ -20,7 +20,13 @@ const SIGN: u64 = 1 << 63;
 /// Adds a number to a value. False: it could not be added.
 #[inline]
 pub(crate) fn add(info: &MapInfo, value: &[AtomicU64], number: u64, now: u64) -> bool {
-    let bucket = match info.kind() {
+    let kind = info.kind();
+    // The most frequent ones are known without a jump through a table.
+    if let (Kind::Count | Kind::Sum, [sum, ..]) = (kind, value) {
+        sum.fetch_add(number, Relaxed);
+        return true;
+    }
+    let bucket = match kind {
         Kind::Tseries => return series::add(info, value, number, now),
         Kind::Hist => buckets::power(number as i64, buckets::bits(info.a)),
         Kind::Lhist => buckets::linear(number as i64, info.a, info.b, info.c),
