@@ -141,20 +141,12 @@ impl<'a> Maps<'a> {
             return single::read(lock, || key::copy(value, into));
         }
         let key = Self::key(info, key)?;
-        let table = copy.table(info)?;
-        for _ in 0..TRIES {
-            let entry = table.find(&key)?;
-            key::copy(entry.value, into);
-            if entry.is_unchanged() {
-                return Some(());
-            }
-        }
-        None
+        let whole = copy.table(info)?.read(&key, |value| key::copy(value, into))?;
+        whole.then_some(())
     }
 
     /// Sets an entry of a plain map; what is shorter than the map's value is filled with zeros, what
-    /// is longer is cut.
-    /// False: there is no room, which counts as a loss, or no such plain map.
+    /// is longer is cut. False: there is no room, which counts as a loss, or no such plain map.
     pub fn store(&self, map: usize, key: &[u8], from: &[u8]) -> bool {
         let Some(info) = self.info(map).filter(|info| info.kind() == Kind::Plain) else {
             return false;

@@ -4,7 +4,6 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::key::Key;
 use crate::shape::Copy as MapCopy;
-use crate::table::TRIES;
 use crate::value::Pair;
 use crate::{Kind, MapInfo, Maps, series, single};
 
@@ -23,14 +22,7 @@ fn read<T>(
         let _ = single::read(lock, || last = Some(read(value)));
         return last.or_else(|| Some(read(value)));
     }
-    let table = copy.table(info)?;
-    for _ in 0..TRIES {
-        let entry = table.find(key)?;
-        last = Some(read(entry.value));
-        if entry.is_unchanged() {
-            break;
-        }
-    }
+    copy.table(info)?.read(key, |value| last = Some(read(value)))?;
     last
 }
 

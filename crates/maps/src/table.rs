@@ -132,6 +132,20 @@ impl<'a> Table<'a> {
         None
     }
 
+    /// Reads the value of a key, perhaps several times. `None`: there is no such key. False: it
+    /// was changed each time it was read.
+    #[inline]
+    pub(crate) fn read(&self, key: &Key<'_>, mut read: impl FnMut(&[AtomicU64])) -> Option<bool> {
+        for _ in 0..TRIES {
+            let entry = self.find(key)?;
+            read(entry.value);
+            if entry.is_unchanged() {
+                return Some(true);
+            }
+        }
+        Some(false)
+    }
+
     /// The entry with a key, and whether it is new. A new one has the value that `fill` gives it
     /// before anybody can see it. `None`: there is no room, or others were in the way for too long.
     #[inline]

@@ -153,3 +153,45 @@ fn what_is_read_while_the_entry_changes_is_refused() {
     let mut late = reader;
     assert!(!late.lock());
 }
+
+#[test]
+fn a_new_entry_is_seen_with_its_value() {
+    let words = words();
+    let table = table(&words);
+    let key = Key::new(&[1; 8]);
+    let fill = |value: &[AtomicU64]| {
+        assert_eq!(table.count(), 0);
+        value[0].store(7, Relaxed);
+    };
+    let (entry, _) = table.find_or_insert(&key, fill).unwrap();
+    assert_eq!(entry.value[0].load(Relaxed), 7);
+    assert_eq!(table.count(), 1);
+}
+
+#[test]
+fn a_value_that_changes_while_it_is_read_is_read_again() {
+    let words = words();
+    let table = table(&words);
+    let key = Key::new(&[1; 8]);
+    table.find_or_insert(&key, |_| {}).unwrap();
+    let change = |to| {
+        let mut writer = table.find(&key).unwrap();
+        assert!(writer.lock());
+        writer.value[0].store(to, Relaxed);
+        writer.publish();
+    };
+    for changes in [0, 1, 5, TRIES - 1, TRIES, usize::MAX] {
+        let (mut reads, mut found) = (0, 0);
+        let whole = table.read(&key, |value| {
+            found = value[0].load(Relaxed);
+            reads += 1;
+            if reads <= changes {
+                change(reads as u64);
+            }
+        });
+        assert_eq!((whole, reads), (Some(changes < TRIES), TRIES.min(changes.saturating_add(1))));
+        assert!(changes >= TRIES || changes == 0 || found == changes as u64);
+    }
+    // An entry that is erased meanwhile is no longer there.
+    assert_eq!(table.read(&key, |_| assert!(table.erase(&key))), None);
+}

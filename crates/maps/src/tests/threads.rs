@@ -8,7 +8,8 @@ use super::{Fixture, info, key};
 use crate::{Kind, Maps, Value};
 
 const THREADS: u64 = 8;
-const ROUNDS: u64 = 20_000;
+/// What takes a second or so.
+const ROUNDS: u64 = if cfg!(debug_assertions) { 20_000 } else { 500_000 };
 
 /// Runs this on all threads, with the thread's number.
 fn on_threads(run: impl Fn(u64) + Sync) {
