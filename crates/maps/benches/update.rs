@@ -1,5 +1,5 @@
-//! Benchmark of maps: nanoseconds per operation, median of rounds that are short enough for most not
-//! to be interrupted. `cargo bench -p dprobes-maps --features std`.
+//! Benchmark of maps: nanoseconds per operation, median of rounds that are short enough for most
+//! not to be interrupted. `cargo bench -p dprobes-maps --features std`.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -145,8 +145,9 @@ impl<'a> Maps<'a> {
         whole.then_some(())
     }
 
-    /// Sets an entry of a plain map; what is shorter than the map's value is filled with zeros, what
-    /// is longer is cut. False: there is no room, which counts as a loss, or no such plain map.
+    /// Sets an entry of a plain map; what is shorter than the map's value is filled with zeros,
+    /// what is longer is cut. False: there is no room, which counts as a loss, or no such plain
+    /// map.
     pub fn store(&self, map: usize, key: &[u8], from: &[u8]) -> bool {
         let Some(info) = self.info(map).filter(|info| info.kind() == Kind::Plain) else {
             return false;
