@@ -48,13 +48,18 @@ struct ClockPace {
 /// How often the clock is set.
 const EVERY: Duration = Duration::from_millis(500);
 
+/// The least words of the memory: more than a piece of cells can have left from others.
+const LEAST_WORDS: usize = 4096;
+
 /// The shortest time over which the counter's rate is measured.
 const LEAST: Duration = Duration::from_millis(10);
 
 impl Tables {
     /// Makes the memory; none if there is not enough.
     pub(crate) fn new(plan: TablesPlan, cells: &mut Cells, domain: Domain) -> Option<Tables> {
-        let words = cells.words(CLOCK_WORDS.checked_add(plan.words)?)?;
+        // So many that they begin at a page.
+        let count = CLOCK_WORDS.checked_add(plan.words)?.max(LEAST_WORDS);
+        let words = cells.words(count)?;
         let memory = words.memory(domain)?;
         let first = both();
         std::thread::sleep(LEAST);
