@@ -78,7 +78,8 @@ mod tests {
     #[test]
     fn times_are_computed_from_the_counter() {
         let values = [2, 1000, 5_000_000, 1 << 31, 4_000_000, 7, 1 << 60];
-        let words: [AtomicU64; CLOCK_WORDS] = from_fn(|place| AtomicU64::new(values.get(place).copied().unwrap_or(0)));
+        let words: [AtomicU64; CLOCK_WORDS] =
+            from_fn(|place| AtomicU64::new(values.get(place).copied().unwrap_or(0)));
         let clock = ClockWords(&words);
         assert_eq!(clock.monotonic(1000), 5_000_000);
         assert_eq!(clock.monotonic(3000), 5_001_000);
