@@ -11,8 +11,8 @@ use super::machine::Thread;
 use super::ring::Ring;
 use super::{kernel, settings};
 use layout::{
-    Context, ExtraHeader, HandlerInfo, Header, MORE, ProbeEnd, RESUME, RESUME_ELEMENTS, Resume, SAVED, STATE,
-    Saved, UNSET, flag, record_size, state, status,
+    Context, ExtraHeader, HandlerInfo, Header, MORE, ProbeEnd, RESUME, RESUME_ELEMENTS, RESUME_WORDS, Resume,
+    SAVED, STATE, Saved, UNSET, flag, record_size, state, status,
 };
 
 /// Resumes the run in a context to its end and makes its record. Returns the address of the
@@ -139,6 +139,7 @@ unsafe fn interpret(
         offset: resume.offset as usize,
         top: resume.top as usize,
         elements: &resume.elements[..(resume.element_count as usize).min(RESUME_ELEMENTS)],
+        words: &resume.words[..(resume.word_count as usize).min(RESUME_WORDS)],
         calls: &resume.calls[..(resume.call_count as usize).min(resume.calls.len())],
         calls_made: resume.calls_made,
         jumps: resume.jumps,
