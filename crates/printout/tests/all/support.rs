@@ -169,14 +169,19 @@ impl Scene {
         (String::from_utf8_lossy(&out).into_owned(), next)
     }
 
+    /// Ends tracing: what is printed.
+    pub(crate) fn end(&mut self, output: Output) -> String {
+        let reader = Reader::new(&self.script, output, self.stacks);
+        let mut out = Vec::new();
+        reader.end(&mut out, &mut self.world).expect("the maps are well-formed");
+        String::from_utf8_lossy(&out).into_owned()
+    }
+
     /// Reads the log and ends tracing: what is printed.
     pub(crate) fn run(&mut self, output: Output) -> String {
         let (mut printed, next) = self.record(output);
         next.expect("the log is well-formed");
-        let reader = Reader::new(&self.script, output, self.stacks);
-        let mut out = Vec::new();
-        reader.end(&mut out, &mut self.world).expect("the maps are well-formed");
-        printed.push_str(&String::from_utf8_lossy(&out));
+        printed.push_str(&self.end(output));
         printed
     }
 }
