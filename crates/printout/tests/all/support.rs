@@ -91,7 +91,7 @@ impl World for Memory {
         if command.contains("forbidden") {
             return Err(io::Error::other("not allowed"));
         }
-        let answer = format!("ran {command}\n");
+        let answer = if command == "silent" { String::new() } else { format!("ran {command}\n") };
         self.commands.push(command);
         Ok(answer.into())
     }
