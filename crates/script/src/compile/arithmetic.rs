@@ -1,7 +1,7 @@
 //! The meaning of operators on integers of 64 bits, and which of them look at a sign.
 
 use crate::ast::Expr;
-use crate::check::stated;
+use crate::constant::stated;
 use crate::operator::Binary;
 use crate::types::{Integer, Type};
 

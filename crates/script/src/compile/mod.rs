@@ -70,8 +70,8 @@ pub use parameters::Parameters;
 ///
 /// # Errors
 ///
-/// What the script asks for and this engine does not have, or does not know yet; in the order of the
-/// text.
+/// What the script asks for and this engine does not have, or does not know yet; in the order of
+/// the text.
 pub fn compile(checked: &Checked, parameters: &Parameters) -> Result<Compiled, Vec<Diagnostic>> {
     if checked.has_errors() {
         return Err(errors(checked.diagnostics.clone()));

@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 use dprobes_script::{Parameters, check_with, compile};
 use source::MemoryFiles;
 
+/// A name, the files that the script names, and the script.
+type Named = (String, Vec<(PathBuf, String)>, String);
+
 /// The scripts of the case files, with the files that they name.
-fn scripts() -> Vec<(String, Vec<(PathBuf, String)>, String)> {
+fn scripts() -> Vec<Named> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
     let mut all = Vec::new();
     for entry in std::fs::read_dir(directory).expect("the directory is there") {

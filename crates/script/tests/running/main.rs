@@ -16,11 +16,15 @@
 //!
 //! `UPDATE_CASES=1` rewrites `EVENTS`, `MAPS` and `SAYS`. Read the difference.
 //!
-//! Besides, all scripts of `tests/cases` compile, or are refused with a message of their own.
+//! Besides, all scripts of `tests/cases` compile, or are refused with a message of their own; and
+//! random scripts do what an evaluator of their tree does.
 
 mod bounds;
 mod case;
+mod evaluate;
+mod generate;
 mod machine;
+mod random;
 mod reader;
 mod run;
 
@@ -55,6 +59,7 @@ fn main() -> ExitCode {
     }
     if !update {
         trials.check("every script of the other cases compiles or is refused", bounds::all_cases);
+        trials.check("random scripts do what they say", random::scripts);
     }
     trials.run()
 }
