@@ -6,24 +6,27 @@
 //!                 in keys and tuples: bytes, zeros up to max_strlen; the last part of a key ends
 //!                 with the key
 //! tuple           the members, as in keys
-//! ustack, usym    number of the stack or address; pid
+//! ustack          number of the stack; pid, and its form in the upper half
+//! usym            address; pid
 //! inet            family, 16 bytes        mac         6 bytes, padded
-//! timestamp       number of the constant with the format, nanoseconds
+//! timestamp       number of the constant with the format, and the clock in the upper half;
+//!                 nanoseconds
 //! cgroup path     number of the constant with the filter, number of the cgroup
 //! array, struct   as in C, padded
 //! ```
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use script::{Aggregate, Compiled, Integer, Opaque, Tag, Type};
+use script::{Aggregate, Compiled, Opaque, Tag, Type};
 
 use crate::clock;
 use crate::cursor::Cursor;
 use crate::datum::Datum;
 use crate::error::Wrong;
 use crate::layout::{self, until_nul};
+use crate::number::{enumerator, integer};
 use crate::symbols::{self, StackMode};
-use crate::world::World;
+use crate::world::{Clock, World};
 
 /// Where a value lies, which decides the form of its strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,8 +121,15 @@ impl Decoder<'_> {
                 symbols::kernel_stack(number, self.stacks, world)
             }
             Opaque::UserStack => {
-                let (number, pid) = (bytes.word()?, bytes.word()?);
-                symbols::user_stack(number, pid as u32, self.stacks, world)
+                let (number, process) = (bytes.word()?, bytes.word()?);
+                let mode = match process >> 32 {
+                    // What the call does not state, the setting does.
+                    0 => self.stacks,
+                    1 => StackMode::Perf,
+                    2 => StackMode::Raw,
+                    other => return Err(Wrong::NoMode(other)),
+                };
+                symbols::user_stack(number, process as u32, mode, world)
             }
             Opaque::KernelSymbol => symbols::kernel_symbol(bytes.word()?, world),
             Opaque::UserSymbol => {
@@ -133,8 +143,10 @@ impl Decoder<'_> {
             Opaque::Mac => mac(bytes.take(8)?).into(),
             Opaque::Timestamp => {
                 let (format, time) = (bytes.word()?, bytes.word()?);
-                let format = self.constant(format)?;
-                clock::event_time(format, world.time_of(time), &world.zone())
+                let clock = format >> 32;
+                let clock = Clock::from_number(clock).ok_or(Wrong::NoMode(clock))?;
+                let format = self.constant(format & u64::from(u32::MAX))?;
+                clock::event_time(format, world.time_of(clock, time), &world.zone())
             }
             Opaque::CgroupPath => {
                 let (filter, number) = (bytes.word()?, bytes.word()?);
@@ -148,21 +160,6 @@ impl Decoder<'_> {
         let found = usize::try_from(number).ok().and_then(|index| self.script.constants.get(index));
         found.map(Vec::as_slice).ok_or(Wrong::NoConstant(number))
     }
-}
-
-/// A number of which only the bytes of its type count.
-pub(crate) fn integer(word: u64, kind: Integer) -> Datum {
-    let above = 64 - u32::from(kind.bytes.clamp(1, 8)) * 8;
-    match kind.signed {
-        true => Datum::Signed((word << above).cast_signed() >> above),
-        false => Datum::Unsigned(word << above >> above),
-    }
-}
-
-/// A value of an enum: its name, or the number if it has none.
-pub(crate) fn enumerator(enumeration: &str, number: u64, world: &mut dyn World) -> Datum {
-    let name = world.enumerator(enumeration, number);
-    Datum::Symbolic { text: name.unwrap_or_else(|| number.to_string()).into(), number }
 }
 
 /// Linux's numbers of families of addresses.
@@ -198,15 +195,6 @@ fn mac(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_the_bytes_of_a_type_count() {
-        let kind = |bytes, signed| Integer { bytes, signed };
-        assert_eq!(integer(0x1ff, kind(1, true)), Datum::Signed(-1));
-        assert_eq!(integer(0x1ff, kind(1, false)), Datum::Unsigned(255));
-        assert_eq!(integer(u64::MAX, kind(8, true)), Datum::Signed(-1));
-        assert_eq!(integer(u64::MAX, kind(8, false)), Datum::Unsigned(u64::MAX));
-    }
 
     #[test]
     fn addresses_are_written_as_inet_ntop_writes_them() {

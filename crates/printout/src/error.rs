@@ -90,6 +90,9 @@ pub enum Wrong {
     /// The layout of a struct is not known, or has parts in parts without end.
     #[error("the layout of the type is not known")]
     NoLayout,
+    /// A clock or a form of stacks that does not exist.
+    #[error("{0} is no clock and no form of a stack")]
+    NoMode(u64),
     /// A constant that the script does not have.
     #[error("the script has no constant {0:#x}")]
     NoConstant(u64),

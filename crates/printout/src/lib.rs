@@ -25,11 +25,12 @@
 //! |---|---|
 //! | `reader` | the reader: events to actions |
 //! | `world` | what it asks of the outside |
-//! | `cursor`, `decode`, `layout` | bytes to values |
+//! | `cursor`, `decode`, `number`, `layout` | bytes to values |
+//! | `definition` | structs |
 //! | `datum` | a value to print |
 //! | `symbols`, `clock` | addresses, stacks and times as text |
 //! | `format`, `conversion` | `printf` |
-//! | `entry`, `table`, `order` | a map as a table of rows |
+//! | `table`, `order` | a map as a table of rows |
 //! | `histogram`, `series`, `graph` | histograms and time series |
 //! | `text`, `json` | the two forms of a message |
 
@@ -40,13 +41,14 @@ mod conversion;
 mod cursor;
 mod datum;
 mod decode;
-mod entry;
+mod definition;
 mod error;
 mod format;
 mod graph;
 mod histogram;
 mod json;
 mod layout;
+mod number;
 mod order;
 mod reader;
 mod series;
@@ -55,10 +57,9 @@ mod table;
 mod text;
 mod world;
 
-pub use entry::{Entry, Value};
+pub use definition::{Layout, Member};
 pub use error::{Context, Error, Wrong};
 pub use jiff::tz::TimeZone;
-pub use layout::{Layout, Member};
 pub use reader::{Next, Output, Reader};
 pub use symbols::StackMode;
-pub use world::{Location, Symbol, World};
+pub use world::{Clock, Location, Symbol, World};

@@ -9,10 +9,10 @@ use crate::clock;
 use crate::cursor::Cursor;
 use crate::datum::{Datum, append};
 use crate::decode::{Decoder, Place};
-use crate::error::{Context, Error};
+use crate::error::{Context, Error, Wrong};
 use crate::format::Format;
 use crate::symbols::StackMode;
-use crate::table::{Cell, Selection, Table};
+use crate::table::{self, Cell, Selection, Table};
 use crate::world::World;
 use crate::{json, text};
 
@@ -86,12 +86,31 @@ impl<'a> Reader<'a> {
                 let value = self.decoder.value(ty, Place::Alone, &mut bytes, world);
                 values.push(value.map_err(|why| malformed(index, why))?);
             }
+            if let Action::Join(_) = event.action {
+                let strings = self.strings(&mut values, &mut bytes, world);
+                strings.map_err(|why| malformed(index, why))?;
+            }
             let next = self.act(event, format, &values, sink, world)?;
             if next != Next::GoOn {
                 return Ok(next);
             }
         }
         Ok(Next::GoOn)
+    }
+
+    /// The strings of `join`, in place of the argument that says how many there are.
+    fn strings(
+        &self,
+        values: &mut Vec<Datum>,
+        bytes: &mut Cursor<'_>,
+        world: &mut dyn World,
+    ) -> Result<(), Wrong> {
+        let count = values.pop().as_ref().and_then(Datum::number).unwrap_or(0);
+        // Each has at least a word: a greater count fails before it takes much room.
+        for _ in 0..count {
+            values.push(self.decoder.value(&Type::Text, Place::Alone, bytes, world)?);
+        }
+        Ok(())
     }
 
     /// Tracing has ended: prints all maps, if the script does not set that they are not printed.
@@ -253,11 +272,17 @@ impl<'a> Reader<'a> {
         sink: &mut dyn Write,
         world: &mut dyn World,
     ) -> Result<(), Error> {
-        let Some(table) = self.table(map, selection, world)? else { return Ok(()) };
+        match self.table(map, selection, world)? {
+            Some(table) => self.write_table(&table, sink, world),
+            None => Ok(()),
+        }
+    }
+
+    fn write_table(&self, table: &Table, sink: &mut dyn Write, world: &mut dyn World) -> Result<(), Error> {
         let zone = world.zone();
         let text = match self.output {
-            Output::Text => text::table(&table, &zone),
-            Output::Json => json::table(&table, &zone),
+            Output::Text => text::table(table, &zone),
+            Output::Json => json::table(table, &zone),
         };
         Ok(sink.write_all(&text)?)
     }
@@ -269,7 +294,8 @@ impl<'a> Reader<'a> {
         self.decoder.table(described, entries, selection, world).map(Some)
     }
 
-    /// `print(@map[key])`: prints the value that was logged, or looks it up.
+    /// `print(@map[key])` prints the value, which was logged or is looked up; `print(@map)` of a
+    /// map without keys prints the map.
     fn print_entry(
         &self,
         map: usize,
@@ -278,13 +304,18 @@ impl<'a> Reader<'a> {
         world: &mut dyn World,
     ) -> Result<(), Error> {
         let Some(described) = self.decoder.script.maps.get(map) else { return Ok(()) };
-        let (key, value) = values.split_at(usize::from(described.key.is_some()).min(values.len()));
-        if let Some(value) = value.first() {
+        if described.key.is_none() {
+            let Some(value) = values.first() else {
+                return self.print_map(map, Selection::default(), sink, world);
+            };
+            let cell = table::plain(&described.value, value.clone(), 0);
+            return self.write_table(&Table::of_one(described, cell), sink, world);
+        }
+        if let [_, value, ..] = values {
             return self.print_value(&Cell::Plain(value.clone()), sink, world);
         }
         let Some(table) = self.table(map, Selection::default(), world)? else { return Ok(()) };
-        let found = table.rows.into_iter().find(|row| row.key.as_ref() == key.first());
-        match found {
+        match table.rows.into_iter().find(|row| row.key.as_ref() == values.first()) {
             Some(row) => self.print_value(&row.cell, sink, world),
             // What there is not counts as 0; a histogram of nothing has no lines.
             None => match described.value {
@@ -322,12 +353,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The strings of an array, which ends before the first one that it does not have.
     fn join(&self, values: &[Datum], separator: &[u8], sink: &mut dyn Write) -> Result<(), Error> {
-        let mut texts: Vec<Vec<u8>> = values.iter().map(Datum::to_text).collect();
-        while texts.last().is_some_and(Vec::is_empty) {
-            texts.pop();
-        }
+        let texts: Vec<Vec<u8>> = values.iter().map(Datum::to_text).collect();
         self.line("join", &texts.join(separator), sink)
     }
 }

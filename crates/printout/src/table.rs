@@ -1,12 +1,11 @@
 //! A map as a table of rows, ready to be printed.
 
-use maps::Kind;
+use maps::{Entry, Kind, Value};
 use script::{Map, Tag, Type};
 
 use crate::cursor::Cursor;
 use crate::datum::Datum;
 use crate::decode::{Decoder, Place};
-use crate::entry::{Entry, Value};
 use crate::error::{Error, Wrong};
 use crate::histogram::Histogram;
 use crate::order;
@@ -78,6 +77,14 @@ pub(crate) struct Selection {
     pub(crate) divisor: u64,
 }
 
+impl Table {
+    /// The table of a map without keys that has this value.
+    pub(crate) fn of_one(map: &Map, cell: Cell) -> Table {
+        let rows = vec![Row { key: None, cell }];
+        Table { name: format!("@{}", map.name), keyed: false, kind: TableKind::Map, rows }
+    }
+}
+
 impl Decoder<'_> {
     /// The table of a map with these entries.
     pub(crate) fn table(
@@ -96,6 +103,10 @@ impl Decoder<'_> {
         let last = last.max().unwrap_or(0);
         let mut rows = Vec::with_capacity(entries.len());
         for Entry { key, value } in &entries {
+            // A map without keys always has its entry; bpftrace has none before the first update.
+            if map.key.is_none() && is_empty(value) {
+                continue;
+            }
             let row = self.row(map, kind, key, value, (selection.divisor, last), world);
             rows.push(row.map_err(|why| Error::MalformedEntry { map: map.name.clone(), why })?);
         }
@@ -166,8 +177,18 @@ impl Decoder<'_> {
     }
 }
 
+/// Whether an aggregate had no update.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Bytes(_) | Value::Number(_) => false,
+        Value::Avg { count, .. } | Value::Stats { count, .. } => *count == 0,
+        Value::Buckets(counts) => counts.iter().all(|count| *count == 0),
+        Value::Series(points) => series::last(points).is_none(),
+    }
+}
+
 /// A plain value; integers decide the order.
-fn plain(ty: &Type, value: Datum, divisor: u64) -> Cell {
+pub(crate) fn plain(ty: &Type, value: Datum, divisor: u64) -> Cell {
     match (ty, &value) {
         (Type::Integer(_), Datum::Signed(exact)) => number((*exact).into(), divisor),
         (Type::Integer(_), Datum::Unsigned(exact)) => number((*exact).into(), divisor),

@@ -4,10 +4,10 @@ use std::io;
 use std::rc::Rc;
 
 use jiff::tz::TimeZone;
+use maps::Entry;
 use script::{At, Tag};
 
-use crate::entry::Entry;
-use crate::layout::Layout;
+use crate::definition::Layout;
 
 /// A function at an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +20,24 @@ pub struct Symbol {
     pub module: Option<String>,
     /// The functions that were inlined at the address, the innermost one first.
     pub inlined: Vec<String>,
+}
+
+/// The clock that a time of `strftime()` is of, by the number that the event has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// Since the system was started, without the time that it was suspended.
+    Monotonic = 0,
+    /// Since the system was started.
+    Boot = 2,
+    /// Since 1970.
+    Real = 3,
+}
+
+impl Clock {
+    /// The clock with this number.
+    pub(crate) fn from_number(number: u64) -> Option<Clock> {
+        [Clock::Monotonic, Clock::Boot, Clock::Real].into_iter().find(|clock| *clock as u64 == number)
+    }
 }
 
 /// A place in the script, as messages name it.
@@ -58,8 +76,8 @@ pub trait World {
     /// The time now, in nanoseconds since 1970.
     fn now(&mut self) -> i128;
 
-    /// The time in nanoseconds since 1970 of a time in nanoseconds since the system was started.
-    fn time_of(&mut self, since_start: u64) -> i128;
+    /// The time in nanoseconds since 1970 of what a clock showed.
+    fn time_of(&mut self, clock: Clock, nanoseconds: u64) -> i128;
 
     /// The time in nanoseconds since 1970 at which an interval of a time series begins.
     fn time_of_interval(&mut self, begin: i64) -> i128;

@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use ::maps::Kind;
-use printout::{Error, Layout, Member, Next, Output, Reader, StackMode, Symbol, Value, Wrong};
+use ::maps::{Kind, Value};
+use printout::{Error, Layout, Member, Next, Output, Reader, StackMode, Symbol, Wrong};
 use script::{Action, Opaque, Tag, Type};
 
 use crate::support::{I64, Logged, Scene, U64, alone, info, integer, last, part, tuple, words};
@@ -52,9 +52,13 @@ fn times_are_formatted_in_the_zone() {
     scene.event(Action::Time(b"%H:%M:%S\n".to_vec()), &[]);
     // A constant of the script is the format; the time counts from the system's start.
     scene.script.constants = vec![b"unused".to_vec(), b"%m/%d/%y %T.%f".to_vec()];
-    let timestamp = Type::Opaque(Opaque::Timestamp);
-    scene.printf("%s\n", &[(timestamp, Logged::Stored(words(&[1, 2_000_001_000])))]);
-    assert_eq!(text(&mut scene), "22:13:25\n11/14/23 22:13:27.000043\n");
+    let timestamp = || Type::Opaque(Opaque::Timestamp);
+    scene.printf("%s\n", &[(timestamp(), Logged::Stored(words(&[1, 2_000_001_000])))]);
+    // The clock stands above the constant: that since the system's start, and that since 1970.
+    scene.printf("%s\n", &[(timestamp(), Logged::Stored(words(&[1 | 2 << 32, 2_000_001_000])))]);
+    scene.printf("%s\n", &[(timestamp(), Logged::Stored(words(&[1 | 3 << 32, 1_000])))]);
+    let expected = "22:13:25\n11/14/23 22:13:27.000043\n11/14/23 22:13:26.000043\n01/01/70 00:00:00.000001\n";
+    assert_eq!(text(&mut scene), expected);
     let (json, _) = scene.record(Output::Json);
     assert!(json.starts_with("{\"type\": \"time\", \"data\": \"22:13:25\\n\"}\n"), "{json}");
 
@@ -86,10 +90,12 @@ fn commands_and_files_are_the_worlds() {
 }
 
 #[test]
-fn strings_are_joined_up_to_the_last_one() {
+fn strings_are_joined() {
     let mut scene = Scene::default();
-    let texts = ["/bin/echo", "", "A", "", ""].map(|text| (Type::Text, Logged::Text(text)));
-    scene.event(Action::Join(b",".to_vec()), &texts);
+    let texts = ["/bin/echo", "", "A"].map(|text| alone(text.as_bytes())).concat();
+    // How many strings follow is the event's argument.
+    scene.event(Action::Join(b",".to_vec()), &[(U64, Logged::Number(3))]);
+    scene.log.extend(texts);
     assert_eq!(text(&mut scene), "/bin/echo,,A\n");
     let (json, _) = scene.record(Output::Json);
     assert_eq!(json, "{\"type\": \"join\", \"data\": \"/bin/echo,,A\"}\n");
@@ -216,6 +222,12 @@ fn stacks_have_a_line_for_each_frame() {
     assert!(text(&mut scene).starts_with(&frames));
     scene.stacks = StackMode::Raw;
     assert!(text(&mut scene).starts_with("\n1004\n2010\n3000\n\n"));
+
+    // What a call of ustack() states stands above the process, and is stronger.
+    scene.log[20..24].copy_from_slice(&1u32.to_le_bytes());
+    assert!(text(&mut scene).starts_with(&frames));
+    scene.log[20..24].copy_from_slice(&9u32.to_le_bytes());
+    assert!(matches!(scene.record(Output::Text).1, Err(Error::Malformed { why: Wrong::NoMode(9), .. })));
 }
 
 #[test]
@@ -262,7 +274,9 @@ fn an_entry_is_printed_by_its_value() {
     scene.event(Action::PrintEntry(1), &[(Type::Text, Logged::Text("k")), (I64, Logged::Number(5))]);
     scene.event(Action::PrintEntry(2), &[]);
     scene.event(Action::PrintEntry(3), &[]);
-    assert_eq!(text(&mut scene), "count 2, average 4, total 8\n0\n5\n9\n");
+    scene.map("p", None, I64, info(Kind::Plain), vec![(vec![], Value::Bytes(words(&[1])))]);
+    scene.event(Action::PrintEntry(4), &[(I64, Logged::Number(6))]);
+    assert_eq!(text(&mut scene), "count 2, average 4, total 8\n0\n5\n@m: 9\n@p: 6\n");
     let (json, _) = scene.record(Output::Json);
     let first = r#"{"type": "value", "data": {"count": 2, "average": 4, "total": 8}}"#;
     assert_eq!(json.lines().next(), Some(first));

@@ -4,8 +4,8 @@
 //! program `update` there. Each test builds what such a script logs and stores. Where 0.24 prints
 //! something else, the test says what.
 
-use ::maps::{Kind, MapInfo};
-use printout::{Output, Value};
+use ::maps::{Kind, MapInfo, Value};
+use printout::Output;
 use script::{Action, Aggregate, Opaque, Type};
 
 use crate::support::{I64, Logged, Scene, alone, info, integer, last, part, powers, tuple, words};

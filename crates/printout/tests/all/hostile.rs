@@ -1,7 +1,7 @@
 //! Logs and maps of a process that wants to do harm.
 
-use ::maps::{Kind, MapInfo};
-use printout::{Context, Entry, Error, Next, Output, Reader, StackMode, Value, Wrong};
+use ::maps::{Entry, Kind, MapInfo, Value};
+use printout::{Context, Error, Next, Output, Reader, StackMode, Wrong};
 use proptest::prelude::*;
 use script::{Action, Aggregate, Opaque, Tag, Type};
 
@@ -41,7 +41,7 @@ fn scene() -> Scene {
     add(Action::Time(b"%c".to_vec()), &[]);
     add(Action::Cat(b"%s".to_vec()), &[Type::Text]);
     add(Action::System(b"%s".to_vec()), &[Type::Text]);
-    add(Action::Join(b" ".to_vec()), &[Type::Text, Type::Text]);
+    add(Action::Join(b" ".to_vec()), &[U64]);
     for map in 0..2 {
         add(Action::PrintEntry(map), &[I64]);
         add(Action::PrintMap { map, top: 1, divisor: u64::MAX }, &[]);

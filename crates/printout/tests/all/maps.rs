@@ -1,7 +1,7 @@
 //! Maps that bpftrace 0.17 cannot show, or shows otherwise.
 
-use ::maps::{Kind, MapInfo};
-use printout::{Error, Output, Value, Wrong};
+use ::maps::{Kind, MapInfo, Value};
+use printout::{Error, Output, Wrong};
 use script::{Action, Aggregate, Tag, Type};
 
 use crate::support::{I64, Scene, U64, info, powers, words};
@@ -137,6 +137,21 @@ fn averages_and_sums_are_divided_and_selected() {
     assert_eq!(text, "@[30]: 3\n@[40]: 4\n@[10]: 3\n@[20]: 6\n@[30]: 10\n@[40]: 13\n");
     let (json, _) = scene.record(Output::Json);
     assert_eq!(json.lines().next(), Some(r#"{"type": "stats", "data": {"@": {"30": 3, "40": 4}}}"#));
+}
+
+/// A map without keys always has an entry, which bpftrace makes with the first update.
+#[test]
+fn aggregates_without_an_update_are_not_printed() {
+    let mut scene = Scene::default();
+    let mut add = |name: &str, kind, aggregated, value| {
+        scene.map(name, None, aggregate(aggregated), info(kind), vec![(vec![], value)]);
+    };
+    add("a", Kind::Avg, Aggregate::Avg, Value::Avg { count: 0, sum: 0 });
+    add("c", Kind::Count, Aggregate::Count, Value::Number(0));
+    add("h", Kind::Hist, Aggregate::Hist, Value::Buckets(vec![0; 64]));
+    add("s", Kind::Stats, Aggregate::Stats, Value::Stats { count: 0, sum: 0 });
+    add("t", Kind::Tseries, Aggregate::Tseries, Value::Series(vec![]));
+    assert_eq!(scene.run(Output::Text), "\n\n@c: 0\n");
 }
 
 #[test]

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
 
-use ::maps::{Kind, MapInfo};
+use ::maps::{Entry, Kind, MapInfo, Value};
 use printout::{
-    Context, Entry, Error, Layout, Location, Next, Output, Reader, StackMode, Symbol, TimeZone, Value, World,
+    Clock, Context, Error, Layout, Location, Next, Output, Reader, StackMode, Symbol, TimeZone, World,
 };
 use script::{Action, At, Compiled, Event, Integer, Map, Tag, Type};
 
@@ -68,8 +68,13 @@ impl World for Memory {
         NOW
     }
 
-    fn time_of(&mut self, since_start: u64) -> i128 {
-        NOW + i128::from(since_start)
+    fn time_of(&mut self, clock: Clock, nanoseconds: u64) -> i128 {
+        let start = match clock {
+            Clock::Monotonic => NOW,
+            Clock::Boot => NOW - 1_000_000_000,
+            Clock::Real => 0,
+        };
+        start + i128::from(nanoseconds)
     }
 
     fn time_of_interval(&mut self, begin: i64) -> i128 {
