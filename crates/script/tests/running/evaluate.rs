@@ -67,14 +67,44 @@ fn wrap(value: i128, ty: &Type) -> i128 {
     if signed && low >> (bits - 1) == 1 { low - (1 << bits) } else { low }
 }
 
-/// Whether an expression consists of numbers only.
+/// Whether an expression is a number that the script states: exact at each step, and of 64 bits.
 fn is_literal(expr: &Expr) -> bool {
-    match &expr.kind {
-        ExprKind::Integer(_) | ExprKind::Bool(_) => true,
-        ExprKind::Unary(Unary::Minus | Unary::Not, value) => is_literal(value),
-        ExprKind::Binary(_, left, right) => is_literal(left) && is_literal(right),
-        _ => false,
-    }
+    exact(expr).is_some()
+}
+
+fn exact(expr: &Expr) -> Option<i128> {
+    let value = match &expr.kind {
+        ExprKind::Integer(value) => i128::from(*value),
+        ExprKind::Bool(value) => i128::from(*value),
+        ExprKind::Unary(Unary::Minus, value) => -exact(value)?,
+        ExprKind::Unary(Unary::Not, value) => i128::from(exact(value)? == 0),
+        ExprKind::Binary(operator, left, right) => {
+            let (a, b) = (exact(left)?, exact(right)?);
+            match operator {
+                Binary::Add => a + b,
+                Binary::Subtract => a - b,
+                Binary::Multiply => a.checked_mul(b)?,
+                Binary::Divide => a.checked_div(b)?,
+                Binary::Modulo => a.checked_rem(b)?,
+                Binary::BitAnd => a & b,
+                Binary::BitOr => a | b,
+                Binary::BitXor => a ^ b,
+                Binary::Left | Binary::Right if !(0..64).contains(&b) => return None,
+                Binary::Left => a.checked_mul(1 << b)?,
+                Binary::Right => a >> b,
+                Binary::Equal => i128::from(a == b),
+                Binary::Unequal => i128::from(a != b),
+                Binary::Less => i128::from(a < b),
+                Binary::LessEqual => i128::from(a <= b),
+                Binary::Greater => i128::from(a > b),
+                Binary::GreaterEqual => i128::from(a >= b),
+                Binary::And => i128::from(a != 0 && b != 0),
+                Binary::Or => i128::from(a != 0 || b != 0),
+            }
+        }
+        _ => return None,
+    };
+    (-(1 << 63)..1 << 64).contains(&value).then_some(value)
 }
 
 fn unsigned(value: i128) -> i128 {
