@@ -57,6 +57,15 @@ pub(super) fn is_unsafe(name: &str, span: Span) -> Diagnostic {
 
 /// An expression whose type is not known.
 pub(super) fn unknown(expr: &Expr) -> Diagnostic {
+    if let (Type::Unknown, ExprKind::Field(value, _)) = (&expr.ty, &expr.kind) {
+        let record = match &value.ty {
+            Type::Pointer(inner) => &**inner,
+            other => other,
+        };
+        if let Type::Named(tag, name) = record {
+            return not_defined(tag.word(), name, value.at.0);
+        }
+    }
     let mut inner = expr;
     while let ExprKind::Field(value, _) | ExprKind::Index(value, _) | ExprKind::Unary(_, value) = &inner.kind
     {

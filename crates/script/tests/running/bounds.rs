@@ -57,6 +57,9 @@ pub(crate) fn all_cases() -> Result<(), String> {
         match compile(&checked, &parameters) {
             Ok(done) => {
                 compiled += 1;
+                if let Err(what) = crate::verify::handlers(&done) {
+                    wrong.push(format!("{name}: {what}"));
+                }
                 let shown = dprobes_script::listing(&done);
                 if shown.contains('?') && shown.lines().any(|line| line.trim_end().ends_with('?')) {
                     wrong.push(format!("{name}: an instruction is unknown\n{shown}"));

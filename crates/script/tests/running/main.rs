@@ -27,6 +27,7 @@ mod machine;
 mod random;
 mod reader;
 mod run;
+mod verify;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
