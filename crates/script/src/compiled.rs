@@ -10,6 +10,10 @@ use crate::check::Bits;
 use crate::point::AttachPoint;
 use crate::types::Type;
 
+/// The exceptions that end a handler (the mask of its program): the default ones, and a log that is
+/// full. Else what is logged next would be taken for the rest of an event that did not fit.
+pub const EXCEPTIONS: u16 = vm::DEFAULT_MASK | vm::Exception::LOG_OVERFLOW;
+
 /// A compiled script.
 #[derive(Clone, Debug, Default)]
 pub struct Compiled {

@@ -75,7 +75,7 @@ pub use ast::{
 };
 pub use check::{Bits, Facts, MapTypes};
 pub use compile::{Parameters, compile};
-pub use compiled::{Action, Compiled, Event, Handler, Map, Member, MissingProbes, Settings};
+pub use compiled::{Action, Compiled, EXCEPTIONS, Event, Handler, Map, Member, MissingProbes, Settings};
 pub use listing::listing;
 pub use operator::{Binary, Unary};
 pub use point::{AttachPoint, Binary as ProbedFile, Memory, Number, Place, Process, Unit};
