@@ -7,7 +7,9 @@ use std::time::Duration;
 use image::{Image, Pattern};
 use process::ImageCache;
 use rpn::{Arch, FunctionPoint, Location, Object};
-use script::{AttachPoint, Compiled, Handler, MissingProbes, Number, Place, ProbedFile, Process, Provider, Unit};
+use script::{
+    AttachPoint, Compiled, Handler, MissingProbes, Number, Place, ProbedFile, Process, Provider, Unit,
+};
 use source::{Diagnostic, Sources};
 use vm::Op;
 
@@ -130,7 +132,10 @@ impl Finder<'_> {
             ),
             _ => self.refuse(
                 point,
-                &format!("`{}` is served by code in the kernel, which scripts are not compiled to yet", point.provider.name()),
+                &format!(
+                    "`{}` is served by code in the kernel, which scripts are not compiled to yet",
+                    point.provider.name()
+                ),
                 "uprobe, uretprobe, interval, begin and end can be used",
             ),
         }
@@ -349,7 +354,8 @@ mod tests {
         let places = Places { names, ..Places::default() };
         let bytes = constants(&compiled, &places);
         let constants = vm::Constants(&bytes);
-        let texts = [(0, &b"one"[..]), (1, b""), (1 << 32, b"uprobe:a:f"), (1 << 32 | 1, b"end"), (2 << 32, b"f")];
+        let texts =
+            [(0, &b"one"[..]), (1, b""), (1 << 32, b"uprobe:a:f"), (1 << 32 | 1, b"end"), (2 << 32, b"f")];
         for (number, text) in texts {
             assert_eq!(constants.get(number), Some(text), "{number:#x}");
         }

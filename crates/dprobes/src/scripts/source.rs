@@ -17,7 +17,20 @@ const NAME: &str = "script";
 /// # Errors
 /// It has mistakes, or needs what this engine does not have.
 pub(super) fn compile(arguments: &Trace) -> Result<(Checked, Compiled), Failure> {
-    let (checked, positional) = read(arguments)?;
+    compile_text(arguments, None)
+}
+
+/// The same with a text in the place of the command line's.
+///
+/// # Errors
+/// As [`compile`].
+pub(super) fn compile_text(arguments: &Trace, text: Option<&str>) -> Result<(Checked, Compiled), Failure> {
+    let (checked, positional) = match text {
+        Some(text) => {
+            (script::check_with(&rpn::DiskFiles, Path::new(NAME), text, &arguments.include), Vec::new())
+        }
+        None => read(arguments)?,
+    };
     let colour = io::stderr().is_terminal();
     let said = checked.render(colour);
     if checked.has_errors() {
@@ -50,7 +63,9 @@ fn read(arguments: &Trace) -> Result<(Checked, Vec<String>), Failure> {
         }
         (None, [first, rest @ ..]) => (first, rest.to_vec()),
         (None, []) => {
-            return Err(Failure::new("a script is missing: its text, or the name of a file (dprobes trace --help)"));
+            return Err(Failure::new(
+                "a script is missing: its text, or the name of a file (dprobes trace --help)",
+            ));
         }
     };
     let path = Path::new(first);
