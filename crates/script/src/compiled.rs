@@ -147,6 +147,9 @@ pub struct Settings {
     pub cpp_demangle: bool,
     /// What to do if an attach point matches nothing (`missing_probes`).
     pub missing_probes: MissingProbes,
+    /// How stacks are shown where the script does not say it (`stack_mode`): 0 as bpftrace does, 1 as
+    /// perf does, 2 addresses only, 3 build ids. The number is in the values of stacks already.
+    pub stack_mode: u8,
 }
 
 /// What to do if an attach point matches nothing.
@@ -172,6 +175,7 @@ impl Default for Settings {
             max_cat_bytes: 10240,
             cpp_demangle: true,
             missing_probes: MissingProbes::Error,
+            stack_mode: 0,
         }
     }
 }

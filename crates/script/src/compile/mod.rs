@@ -30,13 +30,14 @@
 //! | `value` | strings, and other values in the frame |
 //! | `place` | memory of the program: fields, elements |
 //! | `map` | keys, and what is done with entries |
-//! | `call`, `strings`, `objects` | builtins and functions |
+//! | `call`, `strings`, `objects`, `errors` | builtins and functions |
 //! | `event`, `refuse` | what the reader does; what is refused |
 
 mod arithmetic;
 mod assembler;
 mod call;
 mod compiler;
+mod errors;
 mod event;
 mod expression;
 mod fold;

@@ -13,7 +13,6 @@ use super::compiler::Result;
 /// Names that are refused here: what they need, and what to do instead.
 const REFUSED: &[(&str, &str, &str)] = &[
     ("args", "the types of the arguments, from debug information", "use `arg0`, `arg1` and so on"),
-    ("cgroup_path", "the file system of cgroups", "print the number"),
     ("cgroupid", "the file system of cgroups", "select by `pid` or `comm`"),
     ("ctx", "a context of the kernel", "use `arg0` or `reg()`"),
     ("kaddr", "the kernel's symbols", "state the address"),

@@ -58,7 +58,14 @@ fn set(settings: &mut Settings, name: &str, value: &SettingValue) {
                 _ => MissingProbes::Error,
             };
         }
-        // The stack mode is that of the calls; the others have no effect here.
+        "stack_mode" => settings.stack_mode = stack_mode(&text()).unwrap_or(0),
+        // The others have no effect here.
         _ => {}
     }
+}
+
+/// The number of a way to show stacks.
+pub(super) fn stack_mode(name: &str) -> Option<u8> {
+    let place = ["bpftrace", "perf", "raw", "build_id"].iter().position(|mode| *mode == name)?;
+    u8::try_from(place).ok()
 }

@@ -6,6 +6,7 @@ use vm::Op;
 
 use super::call::Call;
 use super::compiler::Result;
+use super::errors::TEXTS;
 use super::forms::Form;
 
 /// The class of constants that are names of attach points; of their functions.
@@ -164,6 +165,16 @@ impl Call<'_, '_> {
                 let number = self.compiler.constant(first.as_bytes());
                 let asm = &mut self.compiler.asm;
                 asm.push(number);
+                asm.push(offset);
+                asm.op(Op::TextF);
+                Ok(())
+            }
+            "strerror" => {
+                let first = self.compiler.constants.block(TEXTS);
+                self.compiler.word(self.argument(0)?)?;
+                let asm = &mut self.compiler.asm;
+                asm.at_most(TEXTS.len() as u64 - 1);
+                asm.plus(first);
                 asm.push(offset);
                 asm.op(Op::TextF);
                 Ok(())

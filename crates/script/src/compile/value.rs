@@ -67,6 +67,9 @@ impl Compiler<'_> {
             ExprKind::Text(text) => Some(text.len()),
             ExprKind::Name(name) | ExprKind::Call(name, _) if name == "comm" => Some(16),
             ExprKind::Name(name) | ExprKind::Call(name, _) if name == "probetype" => Some(24),
+            ExprKind::Call(name, _) if name == "strerror" => Some(64),
+            ExprKind::Ternary(_, yes, no) => Some(self.capacity(yes).max(self.capacity(no))),
+            ExprKind::Block(Block { value: Some(value), .. }) => Some(self.capacity(value)),
             ExprKind::Call(name, arguments) if matches!(name.as_str(), "str" | "buf") => arguments
                 .get(1)
                 .and_then(|length| self.fold(length))
