@@ -147,7 +147,7 @@ pub struct Settings {
     pub cpp_demangle: bool,
     /// What to do if an attach point matches nothing (`missing_probes`).
     pub missing_probes: MissingProbes,
-    /// How stacks are shown where the script does not say it (`stack_mode`): 0 as bpftrace does, 1 as
+    /// How stacks are shown where a call does not say it (`stack_mode`): 0 as bpftrace does, 1 as
     /// perf does, 2 addresses only, 3 build ids. The number is in the values of stacks already.
     pub stack_mode: u8,
 }
