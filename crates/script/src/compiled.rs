@@ -68,7 +68,7 @@ pub struct Handler {
 /// A map.
 #[derive(Clone, Debug)]
 pub struct Map {
-    /// Its name without `@`; empty for the map of stacks.
+    /// Its name without `@`; empty for `@` alone, and for the map of stacks, which its kind tells.
     pub name: String,
     /// The type of its keys, if it has any.
     pub key: Option<Type>,

@@ -12,6 +12,7 @@ use super::arithmetic::sign;
 use super::compiler::{Compiler, Loop, Result};
 use super::forms::Form;
 use super::refuse;
+use super::walk::is_pure;
 
 /// A key in the frame.
 #[derive(Clone, Copy, Debug)]
@@ -229,7 +230,7 @@ impl Compiler<'_> {
             }
             (Form::Word, Some(operator)) => self.combine(target, name, key, operator, value)?,
             (Form::Text, _) => {
-                let at = self.text(value)?;
+                let at = self.steady_text(value, key.is_none_or(is_pure))?;
                 let key = self.key(name, key, span)?;
                 // The length and the bytes that are used.
                 self.asm.get(at);
@@ -245,7 +246,7 @@ impl Compiler<'_> {
                         self.wide_to(value, &ty, at, size)?;
                         at
                     }
-                    _ => self.wide(value)?,
+                    _ => self.steady_wide(value, size, key.is_none_or(is_pure))?,
                 };
                 let key = self.key(name, key, span)?;
                 self.asm.push(size as u64);

@@ -5,6 +5,9 @@ use crate::compiled::{MissingProbes, Settings};
 
 use super::parameters::Parameters;
 
+/// The shortest room for strings: a thread's name fits.
+const LEAST_STRLEN: u64 = 16;
+
 /// The longest string that can be asked for: several must fit into a frame.
 const MOST_STRLEN: u64 = 8192;
 
@@ -41,7 +44,9 @@ fn set(settings: &mut Settings, name: &str, value: &SettingValue) {
     };
     let flag = || !matches!(text().as_str(), "false" | "0");
     match name {
-        "max_strlen" => settings.max_strlen = number(8, MOST_STRLEN).unwrap_or(settings.max_strlen),
+        "max_strlen" => {
+            settings.max_strlen = number(LEAST_STRLEN, MOST_STRLEN).unwrap_or(settings.max_strlen)
+        }
         "max_map_keys" => {
             let keys = number(1, MOST_KEYS).and_then(|keys| u32::try_from(keys).ok());
             settings.max_map_keys = keys.unwrap_or(settings.max_map_keys);

@@ -17,6 +17,7 @@ use super::call::Call;
 use super::compiler::{Compiler, Result};
 use super::forms::Form;
 use super::refuse;
+use super::walk::is_pure;
 
 /// Literals up to this size are compared as words.
 const SHORT: usize = 32;
@@ -41,6 +42,29 @@ impl Compiler<'_> {
                 Ok(at)
             }
         }
+    }
+
+    /// A string that stays what it is while something else is evaluated. `steady`: that changes
+    /// nothing.
+    pub(super) fn steady_text(&mut self, expr: &Expr, steady: bool) -> Result<u16> {
+        if steady || !matches!(expr.kind, ExprKind::Local(_) | ExprKind::Block(_)) {
+            return self.text(expr);
+        }
+        let room = self.forms.room();
+        let at = self.take(8 + room, expr.at.0)?;
+        self.text_to(expr, at, room)?;
+        Ok(at)
+    }
+
+    /// The same for a value of a fixed size.
+    pub(super) fn steady_wide(&mut self, expr: &Expr, size: usize, steady: bool) -> Result<u16> {
+        let from = self.wide(expr)?;
+        if steady {
+            return Ok(from);
+        }
+        let at = self.take(size, expr.at.0)?;
+        self.asm.copy(from, at, size as u64);
+        Ok(at)
     }
 
     /// The last expression of a block. Its places stay taken: the value may be in one of them.
@@ -179,7 +203,8 @@ impl Compiler<'_> {
             }
             return Ok(());
         }
-        let (first, second) = (self.text(left)?, self.text(right)?);
+        let first = self.steady_text(left, is_pure(right))?;
+        let second = self.text(right)?;
         for at in [second, first] {
             self.asm.get(at);
             self.asm.push(u64::from(at) + 8);
@@ -196,7 +221,8 @@ impl Compiler<'_> {
         if size != other {
             return Err(refuse::unknown(right));
         }
-        let (first, second) = (self.wide(left)?, self.wide(right)?);
+        let first = self.steady_wide(left, size, is_pure(right))?;
+        let second = self.wide(right)?;
         for at in [second, first] {
             self.asm.push(size as u64);
             self.asm.push(u64::from(at));
