@@ -13,14 +13,12 @@ use crate::ast::{Block, Expr, ExprKind};
 use crate::types::{Integer, Type};
 use vm::Op;
 
+use super::assembler::{SHORT, word};
 use super::call::Call;
 use super::compiler::{Compiler, Result};
 use super::forms::Form;
 use super::refuse;
 use super::walk::is_pure;
-
-/// Literals up to this size are compared as words.
-const SHORT: usize = 32;
 
 impl Compiler<'_> {
     /// A string in the frame: where its length is.
@@ -128,6 +126,11 @@ impl Compiler<'_> {
     pub(super) fn text_bytes(&mut self, expr: &Expr, at: u16, room: usize) -> Result<()> {
         let offset = u64::from(at);
         match &expr.kind {
+            ExprKind::Text(text) if text.len() <= SHORT.min(room) => {
+                self.asm.words(at, text);
+                self.asm.push(text.len() as u64);
+                Ok(())
+            }
             ExprKind::Text(text) => {
                 let number = self.constant(&text[..text.len().min(room)]);
                 self.asm.push(number);
@@ -195,10 +198,8 @@ impl Compiler<'_> {
             self.asm.push(literal.len() as u64);
             self.asm.op(Op::Eq);
             for (index, bytes) in literal.chunks(8).enumerate() {
-                let mut word = [0; 8];
-                word[..bytes.len()].copy_from_slice(bytes);
                 self.asm.get(at + 8 + 8 * index as u16);
-                self.asm.push(u64::from_le_bytes(word));
+                self.asm.push(word(bytes));
                 self.asm.ops(&[Op::Eq, Op::And]);
             }
             return Ok(());
