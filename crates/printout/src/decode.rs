@@ -59,7 +59,7 @@ impl Decoder<'_> {
             Type::Unknown => Ok(Datum::Signed(bytes.word()?.cast_signed())),
             Type::Bool => Ok(Datum::Bool(bytes.word()? != 0)),
             Type::Integer(kind) => Ok(integer(bytes.word()?, *kind)),
-            Type::Named(Tag::Enum, name) => Ok(enumerator(name, bytes.word()?, world)),
+            Type::Named(Tag::Enum, name) => Ok(enumerator(name, bytes.word()?, self.script)),
             Type::Pointer(_) => Ok(Datum::address(bytes.word()?)),
             Type::Text => {
                 let mut text = until_nul(self.string(place, bytes)?).to_vec();
@@ -83,8 +83,8 @@ impl Decoder<'_> {
                 Ok(Datum::Tuple(members.collect::<Result<_, _>>()?))
             }
             Type::Array(..) | Type::Named(..) => {
-                let size = layout::size(ty, world)?;
-                layout::value(ty, bytes.take_padded(size)?, world)
+                let size = layout::size(ty, self.script)?;
+                layout::value(ty, bytes.take_padded(size)?, self.script)
             }
             Type::Opaque(kind) => self.opaque(*kind, bytes, world),
             // What an aggregate that is read as a number amounts to.

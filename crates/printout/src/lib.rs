@@ -26,7 +26,6 @@
 //! | `reader` | the reader: events to actions |
 //! | `world` | what it asks of the outside |
 //! | `cursor`, `decode`, `number`, `layout` | bytes to values |
-//! | `definition` | structs |
 //! | `datum` | a value to print |
 //! | `symbols`, `clock` | addresses, stacks and times as text |
 //! | `format`, `conversion` | `printf` |
@@ -41,7 +40,6 @@ mod conversion;
 mod cursor;
 mod datum;
 mod decode;
-mod definition;
 mod error;
 mod format;
 mod graph;
@@ -57,7 +55,6 @@ mod table;
 mod text;
 mod world;
 
-pub use definition::{Layout, Member};
 pub use error::{Context, Error, Wrong};
 pub use jiff::tz::TimeZone;
 pub use reader::{Next, Output, Reader};

@@ -1,9 +1,8 @@
 //! Numbers by their types.
 
-use script::Integer;
+use script::{Compiled, Integer};
 
 use crate::datum::Datum;
-use crate::world::World;
 
 /// A number of which only the bytes of its type count.
 pub(crate) fn integer(word: u64, kind: Integer) -> Datum {
@@ -15,8 +14,11 @@ pub(crate) fn integer(word: u64, kind: Integer) -> Datum {
 }
 
 /// A value of an enum: its name, or the number if it has none.
-pub(crate) fn enumerator(enumeration: &str, number: u64, world: &mut dyn World) -> Datum {
-    let name = world.enumerator(enumeration, number);
+pub(crate) fn enumerator(enumeration: &str, number: u64, script: &Compiled) -> Datum {
+    // An enum has 32 bits: a negative value may come with or without the bits above.
+    let is_meant = |value: i64| value == number.cast_signed() || u64::from(value as u32) == number;
+    let values = script.enums.get(enumeration).into_iter().flatten();
+    let name = values.into_iter().find(|(_, value)| is_meant(*value)).map(|(name, _)| name.clone());
     Datum::Symbolic { text: name.unwrap_or_else(|| number.to_string()).into(), number }
 }
 

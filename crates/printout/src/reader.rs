@@ -342,9 +342,11 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// 0.24 adds a line end to what the command prints; 0.17 does not.
+    /// 0.24 adds a line end to what the command prints; 0.17 does not. Where nothing is printed,
+    /// nothing is added.
     fn system(&self, command: &[u8], sink: &mut dyn Write, world: &mut dyn World) -> Result<(), Error> {
         match world.system(command) {
+            Ok(text) if text.is_empty() && self.output == Output::Text => Ok(()),
             Ok(text) => self.line("syscall", &text, sink),
             Err(why) => {
                 world.report(format!("ERROR: the command was not run: {why}").as_bytes());

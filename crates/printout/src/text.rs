@@ -9,7 +9,9 @@
 //! | behind averages and statistics | an empty line | nothing |
 //! | between stacks, symbols and addresses as values | nothing | a line end, as elsewhere |
 //!
-//! Statistics are `count 1, average 2, total 2`, as both document it.
+//! Statistics are `count 1, average 2, total 2`: so 0.17 prints them, and so 0.24 documents them,
+//! though its source would write `{ .count = 1, .average = 2, .total = 2 }`. A linear histogram of
+//! step 1 has the interval `[0, 1)` for the same reason, not `[0]`.
 
 use jiff::tz::TimeZone;
 

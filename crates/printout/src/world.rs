@@ -1,13 +1,10 @@
 //! What the reader asks of the outside world.
 
 use std::io;
-use std::rc::Rc;
 
 use jiff::tz::TimeZone;
 use maps::Entry;
-use script::{At, Tag};
-
-use crate::definition::Layout;
+use script::At;
 
 /// A function at an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,12 +63,6 @@ pub trait World {
 
     /// The path of a cgroup in the hierarchies that a filter matches, as in `unified:/user.slice`.
     fn cgroup(&mut self, number: u64, filter: &[u8]) -> String;
-
-    /// The name of an enum's value.
-    fn enumerator(&mut self, enumeration: &str, value: u64) -> Option<String>;
-
-    /// The layout of a struct or union.
-    fn layout(&mut self, tag: Tag, name: &str) -> Option<Rc<Layout>>;
 
     /// The time now, in nanoseconds since 1970.
     fn now(&mut self) -> i128;

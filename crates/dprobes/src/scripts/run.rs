@@ -14,7 +14,7 @@ use engine::{Options, StartOptions, TablesPlan, Tracer, Versions};
 use printout::{Output, Reader, StackMode};
 use script::{Compiled, Opaque, Type};
 use trace::Items;
-use vm::State;
+use vm::{Op, State};
 
 use super::observer::{Script, SharedScript};
 use super::places::{self, Places, Scope, constants};
@@ -149,12 +149,23 @@ fn options(arguments: &Trace, tables: usize) -> Options {
     }
 }
 
+/// The most threads whose names handlers can ask for.
+const MAX_THREADS: u32 = 16384;
+
 /// Places the maps of a script.
 ///
 /// # Errors
 /// They are too large.
 fn tables(compiled: &Compiled, places: &Places) -> Result<TablesPlan, Failure> {
     let mut infos: Vec<maps::MapInfo> = compiled.maps.iter().map(|map| map.info).collect();
+    let asks = vm::instructions(&compiled.code, vm::Word::W8)
+        .filter_map(|it| it.instruction())
+        .any(|it| matches!(it.op, Op::CommF | Op::PushIds));
+    let threads = asks.then_some(infos.len());
+    if asks {
+        let (key, value, entries) = (8, engine::THREAD_BYTES, MAX_THREADS);
+        infos.push(maps::MapInfo { key, value, entries, ..maps::MapInfo::default() });
+    }
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let planned = maps::plan(&mut infos, processors, BUDGET);
     let words = planned.ok().filter(|words| *words <= BUDGET).ok_or_else(|| {
@@ -163,7 +174,7 @@ fn tables(compiled: &Compiled, places: &Places) -> Result<TablesPlan, Failure> {
             (BUDGET * 8) >> 20
         ))
     })?;
-    Ok(TablesPlan { infos, words, constants: constants(compiled, places) })
+    Ok(TablesPlan { infos, words, constants: constants(compiled, places), threads })
 }
 
 /// Whether addresses of processes are shown as symbols.

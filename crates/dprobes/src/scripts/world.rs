@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::rc::Rc;
 
 use engine::Tables;
-use printout::{Clock, Layout, Location, Member, Symbol};
-use script::{At, Compiled, Tag, Type};
+use printout::{Clock, Location, Symbol};
+use script::{At, Compiled};
 use source::Sources;
 
 use super::symbols::Symbols;
@@ -31,36 +31,7 @@ impl World<'_> {
         let is_stacks = |map: &script::Map| map.info.kind == maps::Kind::Stacks as u32;
         self.compiled.maps.iter().position(is_stacks)
     }
-
-    /// The size of a C type, and what its address is a multiple of.
-    fn size(&self, ty: &Type, depth: u32) -> (u64, u64) {
-        let Some(depth) = depth.checked_sub(1) else { return (0, 1) };
-        match ty {
-            Type::Bool => (1, 1),
-            Type::Integer(integer) => (integer.bytes.into(), u64::from(integer.bytes)),
-            Type::Named(Tag::Enum, _) => (4, 4),
-            Type::Named(_, name) => self.record_size(name, depth),
-            Type::Array(inner, length) => {
-                let (size, align) = self.size(inner, depth);
-                (size.saturating_mul(length.unwrap_or(0).into()), align)
-            }
-            _ => (8, 8),
-        }
-    }
-
-    fn record_size(&self, name: &str, depth: u32) -> (u64, u64) {
-        let members = self.compiled.records.get(name).map_or(&[][..], Vec::as_slice);
-        let (mut end, mut most) = (0, 1);
-        for member in members {
-            let (size, align) = self.size(&member.ty, depth);
-            (end, most) = (end.max(member.offset.saturating_add(size)), most.max(align));
-        }
-        (end.next_multiple_of(most), most)
-    }
 }
-
-/// How deep structs may be in each other.
-const DEPTH: u32 = 32;
 
 impl printout::World for World<'_> {
     fn user_symbol(&mut self, address: u64, pid: u32) -> Option<Symbol> {
@@ -80,24 +51,6 @@ impl printout::World for World<'_> {
 
     fn cgroup(&mut self, number: u64, _: &[u8]) -> String {
         number.to_string()
-    }
-
-    fn enumerator(&mut self, enumeration: &str, value: u64) -> Option<String> {
-        let values = self.compiled.enums.get(enumeration)?;
-        let found = values.iter().find(|(_, number)| *number as u32 == value as u32);
-        found.map(|(name, _)| name.clone())
-    }
-
-    fn layout(&mut self, _: Tag, name: &str) -> Option<Rc<Layout>> {
-        let members = self.compiled.records.get(name)?;
-        let member = |member: &script::Member| Member {
-            name: member.name.clone(),
-            offset: member.offset,
-            ty: member.ty.clone(),
-            bits: member.bits.map(|bits| (bits.first, bits.count)),
-        };
-        let members = members.iter().map(member).collect();
-        Some(Rc::new(Layout { bytes: self.record_size(name, DEPTH).0, members }))
     }
 
     fn now(&mut self) -> i128 {

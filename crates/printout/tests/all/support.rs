@@ -2,13 +2,10 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::rc::Rc;
 
 use ::maps::{Entry, Kind, MapInfo, Value};
-use printout::{
-    Clock, Context, Error, Layout, Location, Next, Output, Reader, StackMode, Symbol, TimeZone, World,
-};
-use script::{Action, At, Compiled, Event, Integer, Map, Tag, Type};
+use printout::{Clock, Context, Error, Location, Next, Output, Reader, StackMode, Symbol, TimeZone, World};
+use script::{Action, At, Compiled, Event, Integer, Map, Type};
 
 pub(crate) const I64: Type = Type::Integer(Integer::I64);
 pub(crate) const U64: Type = Type::Integer(Integer::U64);
@@ -29,8 +26,6 @@ pub(crate) const NOW: i128 = 1_700_000_005_000_042_000;
 pub(crate) struct Memory {
     pub(crate) symbols: HashMap<u64, Symbol>,
     pub(crate) stacks: HashMap<u64, Vec<u64>>,
-    pub(crate) enumerators: HashMap<(String, u64), String>,
-    pub(crate) layouts: HashMap<String, Rc<Layout>>,
     pub(crate) files: HashMap<Vec<u8>, Vec<u8>>,
     pub(crate) maps: Vec<Vec<Entry>>,
     /// Commands that were run.
@@ -54,14 +49,6 @@ impl World for Memory {
 
     fn cgroup(&mut self, number: u64, filter: &[u8]) -> String {
         format!("{}:/{number}", String::from_utf8_lossy(filter))
-    }
-
-    fn enumerator(&mut self, enumeration: &str, value: u64) -> Option<String> {
-        self.enumerators.get(&(enumeration.to_string(), value)).cloned()
-    }
-
-    fn layout(&mut self, _: Tag, name: &str) -> Option<Rc<Layout>> {
-        self.layouts.get(name).cloned()
     }
 
     fn now(&mut self) -> i128 {
@@ -104,7 +91,7 @@ impl World for Memory {
         if command.contains("forbidden") {
             return Err(io::Error::other("not allowed"));
         }
-        let answer = format!("ran {command}\n");
+        let answer = if command == "silent" { String::new() } else { format!("ran {command}\n") };
         self.commands.push(command);
         Ok(answer.into())
     }
@@ -182,14 +169,19 @@ impl Scene {
         (String::from_utf8_lossy(&out).into_owned(), next)
     }
 
+    /// Ends tracing: what is printed.
+    pub(crate) fn end(&mut self, output: Output) -> String {
+        let reader = Reader::new(&self.script, output, self.stacks);
+        let mut out = Vec::new();
+        reader.end(&mut out, &mut self.world).expect("the maps are well-formed");
+        String::from_utf8_lossy(&out).into_owned()
+    }
+
     /// Reads the log and ends tracing: what is printed.
     pub(crate) fn run(&mut self, output: Output) -> String {
         let (mut printed, next) = self.record(output);
         next.expect("the log is well-formed");
-        let reader = Reader::new(&self.script, output, self.stacks);
-        let mut out = Vec::new();
-        reader.end(&mut out, &mut self.world).expect("the maps are well-formed");
-        printed.push_str(&String::from_utf8_lossy(&out));
+        printed.push_str(&self.end(output));
         printed
     }
 }
