@@ -84,8 +84,8 @@ pub fn compile(checked: &Checked, parameters: &Parameters) -> Result<Compiled, V
         ]);
     }
     let mut script = checked.script.clone();
-    parameters::put(&mut script, parameters);
     let mut messages = Messages::default();
+    parameters::put(&mut script, parameters).into_iter().for_each(|message| messages.add(message));
     let facts = check::check(&mut script, &[], &mut messages);
     if messages.has_errors() {
         return Err(errors(messages.in_order(&checked.sources)));
