@@ -5,8 +5,8 @@ use crate::compiled::{MissingProbes, Settings};
 
 use super::parameters::Parameters;
 
-/// The shortest room for strings: a thread's name fits.
-const LEAST_STRLEN: u64 = 16;
+/// The shortest string that can be asked for.
+const LEAST_STRLEN: u64 = 8;
 
 /// The longest string that can be asked for: several must fit into a frame.
 const MOST_STRLEN: u64 = 8192;

@@ -137,6 +137,16 @@ impl Call<'_, '_> {
     pub(super) fn text(mut self, at: u16, room: usize) -> Result<()> {
         let offset = u64::from(at);
         match self.entry.name {
+            // The instruction writes 16 bytes.
+            "comm" if self.arguments.is_empty() && room < 16 => {
+                let whole = self.compiler.take(16, self.expr.at.0)?;
+                let asm = &mut self.compiler.asm;
+                asm.push(whole.into());
+                asm.op(Op::CommF);
+                asm.at_most(room as u64);
+                asm.copy(whole, at, room as u64);
+                Ok(())
+            }
             "comm" if self.arguments.is_empty() => {
                 let asm = &mut self.compiler.asm;
                 asm.push(offset);
