@@ -35,7 +35,7 @@ pub struct Content {
 pub fn contents(maps: &Maps<'_>) -> Vec<Content> {
     let content = |map| {
         let mut entries = maps.view(map);
-        entries.sort_by(|one, other| one.key.cmp(&other.key));
+        sort(&mut entries);
         Content { entries, lost: maps.lost(map) }
     };
     (0..maps.infos.len()).map(content).collect()
@@ -120,9 +120,16 @@ pub(crate) fn expect_entry(
     key.resize(info.key as usize, 0);
     let value = value(info, &line[equals + 1..], word, labels);
     let entries = &mut contents[map].entries;
-    entries.retain(|entry| entry.key != key);
+    if info.key == 0 {
+        entries.clear();
+    }
     entries.push(Entry { key, value });
-    entries.sort_by(|one, other| one.key.cmp(&other.key));
+    sort(entries);
+}
+
+/// Sorts entries by all that is known of them: keys of different lengths may look the same.
+fn sort(entries: &mut [Entry]) {
+    entries.sort_by_cached_key(|entry| format!("{entry:?}"));
 }
 
 /// The value that some tokens say, of a map of this kind.
