@@ -3,7 +3,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use vm::{Op, Operand, Register};
+use vm::{Clock, Op, Operand, Register};
 
 /// Local variables; the last is only counted.
 pub(crate) const LOCALS: usize = 4;
@@ -11,6 +11,19 @@ pub(crate) const LOCALS: usize = 4;
 pub(crate) const GLOBALS: usize = 3;
 /// The size of the memory that programs use, at the end of a page followed by an unmapped one.
 pub(crate) const MEMORY: usize = 256;
+
+/// The thread's id, as programs see it.
+pub(crate) const THREAD: u64 = 0x1234;
+
+/// The time by a clock, as programs see it.
+pub(crate) fn time(clock: Clock) -> u64 {
+    match clock {
+        Clock::Monotonic => 5_000_000_000,
+        Clock::Elapsed => 3_000_000_000,
+        Clock::Boot => 6_000_000_000,
+        Clock::Real => 1_700_000_000_000_000_000,
+    }
+}
 
 /// One instruction; the operand of a jump is the number of the instruction it goes to.
 pub(crate) type Line = (Op, u64);
