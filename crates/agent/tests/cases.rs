@@ -169,23 +169,6 @@ impl Machine for Watched<'_> {
 const REGISTERS: &str = "only general registers can be chosen";
 const PROCESSOR: &str = "the process runs on a processor of its own";
 
-/// Sets the clock so that it says the times of a case.
-fn set(clock: &layout::Clock, times: [Option<u64>; 4]) {
-    let [monotonic, elapsed, boot, real] = times;
-    // No count of the time stamp counter adds anything to it.
-    let now = monotonic.or(elapsed).unwrap_or(0);
-    let less = |time: Option<u64>| time.map_or(0, |time| time.wrapping_sub(now));
-    for (word, value) in [
-        (&clock.monotonic, now),
-        (&clock.rate, 0),
-        (&clock.start, now.wrapping_sub(elapsed.unwrap_or(0))),
-        (&clock.boot, less(boot)),
-        (&clock.real, less(real)),
-    ] {
-        word.store(value, Ordering::Relaxed);
-    }
-}
-
 /// Whether a program asks for the processor's number.
 fn asks_for_processor(code: &[u8]) -> bool {
     let mut instructions = vm::instructions(code, Word::W8).filter_map(|it| it.instruction());
@@ -225,7 +208,7 @@ impl Execution for Agent {
         let maps = Maps { words: &words, ..program.maps };
         let copy = Program { locals: &locals, globals: &globals, maps, ..*program };
         let info = self.bench.describe(&copy, entry);
-        set(self.bench.clock(), whole.thread.times);
+        self.bench.set_clock(whole.thread.times);
         self.bench.context().holder.store(whole.thread.id.unwrap_or(0) as u32, Ordering::Relaxed);
         self.bench.registers().general = general(&whole);
         let head = self.bench.context().head.load(Ordering::Relaxed);

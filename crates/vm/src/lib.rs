@@ -164,6 +164,8 @@ mod properties;
 #[cfg(test)]
 mod resume_tests;
 #[cfg(test)]
+mod script_instructions;
+#[cfg(test)]
 #[allow(unreachable_pub, reason = "a library's file")]
 #[path = "../../testing/src/conformance/machine.rs"]
 mod test_machine;

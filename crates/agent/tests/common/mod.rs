@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dprobes_agent::image::{Entry, Settings, image};
 use layout::{
-    CLOCK_WORDS, CONTEXT_SIZE, CONTROL, Clock, Context, Control, ExtraHeader, HEADER, HandlerInfo, Header, Identity, LOG_SHIFT,
-    LOW_END, RESUME, RING_SIZE, Resume, SCRATCH, SCRATCH_SIZE, STATE, UNSET, flag, record_size, state,
+    CLOCK_WORDS, CONTEXT_SIZE, CONTROL, Clock, Context, Control, ExtraHeader, HEADER, HandlerInfo, Header,
+    Identity, LOG_SHIFT, LOW_END, RESUME, RING_SIZE, Resume, SCRATCH, SCRATCH_SIZE, STATE, UNSET, flag,
+    record_size, state,
 };
 use libc::{c_int, c_void, siginfo_t};
 use maps::MapInfo;
@@ -245,17 +246,29 @@ impl Bench {
         }
     }
 
-    /// The clock before the maps.
-    pub fn clock(&self) -> &Clock {
+    /// Sets the clock before the maps so that handlers see these times: monotonic, elapsed, since
+    /// the system's start, and since 1970.
+    pub fn set_clock(&self, [monotonic, elapsed, boot, real]: [Option<u64>; 4]) {
         // SAFETY: the room is mapped, and any words are a clock.
-        unsafe { &*((self.room + TABLES) as *const Clock) }
+        let clock = unsafe { &*((self.room + TABLES) as *const Clock) };
+        let now = monotonic.or(elapsed).unwrap_or(0);
+        let less = |time: Option<u64>| time.map_or(0, |time| time.wrapping_sub(now));
+        for (word, value) in [
+            (&clock.monotonic, now),
+            // Whatever the time stamp counter counts, the clock stands still.
+            (&clock.rate, 0),
+            (&clock.start, now.wrapping_sub(elapsed.unwrap_or(0))),
+            (&clock.boot, less(boot)),
+            (&clock.real, less(real)),
+        ] {
+            word.store(value, Ordering::Relaxed);
+        }
     }
 
     /// Copies the variables and the maps back.
     pub fn take_variables(&self, program: &Program<'_>) {
         let maps = TABLES + 8 * CLOCK_WORDS as u64;
-        for (at, values) in
-            [(LOCALS, program.locals), (GLOBALS, program.globals), (maps, program.maps.words)]
+        for (at, values) in [(LOCALS, program.locals), (GLOBALS, program.globals), (maps, program.maps.words)]
         {
             for (number, value) in values.iter().enumerate() {
                 // SAFETY: `describe` has put them there.

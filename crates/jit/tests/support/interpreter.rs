@@ -3,15 +3,16 @@
 
 use super::arena::{RING_SIZE, control_of};
 use layout::{
-    CLOCK_WORDS, Context, ExtraHeader, HEADER, HandlerInfo, Header, ProbeEnd, RESUME, Registers, Resume, STATE, UNSET,
-    flag, record_size, state, status,
+    CLOCK_WORDS, Context, ExtraHeader, HEADER, HandlerInfo, Header, ProbeEnd, RESUME, Registers, Resume,
+    STATE, UNSET, flag, record_size, state, status,
 };
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 pub(crate) use testing::conformance::number;
 use vm::{
-    Clock, Constants, End, Fault, Machine, Maps, Outcome, PartialRun, ProbepointInfo, Program, Register, State,
+    Clock, Constants, End, Fault, Machine, Maps, Outcome, PartialRun, ProbepointInfo, Program, Register,
+    State,
 };
 
 /// The environment of an interpreter run, besides the registers in the context, and its result.
@@ -132,11 +133,11 @@ impl Machine for Native<'_> {
 
     // What changes from run to run is the same each time here.
     fn thread(&mut self) -> Option<u64> {
-        Some(super::programs::THREAD)
+        Some(super::script_pieces::THREAD)
     }
 
     fn time(&mut self, clock: Clock) -> Option<u64> {
-        Some(super::programs::time(clock))
+        Some(super::script_pieces::time(clock))
     }
 }
 

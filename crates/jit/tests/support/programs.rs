@@ -3,7 +3,9 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use vm::{Clock, Op, Operand, Register};
+use vm::{Op, Operand, Register};
+
+use super::script_pieces::script_piece;
 
 /// Local variables; the last is only counted.
 pub(crate) const LOCALS: usize = 4;
@@ -11,19 +13,6 @@ pub(crate) const LOCALS: usize = 4;
 pub(crate) const GLOBALS: usize = 3;
 /// The size of the memory that programs use, at the end of a page followed by an unmapped one.
 pub(crate) const MEMORY: usize = 256;
-
-/// The thread's id, as programs see it.
-pub(crate) const THREAD: u64 = 0x1234;
-
-/// The time by a clock, as programs see it.
-pub(crate) fn time(clock: Clock) -> u64 {
-    match clock {
-        Clock::Monotonic => 5_000_000_000,
-        Clock::Elapsed => 3_000_000_000,
-        Clock::Boot => 6_000_000_000,
-        Clock::Real => 1_700_000_000_000_000_000,
-    }
-}
 
 /// One instruction; the operand of a jump is the number of the instruction it goes to.
 pub(crate) type Line = (Op, u64);
@@ -163,12 +152,13 @@ fn filling() -> impl Strategy<Value = Vec<Line>> {
     (piece, 4100..4200_usize).prop_map(|(piece, count)| piece.repeat(count / piece.len() + 1))
 }
 
-/// A program: most are usual, some wild, a few long.
+/// A program: most are usual, some wild, some in part of a script, a few long.
 pub(crate) fn lines() -> impl Strategy<Value = Vec<Line>> {
     let none = || Just(Vec::new()).boxed();
     prop_oneof![
         12 => lines_with(none(), none()),
         4 => lines_with(vec(wild(), 1..8).prop_map(|pieces| pieces.concat()).boxed(), none()),
+        4 => lines_with(vec(script_piece(), 1..16).prop_map(|pieces| pieces.concat()).boxed(), none()),
         1 => lines_with(none(), filling().boxed()),
         1 => lines_with(wild().boxed(), filling().boxed()),
     ]

@@ -23,9 +23,8 @@ impl Arena {
     /// Copies the maps and constants of a program. They stay until the code is cleared.
     pub(crate) fn put_tables(&mut self, maps: &Maps<'_>, constants: Constants<'_>) -> Tables {
         // SAFETY: they are numbers without padding between them.
-        let infos = unsafe {
-            std::slice::from_raw_parts(maps.infos.as_ptr().cast::<u8>(), size_of_val(maps.infos))
-        };
+        let infos =
+            unsafe { std::slice::from_raw_parts(maps.infos.as_ptr().cast::<u8>(), size_of_val(maps.infos)) };
         let words = maps.words.iter().flat_map(|word| word.load(Relaxed).to_le_bytes());
         let words: Vec<u8> = [0; 8 * CLOCK_WORDS].into_iter().chain(words).collect();
         Tables {

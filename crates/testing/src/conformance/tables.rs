@@ -152,9 +152,8 @@ fn value(info: &MapInfo, tokens: &[String], word: Word, labels: &Labels) -> Valu
             Value::Buckets(buckets)
         }
         Kind::Tseries => {
-            let interval = |(start, value): (&str, &str)| {
-                (number(start) as i64, (value != "-").then(|| number(value)))
-            };
+            let interval =
+                |(start, value): (&str, &str)| (number(start) as i64, (value != "-").then(|| number(value)));
             Value::Series(pairs().map(interval).collect())
         }
     }
