@@ -74,6 +74,7 @@ fn main() -> ExitCode {
             Some((pid, engine)) => session::attach(&attach, pid, engine),
             None => kernel_engine::attach(&attach),
         },
+        Command::Trace(arguments) => scripts::trace(&arguments),
         Command::Watch(arguments) => watch::watch(&arguments),
         Command::Top(arguments) => top::top(&arguments),
         Command::Check(check) => check::check(&check),

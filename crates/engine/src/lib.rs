@@ -182,6 +182,6 @@ pub use report::{OfUser, ProbeReport, Report};
 pub use resolve::{Resolved, Survey, resolve, sites_in, survey, symbols_of};
 pub use service::{Inserted, Variables};
 pub use site_hits::PlaceReport;
-pub use tables::{Tables, TablesPlan};
+pub use tables::{THREAD_BYTES, Tables, TablesPlan};
 pub use tracer::{Control, Tracer};
 pub use versions::Versions;

@@ -246,12 +246,7 @@ impl Machine for HitMachine<'_> {
     }
 
     fn name(&mut self) -> Option<[u8; 16]> {
-        let text = std::fs::read(format!("/proc/{}/comm", self.identity.tid)).ok()?;
-        let text = text.strip_suffix(b"\n").unwrap_or(&text);
-        let mut name = [0; 16];
-        let length = text.len().min(15);
-        name[..length].copy_from_slice(&text[..length]);
-        Some(name)
+        crate::tables::name_of(self.identity.tid)
     }
 
     fn stack(&mut self, frames: &mut [u64]) -> Option<usize> {

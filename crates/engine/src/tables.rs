@@ -3,6 +3,7 @@
 //! A script's programs, one for each module, use the same maps. All processes are in one trust
 //! domain then: a map has one value for all of them, and each of them can falsify it.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use maps::{MapInfo, Maps};
 use nix::time::{ClockId, clock_gettime};
 use vm::Constants;
 
+use crate::Tracer;
 use crate::jump::{Cells, Domain, Shared, Words, counter};
 
 /// What a script's programs use, before there is memory for it.
@@ -23,7 +25,13 @@ pub struct TablesPlan {
     pub words: usize,
     /// Its constants, as [`vm::Constants`] reads them.
     pub constants: Vec<u8>,
+    /// The map of threads, if handlers ask for names or users: the key is a thread's id as it sees
+    /// it, the value its name of 16 bytes, its user and its group. The engine fills it.
+    pub threads: Option<usize>,
 }
+
+/// Bytes of a value of the map of threads.
+pub const THREAD_BYTES: u32 = 24;
 
 /// The maps and constants of a script, and the memory of the maps.
 #[derive(Clone, Debug)]
@@ -32,6 +40,8 @@ pub struct Tables {
     pub(crate) constants: Rc<[u8]>,
     /// The place of its memory, which begins with a [`Clock`], in processes.
     pub(crate) words: Words,
+    /// The index of the map of threads.
+    pub(crate) threads: Option<usize>,
     /// The same memory in the tracer.
     memory: Rc<Shared>,
     pace: Rc<ClockPace>,
@@ -42,11 +52,19 @@ pub struct Tables {
 struct ClockPace {
     /// The counter and the time when the tables were made.
     first: (u64, u64),
-    set: std::cell::Cell<Instant>,
+    set: Cell<Instant>,
+    /// When the names of all threads were read.
+    named: Cell<Instant>,
 }
 
 /// How often the clock is set.
 const EVERY: Duration = Duration::from_millis(500);
+
+/// The least words of the memory: more than a piece of cells can have left from others.
+const LEAST_WORDS: usize = 4096;
+
+/// How often the names of all threads are read.
+const RENAMED: Duration = Duration::from_millis(100);
 
 /// The shortest time over which the counter's rate is measured.
 const LEAST: Duration = Duration::from_millis(10);
@@ -54,16 +72,19 @@ const LEAST: Duration = Duration::from_millis(10);
 impl Tables {
     /// Makes the memory; none if there is not enough.
     pub(crate) fn new(plan: TablesPlan, cells: &mut Cells, domain: Domain) -> Option<Tables> {
-        let words = cells.words(CLOCK_WORDS.checked_add(plan.words)?)?;
+        // So many that they begin at a page.
+        let count = CLOCK_WORDS.checked_add(plan.words)?.max(LEAST_WORDS);
+        let words = cells.words(count)?;
         let memory = words.memory(domain)?;
         let first = both();
         std::thread::sleep(LEAST);
         let now = both();
-        let pace = ClockPace { first, set: Instant::now().into() };
+        let pace = ClockPace { first, set: Instant::now().into(), named: Instant::now().into() };
         let tables = Tables {
             infos: plan.infos.into(),
             constants: plan.constants.into(),
             words,
+            threads: plan.threads,
             memory,
             pace: Rc::new(pace),
         };
@@ -107,6 +128,33 @@ impl Tables {
         ClockWords(self.clock()).time(counter(), clock)
     }
 
+    /// Whether the names of all threads must be read again: they may have changed.
+    pub(crate) fn must_name_again(&self) -> bool {
+        let is_due = self.threads.is_some() && self.pace.named.get().elapsed() >= RENAMED;
+        if is_due {
+            self.pace.named.set(Instant::now());
+        }
+        is_due
+    }
+
+    /// Puts the name and the user of a thread into the map of threads.
+    fn name_thread(&self, tid: i32) {
+        let Some(map) = self.threads else { return };
+        let (Ok(status), Some(name)) = (process::Status::read(tid), name_of(tid)) else { return };
+        let mut value = [0; THREAD_BYTES as usize];
+        value[..16].copy_from_slice(&name);
+        value[16..20].copy_from_slice(&status.uid.to_le_bytes());
+        value[20..].copy_from_slice(&status.gid.to_le_bytes());
+        self.maps().store(map, &(status.inner_id as u64).to_le_bytes(), &value);
+    }
+
+    /// Removes a thread that has ended.
+    pub(crate) fn forget_thread(&self, tid: i32) {
+        if let Some(map) = self.threads {
+            self.maps().erase(map, &(tid as u64).to_le_bytes());
+        }
+    }
+
     /// Sets the clock, if it is due, so that in the time until it is set again it comes to the
     /// kernel's time. It makes no step: times never go back.
     pub(crate) fn set_clock(&self) {
@@ -132,6 +180,36 @@ impl Tables {
         base.store(shown, Ordering::Relaxed);
         each.store(next, Ordering::Relaxed);
         version.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// The name of a thread, padded with zeros.
+pub(crate) fn name_of(tid: i32) -> Option<[u8; 16]> {
+    let text = std::fs::read(format!("/proc/{tid}/comm")).ok()?;
+    let text = text.strip_suffix(b"\n").unwrap_or(&text);
+    let mut name = [0; 16];
+    let length = text.len().min(15);
+    name[..length].copy_from_slice(&text[..length]);
+    Some(name)
+}
+
+impl Tracer<'_> {
+    /// Names the threads that have no name yet in the maps of scripts, or all.
+    pub(crate) fn name_threads(&mut self, all: bool) {
+        let named: Vec<&Tables> = self.sharing.tables.iter().filter(|it| it.threads.is_some()).collect();
+        if named.is_empty() {
+            return;
+        }
+        for (&tid, tracked) in self.followed.threads.iter_mut() {
+            if !std::mem::replace(&mut tracked.named, true) || all {
+                named.iter().for_each(|tables| tables.name_thread(tid));
+            }
+        }
+    }
+
+    /// Names a thread that is new, or has executed a program.
+    pub(crate) fn name_thread(&mut self, tid: i32) {
+        self.sharing.tables.iter().for_each(|tables| tables.name_thread(tid));
     }
 }
 

@@ -257,6 +257,7 @@ impl<'a> Tracer<'a> {
         if !Arc::ptr_eq(&self.session.stop, &control.stop) {
             self.session.stop = Arc::clone(&control.stop);
         }
+        self.name_threads(false);
         self.drainer().drain_meanwhile();
         let next = self.next_event(block && !self.reader.drain.is_busy());
         let stepped = match next {
@@ -413,6 +414,7 @@ impl<'a> Tracer<'a> {
         if let Some(started) = self.session.started.get_mut(&tid) {
             *started = Some(status);
         }
+        self.sharing.tables.iter().for_each(|tables| tables.forget_thread(tid));
         self.followed.new_threads.newborn.remove(&tid);
         self.followed.unmapper_died(&mut self.messages, tid);
         if let Some(tracked) = self.followed.threads.get(&tid).filter(|tracked| !tracked.exiting) {
@@ -458,6 +460,7 @@ impl<'a> Tracer<'a> {
         self.followed.identify_again();
         self.domains().look_for_others();
         self.sharing.tables.iter().for_each(Tables::set_clock);
+        self.name_threads(self.sharing.tables.iter().any(Tables::must_name_again));
         self.followed.spaces.hide_again();
         let stale = self.followed.ask_stale(&mut self.messages);
         let records = self.followed.threads.values().any(Tracked::has_records);

@@ -27,6 +27,8 @@ pub(crate) struct Tracked {
     pub(crate) last_trap: u64,
     /// Whether it was told its thread and process ids, for its handlers.
     pub(crate) has_ids: bool,
+    /// Whether its name is in the maps of scripts.
+    pub(crate) named: bool,
     /// At how many more entries and exits of system calls it is stopped.
     pub(crate) calls: u32,
 }
@@ -88,6 +90,7 @@ impl Tracked {
             exiting: false,
             last_trap: 0,
             has_ids: false,
+            named: false,
             calls: 0,
         }
     }

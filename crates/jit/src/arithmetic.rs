@@ -31,6 +31,32 @@ impl Path<'_> {
         self.push(Location::Register(register.0));
     }
 
+    /// Pops two elements and pushes 1 if the condition holds of the first popped and the second,
+    /// else 0.
+    pub(crate) fn compare(&mut self, condition: Condition, known: fn(u64, u64) -> bool) {
+        if let (Operand::Number(first), Operand::Number(second)) = (self.operand(0), self.operand(1)) {
+            self.pop();
+            self.pop();
+            self.push(Location::Number(known(first, second).into()));
+            return;
+        }
+        if let Operand::Register(register) = self.operand(1) {
+            self.locked |= 1 << register.0;
+        }
+        let first = self.in_register(0);
+        let to = self.take();
+        let second = self.operand(1);
+        let holds = self.out.emitter.label();
+        self.out.emitter.number(to, 1);
+        self.out.apply(Alu::Cmp, first, second);
+        self.out.emitter.jump_if(condition, holds);
+        self.out.emitter.number(to, 0);
+        self.out.emitter.bind(holds);
+        self.pop();
+        self.pop();
+        self.push(Location::Register(to.0));
+    }
+
     pub(crate) fn multiply(&mut self) {
         if let Operand::Register(register) = self.operand(1) {
             self.locked |= 1 << register.0;

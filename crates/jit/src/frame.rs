@@ -40,6 +40,8 @@ pub(crate) enum Cell {
     Minor,
     /// The element of the stack at a position of the shape.
     Element(usize),
+    /// The word at an offset of the handler's own frame ([`vm::FRAME_LIMIT`]).
+    Word(u16),
 }
 
 /// Assumptions about a frame.

@@ -13,7 +13,7 @@ use crate::ring::{AGENT, Claimed};
 use crate::shape::{Code, Count, Location, Log, Shape};
 use core::mem::{offset_of, size_of};
 use layout::{Context, HEADER, Header, RESUME, Registers, Resume, UNSET, claim::FREE};
-use vm::{Call, Element, STACK_WORDS};
+use vm::{Call, Element, FrameWord, STACK_WORDS};
 
 /// All registers except rsp.
 const ALL: u16 = 0xffef;
@@ -93,6 +93,7 @@ impl Leaver<'_, '_> {
         }
         self.hand_over_log();
         self.hand_over_stack();
+        self.hand_over_words();
         self.hand_over_rest();
         self.out.frame.below = 0;
         let shared = self.shared_leave();
@@ -150,7 +151,7 @@ impl Leaver<'_, '_> {
                 continue;
             }
             let at = offset_of!(Resume, elements) + count * size_of::<Element>();
-            let operand = match self.location_pushed(place) {
+            let operand = match self.location_pushed(self.shape.stack[place]) {
                 Some(memory) => Operand::Memory(memory),
                 None => self.out.operand(self.shape.stack[place], place),
             };
@@ -164,9 +165,29 @@ impl Leaver<'_, '_> {
         self.hand_over(offset_of!(Resume, top), top as u32);
     }
 
-    /// The memory of an element that was in a register before all were pushed.
-    fn location_pushed(&self, place: usize) -> Option<Rm> {
-        match self.shape.stack[place] {
+    fn hand_over_words(&mut self) {
+        let mut count = 0;
+        for index in 0..self.shape.words.len() {
+            let (offset, location) = self.shape.words[index];
+            if location == Location::Number(0) {
+                continue;
+            }
+            let at = offset_of!(Resume, words) + count * size_of::<FrameWord>();
+            let operand = match (self.location_pushed(location), location) {
+                (Some(memory), _) => Operand::Memory(memory),
+                (None, Location::Cell) => Operand::Memory(self.out.frame.cell(Cell::Word(offset))),
+                (None, location) => self.out.operand(location, 0),
+            };
+            self.out.store(of_resume(at + offset_of!(FrameWord, value)), operand);
+            self.out.emitter.store_number(of_resume(at + offset_of!(FrameWord, offset)), offset.into());
+            count += 1;
+        }
+        self.hand_over(offset_of!(Resume, word_count), count as u32);
+    }
+
+    /// The memory of what was in a register before all were pushed.
+    fn location_pushed(&self, location: Location) -> Option<Rm> {
+        match location {
             Location::Register(number) => Some(pushed(Reg(number))),
             Location::Program(number) if !self.out.frame.is_saved(number) => Some(pushed(Reg(number))),
             _ => None,

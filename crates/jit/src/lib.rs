@@ -23,7 +23,7 @@
 //! | `compiler`, `begin`, `control` | following all paths, from the count of the hit over each jump to the end |
 //! | `run`, `shape` | a run on a path, and what is known of it at each place |
 //! | `straight`, `variables`, `memory`, `logging` | the instructions of a run |
-//! | `path`, `arithmetic` | where elements are; the instructions that only compute |
+//! | `path`, `words`, `arithmetic` | where elements are, and words of the handler's frame; the instructions that only compute |
 //! | `record`, `ring`, `leave` | the record, room for it, leaving to the interpreter |
 //! | `output`, `frame` | the code being written; its stack frame |
 //! | `count`, `claim`, `count_and_claim`, `owner` | counting the hit, claiming a context, both at once; thread and site |
@@ -65,6 +65,7 @@ mod scan;
 mod shape;
 mod straight;
 mod variables;
+mod words;
 
 pub use compiled::{Compiled, Guarded, Step, Unsupported};
 pub use emit::SiteField;

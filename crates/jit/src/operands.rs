@@ -71,6 +71,7 @@ pub(crate) enum Shift {
     RotateRight = 1,
     Left = 4,
     Right = 5,
+    RightSigned = 7,
 }
 
 /// A condition, by its number in the opcode.

@@ -45,8 +45,32 @@ impl Path<'_> {
         self.shape.stack[place] = Location::Cell;
     }
 
-    /// Stores all elements of a register to their cells.
+    /// The word of the handler's frame at an index of the shape as an operand.
+    pub(crate) fn word_operand(&mut self, index: usize) -> Operand {
+        let (offset, location) = self.shape.words[index];
+        match location {
+            Location::Cell => Operand::Memory(self.out.frame.cell(Cell::Word(offset))),
+            location => self.out.operand(location, 0),
+        }
+    }
+
+    /// Stores the word at an index to its cell. Changes no flags, but rax.
+    fn spill_word(&mut self, index: usize) {
+        let operand = self.word_operand(index);
+        let cell = self.out.frame.cell(Cell::Word(self.shape.words[index].0));
+        if operand != Operand::Memory(cell) {
+            self.out.frame.change(RAX);
+            self.out.store(cell, operand);
+        }
+        self.shape.words[index].1 = Location::Cell;
+    }
+
+    /// Stores all elements and words of a register to their cells.
     fn free(&mut self, register: Reg) {
+        let is_there = |(_, location): &(u16, Location)| *location == Location::Register(register.0);
+        while let Some(index) = self.shape.words.iter().position(is_there) {
+            self.spill_word(index);
+        }
         while let Some(place) = self.shape.stack.iter().position(|it| *it == Location::Register(register.0)) {
             self.spill(place);
         }
@@ -59,9 +83,10 @@ impl Path<'_> {
         let register = match free {
             Some(register) => *register,
             None => {
-                // No instruction uses more registers than the pool has, so there is one. The
-                // deepest element is needed last.
-                let held = self.shape.stack.iter().find_map(|location| match location {
+                // No instruction uses more registers than the pool has, so there is one. A word
+                // is as a rule needed later than an element, the deepest element last.
+                let words = self.shape.words.iter().map(|(_, location)| location);
+                let held = words.chain(&self.shape.stack).find_map(|location| match location {
                     Location::Register(number) if self.locked >> number & 1 == 0 => Some(Reg(*number)),
                     _ => None,
                 });
@@ -154,8 +179,13 @@ impl Path<'_> {
         self.locked &= !(1 << register.0);
     }
 
-    /// Stores every element to its cell. Changes no flags.
+    /// Stores every element and word to its cell. Changes no flags.
     pub(crate) fn settle(&mut self) {
+        for index in 0..self.shape.words.len() {
+            if self.shape.words[index].1 != Location::Cell {
+                self.spill_word(index);
+            }
+        }
         for place in 0..self.shape.stack.len() {
             if self.shape.stack[place] != Location::Cell {
                 self.spill(place);

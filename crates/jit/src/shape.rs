@@ -11,7 +11,7 @@ pub(crate) enum Location {
     Program(u8),
     /// A register used by the handler.
     Register(u8),
-    /// The cell for the element's own position.
+    /// The cell for the element's own position, or for the word's own offset.
     Cell,
 }
 
@@ -54,6 +54,9 @@ pub(crate) struct Shape {
     ///
     /// [`Facts::least`]: crate::scan::Facts::least
     pub(crate) stack: Vec<Location>,
+    /// The words of the handler's frame that were set, by offset, ascending; they do not overlap.
+    /// All other bytes of it are 0.
+    pub(crate) words: Vec<(u16, Location)>,
     /// The active calls: procedure and return offset.
     pub(crate) calls: Vec<(u32, u32)>,
     /// Whether a context is claimed; then the context and record registers are set.
@@ -73,6 +76,7 @@ impl Shape {
     pub(crate) fn start(below: usize, known: bool) -> Shape {
         Shape {
             stack: vec![Location::Number(0); below],
+            words: Vec::new(),
             calls: Vec::new(),
             claimed: false,
             log: if known { Log::Known { length: 0, complete: 0 } } else { Log::Cells },
@@ -84,13 +88,14 @@ impl Shape {
         }
     }
 
-    /// Whether an element is in this register.
+    /// Whether an element or a word is in this register.
     pub(crate) fn holds(&self, register: u8) -> bool {
-        self.stack.contains(&Location::Register(register))
+        self.holders(register) > 0
     }
 
-    /// The number of elements in this register.
+    /// The number of elements and words in this register.
     pub(crate) fn holders(&self, register: u8) -> usize {
-        self.stack.iter().filter(|it| **it == Location::Register(register)).count()
+        let words = self.words.iter().map(|(_, location)| location);
+        self.stack.iter().chain(words).filter(|it| **it == Location::Register(register)).count()
     }
 }

@@ -25,6 +25,17 @@ impl Run<'_> {
             Op::Or => self.path.binary(Alu::Or, |first, second| first | second),
             Op::Xor => self.path.binary(Alu::Xor, |first, second| first ^ second),
             Op::Mul => self.path.multiply(),
+            Op::Eq => self.path.compare(Condition::Equal, |first, second| first == second),
+            Op::Slt => self.path.compare(Condition::Less, |first, second| (first as i64) < second as i64),
+            Op::Ult => self.path.compare(Condition::Below, |first, second| first < second),
+            Op::Sar => self.path.shift_popped(Shift::RightSigned),
+            Op::Quo => return self.divide_total(false, true),
+            Op::Rem => return self.divide_total(false, false),
+            Op::Squo => return self.divide_total(true, true),
+            Op::Srem => return self.divide_total(true, false),
+            Op::PushF => return self.path.push_word(operand as u16),
+            Op::PopF => return self.path.pop_word(operand as u16),
+            Op::PushMinor => self.path.push(Location::Number(self.handler.minor.into())),
             Op::Neg => {
                 let top = self.path.exclusive_register(0);
                 self.path.out.emitter.not(top);
@@ -186,6 +197,32 @@ impl Run<'_> {
         self.path.pop();
         self.path.push(Location::Register(RDX.0));
         self.path.push(Location::Register(divisor.0));
+    }
+
+    /// Pops a dividend, then a divisor, and pushes the quotient or the remainder, if the divisor is
+    /// a number that cannot trap.
+    fn divide_total(&mut self, signed: bool, quotient: bool) -> bool {
+        let Operand::Number(divisor) = self.path.operand(1) else { return false };
+        if divisor == 0 || signed && divisor == u64::MAX {
+            return false;
+        }
+        self.path.take_register(RDX);
+        let register = self.path.take();
+        let dividend = self.path.operand(0);
+        let out = &mut self.path.out;
+        out.set(RAX, dividend);
+        out.frame.change(RAX);
+        out.emitter.number(register, divisor);
+        match signed {
+            true => out.emitter.sign(),
+            false => out.emitter.number(RDX, 0),
+        }
+        out.emitter.divide(signed, register);
+        out.emitter.load(register, if quotient { RAX } else { RDX });
+        self.path.pop();
+        self.path.pop();
+        self.path.push(Location::Register(register.0));
+        true
     }
 
     fn code_number(&mut self, minor: bool, number: u16) {

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// What the time is computed from: the first words of the memory of maps. The tracer sets it anew
 /// from time to time, so that it follows the kernel's clock, and never goes back. A process may
 /// overwrite it, and then has wrong times.
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub struct Clock {
     /// Odd while the others change.
@@ -22,8 +22,8 @@ pub struct Clock {
     pub boot: AtomicU64,
     /// `CLOCK_REALTIME` less `CLOCK_MONOTONIC`.
     pub real: AtomicU64,
-    /// Unused.
-    pub reserved: AtomicU64,
+    /// Unused: what follows begins at a multiple of 128 bytes.
+    pub reserved: [AtomicU64; 9],
 }
 
 /// Words of a [`Clock`].
@@ -77,8 +77,9 @@ mod tests {
 
     #[test]
     fn times_are_computed_from_the_counter() {
-        let values = [2, 1000, 5_000_000, 1 << 31, 4_000_000, 7, 1 << 60, 0];
-        let words: [AtomicU64; CLOCK_WORDS] = from_fn(|place| AtomicU64::new(values[place]));
+        let values = [2, 1000, 5_000_000, 1 << 31, 4_000_000, 7, 1 << 60];
+        let words: [AtomicU64; CLOCK_WORDS] =
+            from_fn(|place| AtomicU64::new(values.get(place).copied().unwrap_or(0)));
         let clock = ClockWords(&words);
         assert_eq!(clock.monotonic(1000), 5_000_000);
         assert_eq!(clock.monotonic(3000), 5_001_000);

@@ -114,11 +114,14 @@ pub struct Saved {
 /// The most stack elements that compiled code hands to the interpreter.
 pub const RESUME_ELEMENTS: usize = 96;
 
+/// The most words of the frame that compiled code hands to the interpreter.
+pub const RESUME_WORDS: usize = 24;
+
 /// Stands in [`Resume`] for a code that the handler did not set.
 pub const UNSET: u32 = u32::MAX;
 
 /// The state of a run that leaves compiled code: `vm::Middle` as compiled code stores it. Only
-/// the first `element_count` of `elements` and `call_count` of `calls` are set. Its fields are all
+/// the first `element_count` of `elements`, `word_count` of `words` and `call_count` of `calls` are set. Its fields are all
 /// that a run can be continued from.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
@@ -151,6 +154,12 @@ pub struct Resume {
     pub call_count: u32,
     /// The number for its record ([`Header::number`](crate::Header::number)).
     pub number: u32,
+    /// How many words of the frame are in `words`; all other bytes are 0.
+    pub word_count: u32,
+    /// Unused.
+    pub reserved: u32,
+    /// The words of the frame.
+    pub words: [vm::FrameWord; RESUME_WORDS],
     /// The elements of the stack.
     pub elements: [vm::Element; RESUME_ELEMENTS],
     /// The calls that have not returned, the outermost first.

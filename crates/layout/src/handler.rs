@@ -66,6 +66,9 @@ pub struct HandlerInfo {
     pub tables: u32,
     /// Words of that memory.
     pub table_words: u32,
+    /// The index of the map of threads above 0: 0: there is none. Its keys are threads' ids, its
+    /// values names of 16 bytes, then the user and the group.
+    pub threads: u32,
     /// The address of its constants ([`vm::Constants`]).
     pub constants: u32,
     /// Bytes of its constants.

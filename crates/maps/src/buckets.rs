@@ -27,8 +27,8 @@ pub(crate) fn powers(bits: u32) -> usize {
     power(i64::MAX, bits) + 1
 }
 
-/// The bucket of a number in a histogram of buckets from `least` to `most`, `step` wide: 0 is below,
-/// the last one is at or above `most`.
+/// The bucket of a number in a histogram of buckets from `least` to `most`, `step` wide: 0 is
+/// below, the last one is at or above `most`.
 pub(crate) fn linear(number: i64, least: i64, most: i64, step: i64) -> usize {
     if number < least {
         return 0;

@@ -22,6 +22,7 @@ const ONES: u64 = 0x01_0101_0101_0101;
 const HIGH: u64 = ONES << 7;
 
 /// The lanes whose byte is this one.
+#[inline]
 pub(crate) fn equal(control: u64, byte: u8) -> Lanes {
     let differing = (control & ALL) ^ (ONES * u64::from(byte));
     // A byte plus 0x7f has its high bit exactly if one of its low bits is set.
@@ -30,22 +31,26 @@ pub(crate) fn equal(control: u64, byte: u8) -> Lanes {
 }
 
 /// The lanes that are ready.
+#[inline]
 pub(crate) fn ready(control: u64) -> Lanes {
     Lanes(control & HIGH)
 }
 
 /// The control word without its ready lanes.
+#[inline]
 pub(crate) fn without_ready(control: u64) -> u64 {
     let lanes = ((control & HIGH) >> 7) * 0xff;
     (control & !lanes).wrapping_add(CHANGE)
 }
 
 /// A byte, moved to a lane.
+#[inline]
 pub(crate) fn at(lane: usize, byte: u8) -> u64 {
     u64::from(byte) << (8 * lane)
 }
 
 /// The byte of a lane.
+#[inline]
 pub(crate) fn byte(control: u64, lane: usize) -> u8 {
     (control >> (8 * lane)) as u8
 }
@@ -55,10 +60,12 @@ pub(crate) fn byte(control: u64, lane: usize) -> u8 {
 pub(crate) struct Lanes(u64);
 
 impl Lanes {
+    #[inline]
     pub(crate) fn is_empty(self) -> bool {
         self.0 == 0
     }
 
+    #[inline]
     pub(crate) fn count(self) -> u32 {
         self.0.count_ones()
     }
@@ -67,6 +74,7 @@ impl Lanes {
 impl Iterator for Lanes {
     type Item = usize;
 
+    #[inline]
     fn next(&mut self) -> Option<usize> {
         if self.0 == 0 {
             return None;

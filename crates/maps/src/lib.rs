@@ -2,8 +2,8 @@
 //!
 //! Design constraints: handlers use them in the threads of the probed process, so nothing
 //! allocates, blocks or loops without a bound; an update that finds no room, or others in its way
-//! for too long, is counted as lost. Threads, the tracer's interpreter and the reader use a table at
-//! the same time. The process may write anything into the words at any moment: whatever they
+//! for too long, is counted as lost. Threads, the tracer's interpreter and the reader use a table
+//! at the same time. The process may write anything into the words at any moment: whatever they
 //! contain, no access leaves the map, nothing panics, and what the reader allocates is bounded by
 //! the table's size. What a map is ([`MapInfo`]) is in memory that the process cannot write.
 //!
@@ -13,7 +13,8 @@
 //! - `info`: what a map is. `shape`: where its words are.
 //! - `control`, `key`, `table`: the hash table of a copy.
 //! - `single`: the value of a map without keys.
-//! - `value`, `buckets`, `series`: what updates do, and what copies amount to.
+//! - `value`, `buckets`, `series`: what updates do.
+//! - `merge`: what the copies of an entry amount to.
 //! - `maps`, `stacks`: what handlers call.
 //! - `plan`, `view`: what the tracer calls (feature `std`).
 
@@ -28,6 +29,7 @@ mod control;
 mod info;
 mod key;
 mod maps;
+mod merge;
 #[cfg(any(test, feature = "std"))]
 mod plan;
 mod series;

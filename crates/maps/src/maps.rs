@@ -145,19 +145,13 @@ impl<'a> Maps<'a> {
             return single::read(lock, || key::copy(value, into));
         }
         let key = Self::key(info, key)?;
-        let table = copy.table(info)?;
-        for _ in 0..TRIES {
-            let entry = table.find(&key)?;
-            key::copy(entry.value, into);
-            if entry.is_unchanged() {
-                return Some(());
-            }
-        }
-        None
+        let whole = copy.table(info)?.read(&key, |value| key::copy(value, into))?;
+        whole.then_some(())
     }
 
-    /// Sets an entry of a plain map; what is shorter than the map's value is filled with zeros.
-    /// False: there is no room, which counts as a loss, or no such plain map.
+    /// Sets an entry of a plain map; what is shorter than the map's value is filled with zeros,
+    /// what is longer is cut. False: there is no room, which counts as a loss, or no such plain
+    /// map.
     pub fn store(&self, map: usize, key: &[u8], from: &[u8]) -> bool {
         let Some(info) = self.info(map).filter(|info| info.kind() == Kind::Plain) else {
             return false;
@@ -212,12 +206,13 @@ impl<'a> Maps<'a> {
     /// is no entry.
     pub fn load(&self, map: usize, key: &[u8]) -> u64 {
         let Some(info) = self.info(map) else { return 0 };
-        if info.kind() == Kind::Plain {
-            let mut word = [0; 8];
-            self.fetch(map, key, &mut word);
-            return u64::from_le_bytes(word);
+        let Some(key) = Self::key(info, key) else { return 0 };
+        let has = || info.key == 0 || self.keys(info).is_some_and(|keys| keys.find(&key).is_some());
+        match info.kind() {
+            Kind::Plain => self.first(info, key),
+            _ if has() => self.merged(info, key),
+            _ => 0,
         }
-        if self.has(map, key) { self.merged(info, Key::new(key)) } else { 0 }
     }
 
     /// Sets the first word of a plain map's entry; those after it are zeros if it is new. False:
@@ -272,23 +267,6 @@ impl<'a> Maps<'a> {
         0
     }
 
-    /// The values of an aggregate's entry in the copies that have it.
-    pub(crate) fn values(
-        &self,
-        info: &MapInfo,
-        key: Key<'_>,
-    ) -> impl Iterator<Item = &'a [AtomicU64]> + Clone {
-        self.copies(info).filter_map(move |copy| match info.key {
-            0 => Some(copy.single(info)?.1),
-            _ => Some(copy.table(info)?.find(&key)?.value),
-        })
-    }
-
-    /// What an aggregate's entry amounts to.
-    fn merged(&self, info: &MapInfo, key: Key<'_>) -> u64 {
-        value::number(info, self.values(info, key))
-    }
-
     /// The number of entries.
     pub fn entries(&self, map: usize) -> u64 {
         let Some(info) = self.info(map) else { return 0 };
@@ -311,7 +289,7 @@ impl<'a> Maps<'a> {
         self.copies(info).filter_map(|copy| copy.table(info)).for_each(|table| table.clear());
     }
 
-    /// Sets all values to zeros; the keys stay.
+    /// Sets all values to zeros; the keys stay. Of an update under way, a part may be left.
     pub fn zero(&self, map: usize) {
         let Some(info) = self.info(map) else { return };
         for copy in self.copies(info) {

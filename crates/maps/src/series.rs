@@ -12,6 +12,7 @@ use core::hint::spin_loop;
 use core::sync::atomic::{
     AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
+    fence,
 };
 
 use crate::table::TRIES;
@@ -48,6 +49,7 @@ pub(crate) fn add(info: &MapInfo, slots: &[AtomicU64], number: u64, now: u64) ->
         }
         let takes = seen & !RESETTING < wanted;
         if takes && mark.compare_exchange(seen, wanted | RESETTING, AcqRel, Relaxed).is_ok() {
+            fence(Release);
             pair.iter().for_each(|word| word.store(0, Relaxed));
             // Fails if an even newer interval has taken the slot over.
             let _ = mark.compare_exchange(wanted | RESETTING, wanted, Release, Relaxed);
@@ -70,7 +72,10 @@ pub(crate) fn get(slots: &[AtomicU64], epoch: u64) -> Option<Pair> {
     if mark.load(Acquire) != epoch.checked_add(1)? {
         return None;
     }
-    Some(Pair(first.load(Relaxed), second.load(Relaxed)))
+    let pair = Pair(first.load(Relaxed), second.load(Relaxed));
+    fence(Acquire);
+    // Else a newer interval has taken the slot over meanwhile.
+    (mark.load(Relaxed) == epoch + 1).then_some(pair)
 }
 
 /// The newest interval that a series has a number for.

@@ -27,26 +27,32 @@ const LINE: usize = 8;
 
 impl MapInfo {
     /// The map's kind. Unknown numbers are plain maps.
+    #[inline]
     pub fn kind(&self) -> Kind {
         Kind::from_number(self.kind).unwrap_or(Kind::Plain)
     }
 
+    #[inline]
     pub(crate) fn value_words(&self) -> usize {
         self.value as usize / 8
     }
 
+    #[inline]
     fn key_words(&self) -> usize {
         self.key as usize / 8
     }
 
+    #[inline]
     fn bucket_words(&self) -> usize {
         (1 + LANES * (1 + self.key_words() + self.value_words())).next_multiple_of(LINE)
     }
 
-    /// Buckets of a copy: half as many lanes again as entries. An entry goes to the emptier one of
-    /// its two buckets, so that it is very unlikely that both are full before the map is.
+    /// Buckets of a copy: one for each four entries, so that lanes are three quarters more than
+    /// entries. With half more, one in a million entries finds both of its buckets full before the
+    /// map is; with a quarter more, one in a thousand.
+    #[inline]
     fn buckets(&self) -> u32 {
-        (u64::from(self.entries) * 3 / (2 * LANES as u64) + 1).min(u64::from(u32::MAX)) as u32
+        self.entries / 4 + 1
     }
 
     /// The words of a copy; `None` if they cannot be counted.
@@ -60,6 +66,7 @@ impl MapInfo {
     }
 
     /// One copy of the map.
+    #[inline]
     pub(crate) fn copy<'a>(&self, words: &'a [AtomicU64], copy: u32) -> Option<Copy<'a>> {
         let size = self.words as usize;
         let start = (self.place as usize).checked_add((copy as usize).checked_mul(size)?)?;
@@ -76,17 +83,20 @@ pub(crate) struct Copy<'a> {
 
 impl<'a> Copy<'a> {
     /// The number of updates that were lost.
+    #[inline]
     pub(crate) fn lost(&self) -> Option<&'a AtomicU64> {
         self.words.first()
     }
 
     /// The lock and the value of a map without keys.
+    #[inline]
     pub(crate) fn single(&self, info: &MapInfo) -> Option<(&'a AtomicU64, &'a [AtomicU64])> {
         let value = self.words.get(HEADER..HEADER + info.value_words())?;
         Some((self.words.get(1)?, value))
     }
 
     /// The buckets of a map with keys.
+    #[inline]
     pub(crate) fn table(&self, info: &MapInfo) -> Option<Table<'a>> {
         Some(Table {
             words: self.words.get(SPACING..)?,

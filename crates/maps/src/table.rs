@@ -3,8 +3,7 @@
 //! An insertion takes a lane of the emptier bucket with one compare-and-swap of the control word
 //! it has just read, which fails if anybody changed the bucket since. Then it looks at the other
 //! bucket again: two threads that insert one key into different buckets see each other, and the
-//! one in the second bucket gives way. So a key is there once, unless a thread is stopped for
-//! longer than others wait; then it may be there twice, which readers bear.
+//! one in the second bucket gives way. So a key is there once.
 //!
 //! An update that is under way while its own key is erased may be added to the next key in that
 //! lane: to exclude it would cost each update another atomic operation. Other keys' updates are
@@ -22,6 +21,9 @@ use crate::key::Key;
 
 /// How often something is tried that others are in the way of.
 pub(crate) const TRIES: usize = 256;
+
+/// Free lanes of a first bucket that make the second one no better.
+const FREE: u32 = 4;
 
 /// The buckets of one copy.
 #[derive(Clone, Copy, Debug)]
@@ -64,11 +66,13 @@ enum Attempt<'a> {
 }
 
 impl<'a> Table<'a> {
+    #[inline]
     fn bucket(&self, bucket: u32) -> Option<(&'a AtomicU64, &'a [AtomicU64])> {
         let start = (bucket as usize).checked_mul(self.bucket_words)?;
         self.words.get(start..start.checked_add(self.bucket_words)?)?.split_first()
     }
 
+    #[inline]
     fn entry(&self, bucket: u32, lane: usize, seen: u64) -> Option<Entry<'a>> {
         let (control, entries) = self.bucket(bucket)?;
         let start = lane * self.entry_words;
@@ -91,11 +95,29 @@ impl<'a> Table<'a> {
     }
 
     /// The entry with a key.
+    #[inline]
     pub(crate) fn find(&self, key: &Key<'_>) -> Option<Entry<'a>> {
-        let (first, second) = key.buckets(self.buckets);
+        self.hit(key).or_else(|| self.search(key))
+    }
+
+    /// The entry with a key, if it is the first lane of the first bucket that may have it: most
+    /// are, and this is all that their updates cost.
+    #[inline]
+    fn hit(&self, key: &Key<'_>) -> Option<Entry<'a>> {
+        let bucket = key.first(self.buckets);
+        let (control, _) = self.bucket(bucket)?;
+        let seen = control.load(Acquire);
+        let lane = control::equal(seen, READY | key.tag()).next()?;
+        let entry = self.entry(bucket, lane, seen)?;
+        (key.is_in(entry.key) && entry.is_unchanged()).then_some(entry)
+    }
+
+    /// The entry with a key, wherever it is. Waits for those that may be changing it.
+    #[inline(never)]
+    fn search(&self, key: &Key<'_>) -> Option<Entry<'a>> {
         for _ in 0..TRIES {
             let mut busy = false;
-            for bucket in [first, second] {
+            for bucket in [key.first(self.buckets), key.second(self.buckets)] {
                 match self.look(bucket, key) {
                     Look::Found(entry) => return Some(entry),
                     Look::Busy => busy = true,
@@ -110,20 +132,43 @@ impl<'a> Table<'a> {
         None
     }
 
+    /// Reads the value of a key, perhaps several times. `None`: there is no such key. False: it
+    /// was changed each time it was read.
+    #[inline]
+    pub(crate) fn read(&self, key: &Key<'_>, mut read: impl FnMut(&[AtomicU64])) -> Option<bool> {
+        for _ in 0..TRIES {
+            let entry = self.find(key)?;
+            read(entry.value);
+            if entry.is_unchanged() {
+                return Some(true);
+            }
+        }
+        Some(false)
+    }
+
     /// The entry with a key, and whether it is new. A new one has the value that `fill` gives it
     /// before anybody can see it. `None`: there is no room, or others were in the way for too long.
+    #[inline]
     pub(crate) fn find_or_insert(
         &self,
         key: &Key<'_>,
         fill: impl Fn(&[AtomicU64]),
     ) -> Option<(Entry<'a>, bool)> {
-        let (first, second) = key.buckets(self.buckets);
+        match self.hit(key) {
+            Some(entry) => Some((entry, false)),
+            None => self.insert_or_find(key, &fill),
+        }
+    }
+
+    #[inline(never)]
+    fn insert_or_find(&self, key: &Key<'_>, fill: &dyn Fn(&[AtomicU64])) -> Option<(Entry<'a>, bool)> {
+        let (first, second) = (key.first(self.buckets), key.second(self.buckets));
         for _ in 0..TRIES {
             let looks = (self.look(first, key), self.look(second, key));
             match looks {
                 (Look::Found(entry), _) | (_, Look::Found(entry)) => return Some((entry, false)),
                 (Look::Absent(one), Look::Absent(two)) => {
-                    match self.insert(key, (first, one), (second, two), &fill) {
+                    match self.insert(key, (first, one), (second, two), fill) {
                         Attempt::Done(entry) => return Some((entry, true)),
                         Attempt::Again => {}
                         Attempt::Full => return None,
@@ -141,10 +186,11 @@ impl<'a> Table<'a> {
         key: &Key<'_>,
         first: (u32, u64),
         second: (u32, u64),
-        fill: impl Fn(&[AtomicU64]),
+        fill: &dyn Fn(&[AtomicU64]),
     ) -> Attempt<'a> {
         let free = |control| control::equal(control, 0).count();
-        let is_first = free(first.1) >= free(second.1);
+        // The first bucket is looked at first: it is taken while it is not half full.
+        let is_first = free(first.1) >= FREE.min(free(second.1));
         let ((bucket, seen), other) = if is_first { (first, second) } else { (second, first) };
         let Some(lane) = control::equal(seen, 0).next() else { return Attempt::Full };
         let Some(mut entry) = self.entry(bucket, lane, seen) else { return Attempt::Full };
@@ -180,12 +226,13 @@ impl<'a> Table<'a> {
 
     /// Removes a key. Whether there was one.
     pub(crate) fn erase(&self, key: &Key<'_>) -> bool {
-        let mut erased = false;
         for _ in 0..TRIES {
-            let Some(entry) = self.find(key) else { break };
-            erased |= entry.erase();
+            let Some(entry) = self.find(key) else { return false };
+            if entry.erase() {
+                return true;
+            }
         }
-        erased
+        false
     }
 
     /// Removes all entries that nobody is writing.
@@ -236,12 +283,14 @@ impl<'a> Table<'a> {
 
 impl Entry<'_> {
     /// Whether what was read of the entry since it was found belongs together.
+    #[inline]
     pub(crate) fn is_unchanged(&self) -> bool {
         fence(Acquire);
         self.control.load(Relaxed) == self.seen
     }
 
     /// Adds to the control word if it is as it was seen.
+    #[inline]
     fn change(&mut self, by: u64) -> bool {
         let new = self.seen.wrapping_add(by).wrapping_add(CHANGE);
         let changed = self.control.compare_exchange(self.seen, new, SeqCst, Relaxed).is_ok();
@@ -254,6 +303,7 @@ impl Entry<'_> {
     }
 
     /// Adds to the control word. Only for the owner of a busy lane: it changes nothing else.
+    #[inline]
     fn add(&mut self, by: u64) {
         let by = by.wrapping_add(CHANGE);
         self.seen = self.control.fetch_add(by, SeqCst).wrapping_add(by);
@@ -261,11 +311,13 @@ impl Entry<'_> {
 
     /// Makes the lane busy: readers see it as changed, writers wait. For the owner, see
     /// [`publish`](Self::publish).
+    #[inline]
     pub(crate) fn lock(&mut self) -> bool {
         self.change(0u64.wrapping_sub(control::at(self.lane, READY)))
     }
 
     /// Makes a busy lane ready.
+    #[inline]
     pub(crate) fn publish(&mut self) {
         self.add(control::at(self.lane, READY));
     }
@@ -275,3 +327,6 @@ impl Entry<'_> {
         self.change(0u64.wrapping_sub(control::at(self.lane, byte)))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! Values of aggregates: what an update does to their words, and what copies of them amount to.
+//! Values of aggregates: what an update does to their words, and what two copies are together.
 //!
 //! ```text
 //!     count, sum:   number
@@ -18,8 +18,15 @@ use crate::{Kind, MapInfo, buckets, series};
 const SIGN: u64 = 1 << 63;
 
 /// Adds a number to a value. False: it could not be added.
+#[inline]
 pub(crate) fn add(info: &MapInfo, value: &[AtomicU64], number: u64, now: u64) -> bool {
-    let bucket = match info.kind() {
+    let kind = info.kind();
+    // The most frequent ones are known without a jump through a table.
+    if let (Kind::Count | Kind::Sum, [sum, ..]) = (kind, value) {
+        sum.fetch_add(number, Relaxed);
+        return true;
+    }
+    let bucket = match kind {
         Kind::Tseries => return series::add(info, value, number, now),
         Kind::Hist => buckets::power(number as i64, buckets::bits(info.a)),
         Kind::Lhist => buckets::linear(number as i64, info.a, info.b, info.c),
@@ -58,6 +65,7 @@ pub(crate) fn add_pair(kind: Kind, info: &MapInfo, value: &[AtomicU64], number: 
 }
 
 /// Makes a word at least this number. False: others changed it too often.
+#[inline]
 fn raise(word: &AtomicU64, to: u64) -> bool {
     let mut seen = word.load(Relaxed);
     for _ in 0..TRIES {
@@ -74,6 +82,7 @@ fn raise(word: &AtomicU64, to: u64) -> bool {
 
 /// A number in the form in which the greatest of unsigned words is the wanted one, be it the least
 /// or the greatest, signed or unsigned. Applied twice, it gives the number back.
+#[inline]
 fn ordered(kind: Kind, info: &MapInfo, number: u64) -> u64 {
     let number = if info.signed != 0 { number ^ SIGN } else { number };
     if kind == Kind::Min { !number } else { number }
@@ -121,31 +130,6 @@ impl Pair {
             }
             Kind::Avg | Kind::Stats => self.0 / self.1,
             _ => self.0,
-        }
-    }
-}
-
-/// What the copies of an entry's value amount to as one number: of a histogram, how many numbers
-/// were added; of a series, the number of its newest interval.
-pub(crate) fn number<'a>(info: &MapInfo, copies: impl Iterator<Item = &'a [AtomicU64]> + Clone) -> u64 {
-    let kind = info.kind();
-    match kind {
-        Kind::Hist | Kind::Lhist => {
-            let words = copies.flatten().map(|count| count.load(Relaxed));
-            words.fold(0, u64::wrapping_add)
-        }
-        Kind::Tseries => {
-            let newest = copies.clone().filter_map(series::newest).max();
-            let aggregation = series::aggregation(info);
-            let pairs = newest
-                .into_iter()
-                .flat_map(|epoch| copies.clone().filter_map(move |slots| series::get(slots, epoch)));
-            let merged = pairs.reduce(|sum, pair| sum.merge(aggregation, pair));
-            merged.map_or(0, |pair| pair.number(aggregation, info))
-        }
-        _ => {
-            let pairs = copies.map(Pair::of).reduce(|sum, pair| sum.merge(kind, pair));
-            pairs.map_or(0, |pair| pair.number(kind, info))
         }
     }
 }

@@ -66,7 +66,7 @@ impl Maps<'_> {
                 Kind::Plain | Kind::Stacks => Value::Bytes(bytes.clone()),
                 _ => {
                     let found = Key::new(&key[..length]);
-                    merge(info, &self.values(info, found).collect::<Vec<_>>())
+                    self.value(info, found)
                 }
             };
             entries.push(Entry { key: key.clone(), value });
@@ -80,7 +80,45 @@ impl Maps<'_> {
             self.fetch(map, &[], &mut bytes);
             return Value::Bytes(bytes);
         }
-        merge(info, &self.values(info, Key::new(&[])).collect::<Vec<_>>())
+        self.value(info, Key::new(&[]))
+    }
+
+    /// What the copies of an aggregate's entry are together.
+    fn value(&self, info: &MapInfo, key: Key<'_>) -> Value {
+        let pair = || self.pair(info, key);
+        match info.kind() {
+            Kind::Avg => {
+                let Pair(sum, count) = pair();
+                Value::Avg { count, sum }
+            }
+            Kind::Stats => {
+                let Pair(sum, count) = pair();
+                Value::Stats { count, sum }
+            }
+            Kind::Hist | Kind::Lhist => Value::Buckets(self.buckets(info, key)),
+            Kind::Tseries => Value::Series(self.intervals(info, key)),
+            kind => Value::Number(pair().number(kind, info)),
+        }
+    }
+
+    fn buckets(&self, info: &MapInfo, key: Key<'_>) -> Vec<u64> {
+        let mut sums = vec![0u64; info.value_words()];
+        let counts =
+            |value: &[AtomicU64]| -> Vec<u64> { value.iter().map(|count| count.load(Relaxed)).collect() };
+        for counts in self.read(info, key, counts) {
+            for (sum, count) in sums.iter_mut().zip(counts) {
+                *sum = sum.wrapping_add(count);
+            }
+        }
+        sums
+    }
+
+    fn intervals(&self, info: &MapInfo, key: Key<'_>) -> Vec<(i64, Option<u64>)> {
+        let length = (info.value_words() / series::SLOT) as u64;
+        let Some(newest) = self.newest(info, key) else { return Vec::new() };
+        let first = newest.saturating_sub(length.saturating_sub(1));
+        let start = |epoch: u64| epoch.wrapping_mul(series::interval(info)) as i64;
+        (first..=newest).map(|epoch| (start(epoch), self.interval(info, key, epoch))).collect()
     }
 
     /// The bytes that [`intern`](Self::intern) gave a number.
@@ -93,42 +131,4 @@ impl Maps<'_> {
         let is_whole = length == bytes.len();
         (is_whole && stacks::number(&Key::new(&bytes), index) == number).then_some(bytes)
     }
-}
-
-/// What the copies of an aggregate's value are together.
-fn merge(info: &MapInfo, copies: &[&[AtomicU64]]) -> Value {
-    let kind = info.kind();
-    let pairs = || copies.iter().map(|value| Pair::of(value));
-    let pair = || pairs().reduce(|sum, pair| sum.merge(kind, pair)).unwrap_or_default();
-    match kind {
-        Kind::Avg => Value::Avg { count: pair().1, sum: pair().0 },
-        Kind::Stats => Value::Stats { count: pair().1, sum: pair().0 },
-        Kind::Hist | Kind::Lhist => {
-            let mut buckets = vec![0u64; info.value_words()];
-            for copy in copies {
-                for (sum, count) in buckets.iter_mut().zip(*copy) {
-                    *sum = sum.wrapping_add(count.load(Relaxed));
-                }
-            }
-            Value::Buckets(buckets)
-        }
-        Kind::Tseries => Value::Series(intervals(info, copies)),
-        _ => Value::Number(pair().number(kind, info)),
-    }
-}
-
-fn intervals(info: &MapInfo, copies: &[&[AtomicU64]]) -> Vec<(i64, Option<u64>)> {
-    let aggregation = series::aggregation(info);
-    let length = (info.value_words() / series::SLOT) as u64;
-    let Some(newest) = copies.iter().filter_map(|slots| series::newest(slots)).max() else {
-        return Vec::new();
-    };
-    let number = |epoch| {
-        let pairs = copies.iter().filter_map(|slots| series::get(slots, epoch));
-        let merged = pairs.reduce(|sum, pair| sum.merge(aggregation, pair))?;
-        Some(merged.number(aggregation, info))
-    };
-    let first = newest.saturating_sub(length.saturating_sub(1));
-    let start = |epoch: u64| epoch.wrapping_mul(series::interval(info)) as i64;
-    (first..=newest).map(|epoch| (start(epoch), number(epoch))).collect()
 }

@@ -1,10 +1,12 @@
 //! A compiled script: what the engines run, and what its reader must know.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use maps::MapInfo;
 
 use crate::ast::At;
+use crate::check::Bits;
 use crate::point::AttachPoint;
 use crate::types::Type;
 
@@ -23,6 +25,25 @@ pub struct Compiled {
     pub events: Vec<Event>,
     /// The settings.
     pub settings: Settings,
+    /// The structs and unions of the script by name, to print their values.
+    pub records: BTreeMap<Rc<str>, Vec<Member>>,
+    /// The enums of the script: names and values, to print them.
+    pub enums: BTreeMap<Rc<str>, Vec<(String, i64)>>,
+    /// Offsets in the code where a statement begins, and its text: the comments of a listing.
+    pub notes: Vec<(usize, String)>,
+}
+
+/// A field of a struct or union.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: Type,
+    /// Where it is, in bytes. The field of a bit field is the unit that contains it.
+    pub offset: u64,
+    /// Its bits in the unit, if it is a bit field.
+    pub bits: Option<Bits>,
 }
 
 /// The action of a probe.
@@ -36,6 +57,8 @@ pub struct Handler {
     pub end: usize,
     /// Whether it may log.
     pub logs: bool,
+    /// The bytes of the frame that it uses, a multiple of 8.
+    pub frame: usize,
 }
 
 /// A map.

@@ -1,12 +1,15 @@
-//! The front end of the language of scripts: text to a checked tree.
+//! The language of scripts: text to a checked tree, and to bytecode.
 //!
-//! The language is that of bpftrace, with attach points of D and of our own. Running scripts is not
-//! here: this crate says whether a script is one, what its values are, and what it needs.
+//! The language is that of bpftrace, with attach points of D and of our own. This crate says whether
+//! a script is one, what its values are, and what it needs; and it compiles scripts to the bytecode
+//! of crate `vm`. Running them is not here.
 //!
 //! ```text
 //! text --read--> tokens --parse--> Script --expand--> Script --check--> types, Facts
 //!      (#define, import)                 (no macros)                      |
 //! text <------------------------------ print -----------------------------+
+//!                                                                         |
+//! bytecode, maps, events <----------------------------------- compile ----+
 //! ```
 //!
 //! Design constraints:
@@ -32,18 +35,21 @@
 //! | `expand` | macros |
 //! | `library` | builtins and functions |
 //! | `check`, `constant` | names and types |
-//! | `compiled` | what a script is compiled to |
+//! | `compile` | bytecode |
+//! | `compiled`, `listing` | what a script is compiled to; its bytecode as text |
 //! | `print` | the normal form |
 
 #![forbid(unsafe_code)]
 
 mod ast;
 mod check;
+mod compile;
 mod compiled;
 mod conditions;
 mod constant;
 mod expand;
 pub mod library;
+mod listing;
 mod number;
 mod operator;
 mod parse;
@@ -67,8 +73,10 @@ pub use ast::{
     At, Block, Enumeration, Expr, ExprKind, Field, FieldKind, Item, Local, Macro, MapDeclaration, Parameter,
     Probe, Record, Script, Setting, SettingValue, Statement, StatementKind,
 };
-pub use check::{Facts, MapTypes};
-pub use compiled::{Action, Compiled, Event, Handler, Map, MissingProbes, Settings};
+pub use check::{Bits, Facts, MapTypes};
+pub use compile::{Parameters, compile};
+pub use compiled::{Action, Compiled, Event, Handler, Map, Member, MissingProbes, Settings};
+pub use listing::listing;
 pub use operator::{Binary, Unary};
 pub use point::{AttachPoint, Binary as ProbedFile, Memory, Number, Place, Process, Unit};
 pub use print::{print, print_typed};

@@ -19,6 +19,18 @@ pub fn print_typed(script: &Script) -> String {
     items(script, true)
 }
 
+/// The first line of a statement.
+pub(crate) fn head(statement: &crate::ast::Statement) -> String {
+    let mut printer = Printer::new(false);
+    printer.statement(statement);
+    printer.finish().lines().next().unwrap_or("").trim().to_string()
+}
+
+/// An expression.
+pub(crate) fn expression(value: &crate::ast::Expr) -> String {
+    Printer::new(false).value(value)
+}
+
 fn items(script: &Script, typed: bool) -> String {
     let mut printer = Printer::new(typed);
     for (index, item) in script.items.iter().enumerate() {

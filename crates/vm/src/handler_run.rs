@@ -62,6 +62,10 @@ fn run_for<M: Machine, const WIDE: bool>(
     let mut log = Log::new(log, program.logmax);
     log.fill(middle.log, middle.complete);
     let mut hit = RunContext::<M, WIDE>::new(machine, program.mask, log, aside);
+    for word in middle.words {
+        // What is outside is not stored.
+        let _ = hit.aside().frame.set_word(word.offset, word.value);
+    }
     let code = |number: Option<u32>| number.map(|number| number & 0xffff);
     (hit.major, hit.minor) = (code(middle.major), code(middle.minor));
     let end = loop {

@@ -12,6 +12,8 @@ pub struct PartialRun<'a> {
     pub top: usize,
     /// The nonzero elements of the stack.
     pub elements: &'a [Element],
+    /// The nonzero words of the frame.
+    pub words: &'a [FrameWord],
     /// The calls that have not returned, outermost first; those beyond [`CALL_DEPTH`] are ignored.
     pub calls: &'a [Call],
     /// Calls made, including those that have returned.
@@ -36,6 +38,16 @@ pub struct PartialRun<'a> {
 pub struct Element {
     /// Its slot, modulo 1024. The first push of a run is to slot 1023, the second to 1022.
     pub slot: u64,
+    /// Its value.
+    pub value: u64,
+}
+
+/// A word of the frame, as compiled code stores it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameWord {
+    /// Its offset in bytes.
+    pub offset: u64,
     /// Its value.
     pub value: u64,
 }

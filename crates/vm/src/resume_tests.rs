@@ -107,6 +107,7 @@ proptest! {
                 offset: place.offset,
                 top: place.top,
                 elements: &place.elements,
+                words: &[],
                 calls: &place.calls,
                 calls_made: place.calls_made,
                 jumps: place.jumps,

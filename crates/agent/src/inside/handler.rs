@@ -3,6 +3,7 @@
 use core::slice::from_raw_parts;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use maps::{MapInfo, Maps};
 use vm::{End, Outcome, PartialRun, ProbepointInfo, Program, State, Word};
 
 use super::hidden::Hidden;
@@ -10,8 +11,8 @@ use super::machine::Thread;
 use super::ring::Ring;
 use super::{kernel, settings};
 use layout::{
-    Context, ExtraHeader, HandlerInfo, Header, MORE, ProbeEnd, RESUME, RESUME_ELEMENTS, Resume, SAVED, STATE,
-    Saved, UNSET, flag, record_size, state, status,
+    Context, ExtraHeader, HandlerInfo, Header, MORE, ProbeEnd, RESUME, RESUME_ELEMENTS, RESUME_WORDS, Resume,
+    SAVED, STATE, Saved, UNSET, flag, record_size, state, status,
 };
 
 /// Resumes the run in a context to its end and makes its record. Returns the address of the
@@ -46,6 +47,9 @@ pub(super) unsafe extern "C" fn run(context: *mut Context, handler: *const Handl
         over: over(handler),
         // SAFETY: the tracer has put that many words there.
         clock: layout::ClockWords(unsafe { words(handler.tables, handler.table_words) }),
+        // SAFETY: as above.
+        maps: unsafe { maps_of(handler) },
+        threads: (handler.threads as usize).checked_sub(1),
         // SAFETY: the context is this thread's.
         tid: unsafe { (*context).holder.load(Ordering::Relaxed) },
     };
@@ -58,6 +62,22 @@ pub(super) unsafe extern "C" fn run(context: *mut Context, handler: *const Handl
     // SAFETY: as above.
     let made = unsafe { record.make(context, state) };
     made.unwrap_or_else(|| (&raw const settings::identity().dummy_state) as u64)
+}
+
+/// The maps of a handler.
+///
+/// # Safety
+/// The description refers to mapped memory.
+unsafe fn maps_of<'a>(handler: &HandlerInfo) -> Maps<'a> {
+    let infos = match handler.map_count {
+        0 => &[][..],
+        // SAFETY: the tracer has put that many descriptions there, aligned to 8; nobody writes
+        // them.
+        count => unsafe { from_raw_parts(handler.maps as usize as *const MapInfo, count as usize) },
+    };
+    // SAFETY: as this function demands.
+    let tables = unsafe { words(handler.tables, handler.table_words) };
+    Maps { infos, words: tables.get(layout::CLOCK_WORDS..).unwrap_or(&[]) }
 }
 
 /// Words of shared memory at an address.
@@ -89,19 +109,8 @@ unsafe fn interpret(
         length => unsafe { from_raw_parts(address as *const u8, length as usize) },
     };
     // SAFETY: the tracer has put that many words there.
-    let (locals, globals, tables) = unsafe {
-        (
-            words(handler.locals, handler.local_count),
-            words(handler.globals, handler.global_count),
-            words(handler.tables, handler.table_words),
-        )
-    };
-    let infos = match handler.map_count {
-        0 => &[][..],
-        // SAFETY: the tracer has put that many descriptions there, aligned to 8; nobody writes
-        // them.
-        count => unsafe { from_raw_parts(handler.maps as usize as *const maps::MapInfo, count as usize) },
-    };
+    let (locals, globals) =
+        unsafe { (words(handler.locals, handler.local_count), words(handler.globals, handler.global_count)) };
     let code = |number: u32| (number != UNSET).then_some(number);
     let program = Program {
         word: Word::W8,
@@ -115,7 +124,8 @@ unsafe fn interpret(
         excpt_log: handler.excpt_log as usize,
         autostacktrace: handler.autostacktrace != 0,
         heap: handler.heap as usize,
-        maps: maps::Maps { infos, words: tables.get(layout::CLOCK_WORDS..).unwrap_or(&[]) },
+        // SAFETY: the description refers to mapped memory.
+        maps: unsafe { maps_of(handler) },
         constants: vm::Constants(bytes(handler.constants.into(), handler.constants_length)),
         point: ProbepointInfo {
             module: bytes(handler.module.into(), handler.module_length),
@@ -129,6 +139,7 @@ unsafe fn interpret(
         offset: resume.offset as usize,
         top: resume.top as usize,
         elements: &resume.elements[..(resume.element_count as usize).min(RESUME_ELEMENTS)],
+        words: &resume.words[..(resume.word_count as usize).min(RESUME_WORDS)],
         calls: &resume.calls[..(resume.call_count as usize).min(resume.calls.len())],
         calls_made: resume.calls_made,
         jumps: resume.jumps,

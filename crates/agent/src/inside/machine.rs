@@ -5,6 +5,7 @@
 
 use core::sync::atomic::Ordering;
 
+use maps::Maps;
 use vm::{Clock, Fault, Machine, Register, RegisterSet, Shape};
 
 use super::float::FloatRegisters;
@@ -25,6 +26,10 @@ pub(super) struct Thread<'a> {
     pub(super) over: Option<&'a ProbeEnd>,
     /// How times are computed.
     pub(super) clock: ClockWords<'a>,
+    /// The maps.
+    pub(super) maps: Maps<'a>,
+    /// The index of the map of threads.
+    pub(super) threads: Option<usize>,
     /// The thread's id; 0: not known.
     pub(super) tid: u32,
 }
@@ -70,6 +75,17 @@ fn general(register: Register) -> Option<usize> {
         Register::R15 => 15,
         _ => return None,
     })
+}
+
+impl Thread<'_> {
+    /// What the tracer has noted of this thread: its name, user and group; zeros if nothing.
+    fn known(&self) -> [u8; 24] {
+        let mut value = [0; 24];
+        if let Some(map) = self.threads {
+            self.maps.fetch(map, &u64::from(self.tid).to_le_bytes(), &mut value);
+        }
+        value
+    }
 }
 
 impl Machine for Thread<'_> {
@@ -175,6 +191,17 @@ impl Machine for Thread<'_> {
 
     fn time(&mut self, clock: Clock) -> Option<u64> {
         Some(self.clock.time(counter(), clock))
+    }
+
+    fn ids(&mut self) -> Option<(u32, u32)> {
+        let value = self.known();
+        let number =
+            |place: usize| value[place..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        Some((number(16), number(20)))
+    }
+
+    fn name(&mut self) -> Option<[u8; 16]> {
+        self.known().first_chunk().copied()
     }
 
     fn random(&mut self) -> Option<u32> {

@@ -11,6 +11,7 @@ mod report;
 mod run;
 mod show;
 mod top;
+mod trace;
 mod tracing;
 mod values;
 mod watch;
@@ -27,6 +28,7 @@ pub(crate) use report::Report;
 pub(crate) use run::{Attach, Run};
 pub(crate) use show::{Show, Shown, Templates, TemplatesAction};
 pub(crate) use top::Top;
+pub(crate) use trace::{ScriptFormat, Trace};
 pub(crate) use tracing::{AttachEngine, Engine, Format, Plugin, Tracing};
 pub(crate) use values::duration;
 pub(crate) use watch::{Watch, WatchAccess};
@@ -61,6 +63,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Probe a running process, or all processes
     Attach(Attach),
+    /// Run a script in the language of bpftrace on processes
+    Trace(Trace),
     /// Show who changes a variable of a running process
     Watch(Watch),
     /// Show what probes count, live in the terminal

@@ -356,6 +356,7 @@ fn bytes_of(info: &HandlerInfo) -> Vec<u8> {
         info.map_count,
         info.tables,
         info.table_words,
+        info.threads,
         info.constants,
         info.constants_length,
     ];

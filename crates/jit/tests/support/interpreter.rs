@@ -190,6 +190,7 @@ pub(crate) unsafe fn resume(context: *mut Context, info: *const HandlerInfo) -> 
         offset: middle.offset as usize,
         top: middle.top as usize,
         elements: &middle.elements[..middle.element_count as usize],
+        words: &middle.words[..middle.word_count as usize],
         calls: &middle.calls[..middle.call_count as usize],
         calls_made: middle.calls_made,
         jumps: middle.jumps,

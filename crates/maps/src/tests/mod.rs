@@ -2,9 +2,12 @@
 
 mod aggregates;
 mod buckets;
+mod model;
 mod plain;
 mod room;
 mod stacks;
+mod threads;
+mod words;
 
 use core::sync::atomic::AtomicU64;
 use std::vec::Vec;

@@ -196,7 +196,7 @@ fn is_network_address(ty: &Type) -> bool {
 }
 
 /// Whether a condition holds, as far as that is known without running the script. Types are known.
-pub(super) fn known(expr: &Expr) -> Option<bool> {
+pub(crate) fn known(expr: &Expr) -> Option<bool> {
     if let Some(number) = constant::integer(expr) {
         return Some(number != 0);
     }

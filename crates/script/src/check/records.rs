@@ -19,13 +19,24 @@ const MAX_BYTES: u64 = 1 << 30;
 pub(crate) struct Placed {
     pub(crate) ty: Type,
     pub(crate) offset: u64,
+    /// The part of the unit at the offset, if it is a bit field.
+    pub(crate) bits: Option<Bits>,
+}
+
+/// The bits of a bit field in its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bits {
+    /// The lowest bit.
+    pub first: u8,
+    /// The number of bits.
+    pub count: u8,
 }
 
 /// A laid out record.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
     pub(crate) fields: BTreeMap<String, Placed>,
-    size: u64,
+    pub(crate) size: u64,
     align: u64,
 }
 
@@ -122,7 +133,17 @@ impl Records {
             };
             let start = if record.tag == Tag::Union { 0 } else { end };
             match (&field.name, inner) {
-                (Some(name), _) => layout.add(name, Placed { ty, offset: start / 8 }, field.at.0)?,
+                (Some(name), _) => {
+                    let (offset, bits) = match field.bits {
+                        None => (start / 8, None),
+                        // A bit field lies in one unit of its type.
+                        Some(count) => {
+                            let first = u8::try_from(start % (size * 8)).unwrap_or(0);
+                            (start / (size * 8) * size, Some(Bits { first, count }))
+                        }
+                    };
+                    layout.add(name, Placed { ty, offset, bits }, field.at.0)?;
+                }
                 (None, Some(inner)) => {
                     for (name, placed) in inner.fields {
                         let placed = Placed { offset: placed.offset + start / 8, ..placed };
@@ -193,6 +214,11 @@ impl Records {
     pub(crate) fn size(&self, ty: &Type) -> Option<u64> {
         let (size, align) = self.measure(ty)?;
         Some(size.next_multiple_of(align))
+    }
+
+    /// All records by their name.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Rc<str>, &Layout)> {
+        self.layouts.iter().map(|(name, (_, layout, _))| (name, layout))
     }
 
     /// A record, if the script defines it.

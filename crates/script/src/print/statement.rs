@@ -64,7 +64,7 @@ impl Printer {
         }
     }
 
-    fn statement(&mut self, statement: &Statement) {
+    pub(crate) fn statement(&mut self, statement: &Statement) {
         match &statement.kind {
             StatementKind::Expr(value) => {
                 let value = self.statement_value(value);

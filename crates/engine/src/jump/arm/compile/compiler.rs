@@ -172,6 +172,7 @@ impl HandlerCompiler<'_> {
                 hidden: handler_memory.hidden as u32,
                 tables: tables.map_or(0, |tables| tables.words.address(base)),
                 table_words: tables.map_or(0, |tables| tables.words.count() as u32),
+                threads: tables.and_then(|tables| tables.threads).map_or(0, |map| map as u32 + 1),
                 // These are put beside the bytecode.
                 maps: 0,
                 map_count: 0,

@@ -1,0 +1,32 @@
+//! Scripts: `dprobes trace` runs them, `dprobes check` checks them.
+//!
+//! ```text
+//! text --script--> handlers --places--> programs, one for each module --engine--> records
+//!                      |                                                             |
+//!                      +-- begin, end, interval: run here (own) ---------------------+--> reader (printout)
+//! ```
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `check` | `dprobes check` of a script |
+//! | `source` | the text, and what the command line gives to it |
+//! | `places` | attach points as programs of the engine, and as what dprobes itself does |
+//! | `run` | the command: the processes, and the end |
+//! | `observer` | takes records and messages, and runs what is due |
+//! | `own`, `timers` | handlers that run in dprobes: their machine; when they are due |
+//! | `world`, `symbols` | what the reader of records asks: maps, symbols, files, commands |
+//! | `writer` | standard output, or a file, written by a thread |
+
+mod check;
+mod observer;
+mod own;
+mod places;
+mod run;
+mod source;
+mod symbols;
+mod timers;
+mod world;
+mod writer;
+
+pub(crate) use check::{check, is_script};
+pub(crate) use run::trace;

@@ -1,0 +1,87 @@
+//! Handlers that dprobes itself runs: `begin`, `end`, `interval`.
+
+use engine::Tables;
+use script::Compiled;
+use vm::{Clock, End, Fault, Machine, Program, Register, State, Word};
+
+use super::places::Own;
+
+/// dprobes itself, as a handler sees it. It has no registers and no memory.
+struct Itself<'a> {
+    tables: &'a Tables,
+}
+
+impl Machine for Itself<'_> {
+    fn register(&mut self, _: Register) -> u64 {
+        0
+    }
+
+    fn set_register(&mut self, _: Register, _: u64) {}
+
+    fn read(&mut self, address: u64, _: &mut [u8]) -> Result<(), Fault> {
+        Err(Fault { address })
+    }
+
+    fn write(&mut self, address: u64, _: &[u8]) -> Result<(), Fault> {
+        Err(Fault { address })
+    }
+
+    fn verify(&mut self, _: u64, _: bool) -> bool {
+        false
+    }
+
+    fn pid(&mut self) -> u64 {
+        std::process::id().into()
+    }
+
+    fn processor(&mut self) -> u64 {
+        // SAFETY: it takes nothing and returns a number.
+        u64::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
+    }
+
+    fn thread(&mut self) -> Option<u64> {
+        u64::try_from(nix::unistd::gettid().as_raw()).ok()
+    }
+
+    fn time(&mut self, clock: Clock) -> Option<u64> {
+        Some(self.tables.time(clock))
+    }
+
+    fn random(&mut self) -> Option<u32> {
+        use std::hash::{BuildHasher, RandomState};
+        Some(RandomState::new().hash_one(0) as u32)
+    }
+
+    fn ids(&mut self) -> Option<(u32, u32)> {
+        Some((nix::unistd::getuid().as_raw(), nix::unistd::getgid().as_raw()))
+    }
+
+    fn name(&mut self) -> Option<[u8; 16]> {
+        let mut name = [0; 16];
+        name[..7].copy_from_slice(b"dprobes");
+        Some(name)
+    }
+
+    fn stack(&mut self, _: &mut [u64]) -> Option<usize> {
+        Some(0)
+    }
+}
+
+/// Runs a handler; returns what it logged.
+pub(super) fn run(compiled: &Compiled, tables: &Tables, own: Own, state: &mut State) -> Vec<u8> {
+    let program = Program {
+        word: Word::W8,
+        code: &compiled.code,
+        jmpmax: vm::JUMP_LIMIT,
+        logmax: vm::LOG_LIMIT,
+        maps: tables.maps(),
+        constants: tables.constants(),
+        point: vm::ProbepointInfo { minor: own.minor, ..vm::ProbepointInfo::default() },
+        ..Program::default()
+    };
+    let outcome = vm::run(&program, own.entry, state, &mut Itself { tables });
+    match outcome.end {
+        End::Abort => Vec::new(),
+        _ => state.log().to_vec(),
+    }
+}

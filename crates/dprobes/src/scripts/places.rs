@@ -1,0 +1,373 @@
+//! Attach points: as programs of the engine, one for each module, and as what dprobes itself does.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use image::{Image, Pattern};
+use process::ImageCache;
+use rpn::{Arch, FunctionPoint, Location, Object};
+use script::{
+    AttachPoint, Compiled, Handler, MissingProbes, Number, Place, ProbedFile, Process, Provider, Unit,
+};
+use source::{Diagnostic, Sources};
+use vm::Op;
+
+use crate::Failure;
+use crate::messages::{WARNING, tell};
+
+/// A handler that dprobes itself runs: its first instruction, and the number of its attach point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Own {
+    pub(super) entry: usize,
+    pub(super) minor: u32,
+}
+
+/// Where a script is run.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    /// The programs, one for each module.
+    pub(super) objects: Vec<Object>,
+    pub(super) begin: Vec<Own>,
+    pub(super) end: Vec<Own>,
+    /// Handlers of signals to dprobes, with the signals' names.
+    pub(super) signals: Vec<(String, Own)>,
+    /// Handlers that run regularly.
+    pub(super) intervals: Vec<(Duration, Own)>,
+    /// The attach points' full names and their functions, by number.
+    pub(super) names: Vec<(String, String)>,
+}
+
+/// What attach points are found in.
+pub(super) struct Scope<'a> {
+    /// The processes that are probed.
+    pub(super) pids: &'a [i32],
+    /// The command that is started.
+    pub(super) command: Option<&'a Path>,
+    /// Whether patterns are replaced by what they match, in any case.
+    pub(super) expands: bool,
+}
+
+/// Finds the places of all handlers.
+///
+/// # Errors
+/// The messages about attach points that are not served here, or that match nothing.
+pub(super) fn find(compiled: &Compiled, sources: &Sources, scope: &Scope<'_>) -> Result<Places, Failure> {
+    let mut finder =
+        Finder { compiled, scope, places: Places::default(), messages: Vec::new(), cache: ImageCache::new() };
+    for handler in &compiled.handlers {
+        for point in &handler.points {
+            finder.point(handler, point);
+        }
+    }
+    let Finder { mut places, messages, .. } = finder;
+    if !messages.is_empty() {
+        let messages: Vec<String> = messages.iter().map(|message| message.render(sources, false)).collect();
+        return Err(Failure::complete(messages.join("\n\n")));
+    }
+    let most = compiled.settings.max_probes.max(1);
+    if scope.expands && places.names.len() > most {
+        tell(&format!("note: the script has {} attach points", places.names.len()));
+    }
+    places.objects.iter_mut().for_each(|object| object.code.clone_from(&compiled.code));
+    Ok(places)
+}
+
+struct Finder<'a> {
+    compiled: &'a Compiled,
+    scope: &'a Scope<'a>,
+    places: Places,
+    messages: Vec<Diagnostic>,
+    cache: ImageCache,
+}
+
+impl Finder<'_> {
+    fn point(&mut self, handler: &Handler, point: &AttachPoint) {
+        let entry = handler.entry;
+        match (point.provider, &point.place) {
+            (Provider::Begin, _) => {
+                let own = self.own(entry, point);
+                self.places.begin.push(own);
+            }
+            (Provider::End, _) => {
+                let own = self.own(entry, point);
+                self.places.end.push(own);
+            }
+            (Provider::Own, Place::Signal(signal)) => {
+                let own = self.own(entry, point);
+                self.places.signals.push((signal.clone(), own));
+            }
+            (Provider::Interval, Place::Period(unit, Number::Literal(count))) => {
+                match period(*unit, *count) {
+                    Some(period) => {
+                        let own = self.own(entry, point);
+                        self.places.intervals.push((period, own));
+                    }
+                    None => self.refuse(point, "no time can be so short or so long", "1 us to 1 year"),
+                }
+            }
+            (Provider::Uprobe | Provider::Uretprobe, Place::Function { binary, function, offset, .. }) => {
+                let at = match (point.provider, offset) {
+                    (Provider::Uretprobe, _) => FunctionPoint::Return,
+                    (_, Some(offset)) => FunctionPoint::Offset(*offset),
+                    (_, None) => FunctionPoint::Entry,
+                };
+                self.functions(handler, point, binary, function, at);
+            }
+            (Provider::Uprobe, Place::Offset(binary, address)) => {
+                if self.is_probed(point, binary) {
+                    let location = Location::Address(*address);
+                    self.add(handler, &module(binary), location, (point.to_string(), String::new()));
+                }
+            }
+            (_, Place::Line { .. }) => self.refuse(
+                point,
+                "source lines cannot be probed by scripts yet",
+                "name a function: `uprobe:PROGRAM:FUNCTION`",
+            ),
+            (Provider::Usdt, _) => self.refuse(
+                point,
+                "static probes cannot be probed by scripts yet",
+                "name a function: `uprobe:PROGRAM:FUNCTION`",
+            ),
+            _ => self.refuse(
+                point,
+                &format!(
+                    "`{}` is served by code in the kernel, which scripts are not compiled to yet",
+                    point.provider.name()
+                ),
+                "uprobe, uretprobe, interval, begin and end can be used",
+            ),
+        }
+    }
+
+    /// Numbers an attach point.
+    fn number(&mut self, name: String, function: String) -> u32 {
+        self.places.names.push((name, function));
+        self.places.names.len() as u32 - 1
+    }
+
+    fn own(&mut self, entry: usize, point: &AttachPoint) -> Own {
+        Own { entry, minor: self.number(point.to_string(), String::new()) }
+    }
+
+    fn refuse(&mut self, point: &AttachPoint, why: &str, help: &str) {
+        self.messages.push(Diagnostic::error(point.at.0, why).label("this attach point").help(help));
+    }
+
+    /// Whether the process that an attach point names is one of those that are probed.
+    fn is_probed(&mut self, point: &AttachPoint, binary: &ProbedFile) -> bool {
+        let Some(Process::Number(number)) = binary.process else { return true };
+        let is = i32::try_from(number).is_ok_and(|number| self.scope.pids.contains(&number));
+        if !is {
+            let help = format!("give it with -p {number}");
+            self.refuse(point, "this process is not among those that are probed", &help);
+        }
+        is
+    }
+
+    /// Adds the points of a function, or of those that a pattern matches.
+    fn functions(
+        &mut self,
+        handler: &Handler,
+        point: &AttachPoint,
+        binary: &ProbedFile,
+        function: &str,
+        at: FunctionPoint,
+    ) {
+        if !self.is_probed(point, binary) {
+            return;
+        }
+        let file = module(binary);
+        let is_pattern = Pattern::is_one(function) && !function.contains("operator");
+        let named = self.scope.expands || is_pattern && names_its_point(self.compiled, handler);
+        let images = self.images(&file);
+        let mut functions: BTreeMap<String, ()> = BTreeMap::new();
+        let mut reasons = Vec::new();
+        for image in &images {
+            match engine::survey(function, at, None, image, image, true) {
+                Ok(survey) => {
+                    functions.extend(survey.sites.into_iter().map(|site| (site.function, ())));
+                }
+                Err(reason) => reasons.push(reason.to_string()),
+            }
+        }
+        if functions.is_empty() && !images.is_empty() {
+            let reason = reasons.pop().unwrap_or_else(|| "nothing matches".to_owned());
+            match self.compiled.settings.missing_probes {
+                MissingProbes::Error => self.refuse(
+                    point,
+                    &format!("{}: {}", printable::text(&file), printable::text(&reason)),
+                    "`missing_probes = \"warn\"` in `config` lets the others be traced",
+                ),
+                MissingProbes::Warn => tell(&format!("{WARNING}{point}: {}", printable::text(&reason))),
+                MissingProbes::Ignore => {}
+            }
+            return;
+        }
+        let provider = point.provider.name();
+        let shown = |function: &str| match at {
+            FunctionPoint::Offset(offset) => format!("{provider}:{file}:{function}+{offset}"),
+            _ => format!("{provider}:{file}:{function}"),
+        };
+        if named && !functions.is_empty() {
+            for name in functions.into_keys() {
+                let location = Location::Points { function: name.clone(), point: at };
+                self.add(handler, &file, location, (shown(&name), name));
+            }
+            return;
+        }
+        let location = Location::Points { function: function.to_owned(), point: at };
+        self.add(handler, &file, location, (shown(function), function.to_owned()));
+    }
+
+    /// Adds a probe to the program of a module.
+    fn add(&mut self, handler: &Handler, file: &str, location: Location, (name, function): (String, String)) {
+        let minor = self.number(name.clone(), function);
+        let objects = &mut self.places.objects;
+        let object = match objects.iter_mut().position(|object| object.module == file) {
+            Some(place) => &mut objects[place],
+            None => {
+                objects.push(object(file));
+                let last = objects.len() - 1;
+                &mut objects[last]
+            }
+        };
+        object.probes.push(rpn::Probe {
+            point: name,
+            location,
+            watch: None,
+            opcode: None,
+            minor,
+            group: None,
+            kind: None,
+            ignore: 0,
+            maxhits: UNLIMITED,
+            logonfault: true,
+            mask: vm::DEFAULT_MASK,
+            heap: 0,
+            entry: handler.entry,
+            end: handler.end,
+            span: Default::default(),
+            sites: Vec::new(),
+        });
+    }
+
+    /// The files that a name means now: those that the processes have mapped, or else those that
+    /// are on disk. A file may still come later.
+    fn images(&mut self, file: &str) -> Vec<std::sync::Arc<Image>> {
+        let mut images = Vec::new();
+        for &pid in self.scope.pids {
+            let root = PathBuf::from(format!("/proc/{pid}/root"));
+            let modules = process::modules(pid, &mut self.cache).unwrap_or_default();
+            let named = modules.into_iter().filter(|module| module.is_named(file, &root));
+            images.extend(named.map(|module| module.image));
+        }
+        if !images.is_empty() {
+            return images;
+        }
+        let paths = match (file.contains('/'), self.scope.command) {
+            (true, _) => vec![PathBuf::from(file)],
+            (false, Some(command)) if is_named(command, file) => vec![command.to_owned()],
+            (false, _) => process::libraries_named(file),
+        };
+        paths.iter().filter_map(|path| Image::open(path).ok()).map(std::sync::Arc::new).collect()
+    }
+}
+
+/// The greatest `maxhits`, which means no limit.
+const UNLIMITED: u64 = 0x7fff_ffff;
+
+/// A program for a module, without probes and code.
+fn object(file: &str) -> Object {
+    Object {
+        module: file.to_owned(),
+        arch: Arch::X86_64,
+        major: 0,
+        logmax: vm::LOG_LIMIT,
+        jmpmax: vm::JUMP_LIMIT,
+        insmax: vm::INSTRUCTIONS,
+        ..Object::default()
+    }
+}
+
+/// Whether a handler asks which attach point was hit.
+fn names_its_point(compiled: &Compiled, handler: &Handler) -> bool {
+    let code = compiled.code.get(handler.entry..handler.end).unwrap_or(&[]);
+    let instructions = vm::instructions(code, vm::Word::W8);
+    instructions.filter_map(|it| it.instruction()).any(|it| it.op == Op::PushMinor)
+}
+
+/// The module of a program or library, as the engine names it.
+fn module(binary: &ProbedFile) -> String {
+    let path = &binary.path;
+    match path.contains('/') {
+        true => std::path::absolute(path).map_or_else(|_| path.clone(), |path| path.display().to_string()),
+        false => path.clone(),
+    }
+}
+
+/// Whether a name without a slash means the command.
+fn is_named(command: &Path, name: &str) -> bool {
+    name == "a.out" || command.file_name().is_some_and(|file| file == name)
+}
+
+/// The time between two runs.
+fn period(unit: Unit, count: u64) -> Option<Duration> {
+    let nanoseconds = match unit {
+        Unit::Nanoseconds => count,
+        Unit::Microseconds => count.checked_mul(1000)?,
+        Unit::Milliseconds => count.checked_mul(1_000_000)?,
+        Unit::Seconds => count.checked_mul(1_000_000_000)?,
+        Unit::Hertz => 1_000_000_000_u64.checked_div(count)?,
+    };
+    (1000..=365 * 86400 * 1_000_000_000).contains(&nanoseconds).then(|| Duration::from_nanos(nanoseconds))
+}
+
+/// The constants as handlers read them: literals, then names of attach points, then of functions.
+pub(super) fn constants(compiled: &Compiled, places: &Places) -> Vec<u8> {
+    let names = places.names.iter().map(|(name, _)| name.as_bytes());
+    let functions = places.names.iter().map(|(_, function)| function.as_bytes());
+    let literals = compiled.constants.iter().map(Vec::as_slice);
+    let classes: [Vec<&[u8]>; 3] = [literals.collect(), names.collect(), functions.collect()];
+    let count: usize = classes.iter().map(Vec::len).sum();
+    let mut head: Vec<u8> = classes.iter().flat_map(|class| (class.len() as u32).to_le_bytes()).collect();
+    let mut bytes: Vec<u8> = Vec::new();
+    for text in classes.iter().flatten() {
+        let start = (12 + 8 * count + bytes.len()) as u32;
+        head.extend(start.to_le_bytes());
+        head.extend((text.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(text);
+    }
+    head.extend(bytes);
+    head
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constants_are_found_by_class_and_number() {
+        let compiled = Compiled { constants: vec![b"one".to_vec(), Vec::new()], ..Compiled::default() };
+        let names = vec![("uprobe:a:f".to_owned(), "f".to_owned()), ("end".to_owned(), String::new())];
+        let places = Places { names, ..Places::default() };
+        let bytes = constants(&compiled, &places);
+        let constants = vm::Constants(&bytes);
+        let texts =
+            [(0, &b"one"[..]), (1, b""), (1 << 32, b"uprobe:a:f"), (1 << 32 | 1, b"end"), (2 << 32, b"f")];
+        for (number, text) in texts {
+            assert_eq!(constants.get(number), Some(text), "{number:#x}");
+        }
+        assert_eq!(constants.get(2), None);
+    }
+
+    #[test]
+    fn periods_are_times() {
+        assert_eq!(period(Unit::Hertz, 99), Some(Duration::from_nanos(10_101_010)));
+        assert_eq!(period(Unit::Seconds, 2), Some(Duration::from_secs(2)));
+        assert_eq!(period(Unit::Hertz, 0), None);
+        assert_eq!(period(Unit::Nanoseconds, 5), None);
+        assert_eq!(period(Unit::Seconds, u64::MAX), None);
+    }
+}

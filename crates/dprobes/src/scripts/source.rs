@@ -1,0 +1,89 @@
+//! A script's text, and what the command line gives to it.
+
+use std::io::{self, IsTerminal};
+use std::path::Path;
+
+use script::{Checked, Compiled, Parameters};
+
+use crate::Failure;
+use crate::arguments::Trace;
+use crate::messages::say;
+
+/// The name of a text of the command line in messages.
+const NAME: &str = "script";
+
+/// Reads and compiles the script of a command line.
+///
+/// # Errors
+/// It has mistakes, or needs what this engine does not have.
+pub(super) fn compile(arguments: &Trace) -> Result<(Checked, Compiled), Failure> {
+    compile_text(arguments, None)
+}
+
+/// The same with a text in the place of the command line's.
+///
+/// # Errors
+/// As [`compile`].
+pub(super) fn compile_text(arguments: &Trace, text: Option<&str>) -> Result<(Checked, Compiled), Failure> {
+    let (checked, positional) = match text {
+        Some(text) => {
+            (script::check_with(&rpn::DiskFiles, Path::new(NAME), text, &arguments.include), Vec::new())
+        }
+        None => read(arguments)?,
+    };
+    let colour = io::stderr().is_terminal();
+    let said = checked.render(colour);
+    if checked.has_errors() {
+        return Err(Failure::complete(said));
+    }
+    if !said.is_empty() && !arguments.quiet {
+        say(said);
+    }
+    let parameters = Parameters {
+        positional,
+        processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
+        allow_unsafe: arguments.allow_unsafe,
+        settings: settings(),
+        ..Parameters::default()
+    };
+    let compiled = script::compile(&checked, &parameters).map_err(|messages| {
+        let messages = messages.iter().map(|message| message.render(&checked.sources, colour));
+        Failure::complete(messages.collect::<Vec<_>>().join("\n\n"))
+    })?;
+    Ok((checked, compiled))
+}
+
+/// Reads the script; returns its parameters too.
+fn read(arguments: &Trace) -> Result<(Checked, Vec<String>), Failure> {
+    let (directories, files) = (&arguments.include, &rpn::DiskFiles);
+    let (first, rest) = match (&arguments.text, &*arguments.script) {
+        (Some(text), positional) => {
+            let checked = script::check_with(files, Path::new(NAME), text, directories);
+            return Ok((checked, positional.to_vec()));
+        }
+        (None, [first, rest @ ..]) => (first, rest.to_vec()),
+        (None, []) => {
+            return Err(Failure::new(
+                "a script is missing: its text, or the name of a file (dprobes trace --help)",
+            ));
+        }
+    };
+    let path = Path::new(first);
+    // A text that is no name of a file at all may be too long for one.
+    let is_file = path.is_file();
+    let names_file = path.extension().is_some_and(|extension| extension == "bt") && !first.contains('{');
+    let checked = match is_file || names_file {
+        true => script::check(files, path, directories),
+        false => script::check_with(files, Path::new(NAME), first, directories),
+    };
+    Ok((checked, rest))
+}
+
+/// Settings from the environment, as bpftrace has them: `BPFTRACE_MAX_STRLEN=200`.
+fn settings() -> Vec<(String, String)> {
+    let setting = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        let name = name.to_str()?.strip_prefix("BPFTRACE_")?.to_ascii_lowercase();
+        Some((name, value.to_str()?.to_owned()))
+    };
+    std::env::vars_os().filter_map(setting).collect()
+}

@@ -1,0 +1,243 @@
+//! The state of the compiler, and what a handler consists of.
+
+use std::collections::BTreeMap;
+
+use source::{Diagnostic, Messages, Span};
+
+use crate::ast::{At, Block, Expr, ExprKind, Local, Probe, Script};
+use crate::check::Facts;
+use crate::compiled::{Action, Compiled, Event, Handler, Settings};
+use crate::library::{self, Gives};
+use crate::provider::Provider;
+use crate::types::Type;
+
+use super::assembler::{Assembler, Label, MAX_CODE};
+use super::forms::{Form, Forms};
+use super::frame::{Frame, LIMIT, Mark};
+use super::parameters::Parameters;
+use super::refuse;
+use super::tables::{Constants, Maps};
+use super::walk;
+use vm::Op;
+
+/// What a part of a script becomes, or why it does not.
+pub(super) type Result<T> = std::result::Result<T, Diagnostic>;
+
+/// A scratch variable.
+#[derive(Clone, Debug)]
+pub(super) struct Variable {
+    /// Where it is in the frame.
+    pub(super) at: u16,
+    /// Its type.
+    pub(super) ty: Type,
+}
+
+/// Where `continue` and `break` lead.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Loop {
+    pub(super) next: Label,
+    pub(super) end: Label,
+}
+
+/// The compiler.
+pub(super) struct Compiler<'a> {
+    pub(super) parameters: &'a Parameters,
+    pub(super) settings: Settings,
+    pub(super) forms: Forms,
+    pub(super) maps: Maps,
+    pub(super) asm: Assembler,
+    pub(super) frame: Frame,
+    pub(super) constants: Constants,
+    events: Vec<Event>,
+    handlers: Vec<Handler>,
+    scopes: Vec<BTreeMap<Local, Variable>>,
+    pub(super) loops: Vec<Loop>,
+    /// The `abort` of the handler.
+    none: Label,
+    /// Whether the handler may log; whether it surely has when it is here.
+    logs: (bool, bool),
+    /// The providers of the probe's points.
+    pub(super) providers: Vec<Provider>,
+    messages: Messages,
+}
+
+impl<'a> Compiler<'a> {
+    pub(super) fn new(
+        script: &Script,
+        facts: &Facts,
+        parameters: &'a Parameters,
+        settings: Settings,
+        forms: Forms,
+    ) -> Compiler<'a> {
+        let mut messages = Messages::default();
+        refuse::definitions(script, &mut messages);
+        let mut asm = Assembler::default();
+        let none = asm.label();
+        Compiler {
+            parameters,
+            maps: Maps::new(script, facts, &settings, &forms),
+            settings,
+            forms,
+            asm,
+            frame: Frame::default(),
+            constants: Constants::default(),
+            events: Vec::new(),
+            handlers: Vec::new(),
+            scopes: Vec::new(),
+            loops: Vec::new(),
+            none,
+            logs: (false, false),
+            providers: Vec::new(),
+            messages,
+        }
+    }
+
+    /// What was compiled, and what was refused.
+    pub(super) fn finish(mut self) -> (Compiled, Messages, Forms) {
+        if self.asm.is_full() {
+            let message = format!("the script's code is larger than {MAX_CODE} bytes");
+            self.messages.add(Diagnostic::error(Span::default(), message).help("divide the script"));
+        }
+        let (code, notes) = if self.messages.has_errors() { Default::default() } else { self.asm.finish() };
+        let compiled = Compiled {
+            code,
+            handlers: self.handlers,
+            maps: self.maps.finish(),
+            constants: self.constants.finish(),
+            events: self.events,
+            settings: self.settings,
+            notes,
+            ..Compiled::default()
+        };
+        (compiled, self.messages, self.forms)
+    }
+
+    /// Compiles a probe to a handler.
+    pub(super) fn probe(&mut self, probe: &Probe) {
+        let served: Vec<Option<()>> =
+            probe.points.iter().map(|point| self.keep(refuse::provider(point))).collect();
+        if served.contains(&None) {
+            return;
+        }
+        self.providers = probe.points.iter().map(|point| point.provider).collect();
+        self.frame = Frame::default();
+        self.scopes = vec![BTreeMap::new()];
+        self.loops.clear();
+        self.none = self.asm.label();
+        self.logs = (logs(probe), false);
+        let entry = self.asm.here();
+        if let Some(predicate) = &probe.predicate {
+            self.asm.note(format!("/{}/", crate::print::expression(predicate)));
+            let mark = self.frame.mark();
+            let none = self.none;
+            let tested = self.test(predicate, false, none);
+            self.keep(tested);
+            self.asm.drop();
+            self.frame.release(mark);
+        }
+        self.statements(&probe.action);
+        self.end_run();
+        self.asm.place(self.none);
+        self.asm.op(Op::Abort);
+        let (points, end) = (probe.points.clone(), self.asm.here());
+        let frame = self.frame.most();
+        self.handlers.push(Handler { points, entry, end, logs: self.logs.0, frame });
+    }
+
+    /// Ends the run: keeps the log if there is something in it.
+    pub(super) fn end_run(&mut self) {
+        let none = self.none;
+        match self.logs {
+            (false, _) => self.asm.op(Op::Abort),
+            (true, true) => self.asm.op(Op::Exit),
+            (true, false) => {
+                self.asm.op(Op::PushLp);
+                self.asm.jump(Op::Jz, none);
+                self.asm.op(Op::Exit);
+            }
+        }
+    }
+
+    /// Compiles what may not be reached: what it logs is not sure to be in the log.
+    pub(super) fn perhaps<T>(&mut self, part: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.logs.1;
+        let result = part(self);
+        self.logs.1 = before;
+        result
+    }
+
+    /// An event of the script; its number. It is logged next.
+    pub(super) fn event(&mut self, action: Action, arguments: Vec<Type>, at: At) -> u64 {
+        self.logs.1 = true;
+        self.events.push(Event { action, arguments, at });
+        self.events.len() as u64 - 1
+    }
+
+    /// Adds the message of what is refused.
+    pub(super) fn keep<T>(&mut self, result: Result<T>) -> Option<T> {
+        result.map_err(|message| self.messages.add(message)).ok()
+    }
+
+    /// Bytes of the frame.
+    pub(super) fn take(&mut self, bytes: usize, span: Span) -> Result<u16> {
+        self.frame.take(bytes).map_err(|needed| {
+            let message = format!("the action needs {needed} bytes for its values and has {LIMIT}");
+            let help = format!(
+                "read shorter strings: `str(x, 64)`, or `config = {{ max_strlen = {} }}`",
+                (self.settings.max_strlen / 4).max(16)
+            );
+            Diagnostic::error(span, message).label("there is no room for this").help(help)
+        })
+    }
+
+    pub(super) fn open(&mut self) -> Mark {
+        self.scopes.push(BTreeMap::new());
+        self.frame.mark()
+    }
+
+    /// Ends a block; its places are free again if `mark` is given.
+    pub(super) fn close(&mut self, mark: Option<Mark>) {
+        self.scopes.pop();
+        if let Some(mark) = mark {
+            self.frame.release(mark);
+        }
+    }
+
+    pub(super) fn find(&self, name: &Local) -> Option<&Variable> {
+        self.scopes.iter().rev().find_map(|scope| scope.get(name))
+    }
+
+    /// A new variable in the innermost block.
+    pub(super) fn declare(&mut self, name: &Local, ty: &Type, span: Span) -> Result<Variable> {
+        let Some(bytes) = self.forms.stored(ty) else { return Err(refuse::unknown_type(ty, span)) };
+        let variable = Variable { at: self.take(bytes, span)?, ty: ty.clone() };
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.insert(name.clone(), variable.clone());
+        }
+        Ok(variable)
+    }
+
+    /// The form of an expression's value.
+    pub(super) fn form(&self, expr: &Expr) -> Result<Form> {
+        self.forms.form(&expr.ty).ok_or_else(|| refuse::unknown(expr))
+    }
+
+    /// The number of a literal.
+    pub(super) fn constant(&mut self, text: &[u8]) -> u64 {
+        self.constants.number(text)
+    }
+}
+
+/// Whether a probe has a function that gives nothing: those of the reader are among them.
+fn logs(probe: &Probe) -> bool {
+    let is_event = |expr: &Expr| match &expr.kind {
+        ExprKind::Call(name, _) => library::find(name).is_some_and(|entry| entry.gives == Gives::Nothing),
+        _ => false,
+    };
+    let mut found = false;
+    let mut see = |expr: &Expr| found = found || walk::any(expr, &is_event);
+    let Block { .. } = &probe.action;
+    walk::of_block(&probe.action, &mut see);
+    probe.predicate.iter().for_each(&mut see);
+    found
+}

@@ -1,0 +1,128 @@
+//! The compiler: a checked script to bytecode, and to what its reader must know.
+//!
+//! ```text
+//! Checked --parameters put in, checked again--> tree --compile--> code + handlers
+//!                                                                 maps, constants, events
+//! ```
+//!
+//! Integers, pointers and the like are elements of the stack, extended to 64 bits by the signedness
+//! of their type; strings, tuples and structs are in the frame. A script's variables are in the
+//! frame too.
+//!
+//! Design constraints:
+//!
+//! * What this engine cannot do is refused with its place, the cause and what to do. No instruction
+//!   is emitted for something else than what the script says.
+//! * Each part of a tree is compiled once, so the code is not larger than a multiple of the script.
+//! * A handler raises no exception by itself: memory that cannot be read gives 0 or an empty string
+//!   (`read fr` and `read str`, never `push mem`), as in bpftrace.
+//! * Nothing is taken from the frame that the handler did not write in the same run.
+//! * A value that is tested stays on the stack of the interpreter over the jump, which does not pop
+//!   it: the code at both ends drops it.
+//!
+//! | file | what it contains |
+//! |---|---|
+//! | `parameters`, `settings`, `walk` | what comes from outside |
+//! | `assembler`, `frame`, `forms`, `tables` | emitting code; places and sizes of values; constants, maps |
+//! | `compiler` | the state; handlers |
+//! | `statement` | statements |
+//! | `expression`, `arithmetic`, `fold` | integers and conditions |
+//! | `value` | strings, and other values in the frame |
+//! | `place` | memory of the program: fields, elements |
+//! | `map` | keys, and what is done with entries |
+//! | `call`, `strings`, `objects` | builtins and functions |
+//! | `event`, `refuse` | what the reader does; what is refused |
+
+mod arithmetic;
+mod assembler;
+mod call;
+mod compiler;
+mod event;
+mod expression;
+mod fold;
+mod forms;
+mod frame;
+mod map;
+mod objects;
+
+mod parameters;
+mod place;
+mod refuse;
+mod settings;
+mod statement;
+mod strings;
+mod tables;
+mod value;
+mod walk;
+
+use source::{Diagnostic, Messages, Severity, Span};
+
+use crate::Checked;
+use crate::ast::Item;
+use crate::check::{self, Records};
+use crate::compiled::{Compiled, Member};
+
+use compiler::Compiler;
+use forms::Forms;
+pub use parameters::Parameters;
+
+/// Compiles a checked script.
+///
+/// # Errors
+///
+/// What the script asks for and this engine does not have, or does not know yet; in the order of the
+/// text.
+pub fn compile(checked: &Checked, parameters: &Parameters) -> Result<Compiled, Vec<Diagnostic>> {
+    if checked.has_errors() {
+        return Err(errors(checked.diagnostics.clone()));
+    }
+    if parameters.word != 8 {
+        let message = format!("no script can be compiled for words of {} bytes", parameters.word);
+        return Err(vec![
+            Diagnostic::error(Span::default(), message).label("expected 8").help("probe a 64-bit program"),
+        ]);
+    }
+    let mut script = checked.script.clone();
+    parameters::put(&mut script, parameters);
+    let mut messages = Messages::default();
+    let facts = check::check(&mut script, &[], &mut messages);
+    if messages.has_errors() {
+        return Err(errors(messages.in_order(&checked.sources)));
+    }
+    let settings = settings::of(&script, parameters);
+    let records = Records::of(&script, &mut Messages::default());
+    let forms = Forms { records, max_strlen: settings.max_strlen };
+    let mut compiler = Compiler::new(&script, &facts, parameters, settings, forms);
+    for item in &script.items {
+        if let Item::Probe(probe) = item {
+            compiler.probe(probe);
+        }
+    }
+    let (mut compiled, messages, forms) = compiler.finish();
+    if messages.has_errors() {
+        return Err(errors(messages.in_order(&checked.sources)));
+    }
+    for (name, layout) in forms.records.all() {
+        let members = layout.fields.iter().map(|(name, placed)| Member {
+            name: name.clone(),
+            ty: placed.ty.clone(),
+            offset: placed.offset,
+            bits: placed.bits,
+        });
+        let mut members: Vec<Member> = members.collect();
+        members.sort_by_key(|member| (member.offset, member.bits.map(|bits| bits.first)));
+        compiled.records.insert(name.clone(), members);
+    }
+    for item in &script.items {
+        if let Item::Enumeration(found) = item
+            && let Some(name) = &found.name
+        {
+            compiled.enums.insert(name.as_str().into(), found.values.clone());
+        }
+    }
+    Ok(compiled)
+}
+
+fn errors(all: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    all.into_iter().filter(|message| message.severity == Severity::Error).collect()
+}

@@ -1,0 +1,167 @@
+//! Compiles functions whose value is in the frame and has a fixed size: stacks, symbols, times,
+//! addresses of networks.
+
+use crate::ast::{Expr, ExprKind};
+use crate::types::Type;
+use vm::Op;
+
+use super::call::Call;
+use super::compiler::Result;
+use super::forms::Form;
+use super::tables::MOST_FRAMES;
+
+impl Call<'_, '_> {
+    /// Evaluates a value that is in the frame to its place.
+    pub(super) fn wide(self, at: u16) -> Result<()> {
+        match self.entry.name {
+            "ustack" => self.stack(at),
+            "usym" => {
+                self.compiler.pointer(self.argument(0)?)?;
+                let asm = &mut self.compiler.asm;
+                asm.set(at);
+                asm.op(Op::PushPid);
+                asm.set(at + 8);
+                Ok(())
+            }
+            "ksym" => {
+                self.compiler.pointer(self.argument(0)?)?;
+                self.compiler.asm.set(at);
+                Ok(())
+            }
+            "strftime" => self.formatted_time(at),
+            "macaddr" => {
+                self.compiler.asm.clear(at, 8);
+                let bytes = self.argument(0)?;
+                self.raw(at, bytes, 6)
+            }
+            "ntop" => self.network(at),
+            "pton" => {
+                let text = match &self.argument(0)?.kind {
+                    ExprKind::Text(text) => String::from_utf8_lossy(text).parse::<std::net::IpAddr>().ok(),
+                    _ => None,
+                };
+                let bytes = match text {
+                    Some(std::net::IpAddr::V4(address)) => address.octets().to_vec(),
+                    Some(std::net::IpAddr::V6(address)) => address.octets().to_vec(),
+                    None => return self.refused(),
+                };
+                let number = self.compiler.constant(&bytes);
+                let asm = &mut self.compiler.asm;
+                asm.push(number);
+                asm.push(at.into());
+                asm.op(Op::TextF);
+                asm.drop();
+                Ok(())
+            }
+            _ => self.refused(),
+        }
+    }
+
+    /// `ustack(mode, limit)`: the number of the stack, and the process with the mode above it.
+    fn stack(self, at: u16) -> Result<()> {
+        let (mut mode, mut limit) = (0u64, None);
+        for argument in self.arguments {
+            match &argument.kind {
+                ExprKind::Name(name) if name == "bpftrace" => mode = 0,
+                ExprKind::Name(name) if name == "perf" => mode = 1,
+                ExprKind::Name(name) if name == "raw" => mode = 2,
+                ExprKind::Name(name) if name == "build_id" => {
+                    return Err(source::Diagnostic::error(
+                        argument.at.0,
+                        "stacks are not available in this mode",
+                    )
+                    .label("expected bpftrace, perf or raw"));
+                }
+                _ => limit = Some(argument),
+            }
+        }
+        let Some(stacks) = self.compiler.maps.stacks() else { return self.refused() };
+        match limit {
+            Some(limit) => {
+                self.compiler.word(limit)?;
+                self.compiler.asm.at_most(MOST_FRAMES);
+            }
+            None => self.compiler.asm.push(MOST_FRAMES),
+        }
+        let asm = &mut self.compiler.asm;
+        asm.short(Op::StackOf, stacks);
+        asm.set(at);
+        asm.op(Op::PushPid);
+        if mode != 0 {
+            asm.push(mode << 32);
+            asm.op(Op::Or);
+        }
+        asm.set(at + 8);
+        Ok(())
+    }
+
+    /// `strftime(format, time)`: the number of the format, with the clock above it.
+    fn formatted_time(self, at: u16) -> Result<()> {
+        let ExprKind::Text(format) = &self.argument(0)?.kind else { return self.refused() };
+        let time = self.argument(1)?;
+        let clock = match &time.kind {
+            ExprKind::Call(name, arguments) if name == "nsecs" => {
+                match arguments.first().map(|clock| &clock.kind) {
+                    Some(ExprKind::Name(name)) if name.ends_with("tai") => 3u64,
+                    Some(ExprKind::Name(name)) if name == "boot" => 2,
+                    _ => 0,
+                }
+            }
+            _ => 0,
+        };
+        let number = self.compiler.constant(format) | clock << 32;
+        self.compiler.asm.push(number);
+        self.compiler.asm.set(at);
+        self.compiler.word(time)?;
+        self.compiler.asm.set(at + 8);
+        Ok(())
+    }
+
+    /// Copies bytes from an address, or from a value in the frame.
+    fn raw(self, at: u16, value: &Expr, count: u64) -> Result<()> {
+        if matches!(self.compiler.form(value), Ok(Form::Wide(_))) && !self.compiler.in_memory(value) {
+            let from = self.compiler.wide(value)?;
+            self.compiler.asm.copy_bytes(from, at, count);
+            return Ok(());
+        }
+        if self.compiler.form(value).is_ok_and(|form| form == Form::Text) {
+            let from = self.compiler.text(value)?;
+            self.compiler.asm.copy_bytes(from + 8, at, count);
+            return Ok(());
+        }
+        self.compiler.asm.push(count);
+        self.compiler.pointer(value)?;
+        let asm = &mut self.compiler.asm;
+        asm.push(at.into());
+        asm.op(Op::ReadF);
+        asm.drop();
+        Ok(())
+    }
+
+    /// `ntop(family, address)`: the family, and 16 bytes of the address.
+    fn network(self, at: u16) -> Result<()> {
+        const INET: u64 = 2;
+        const INET6: u64 = 10;
+        let (family, address) = match self.arguments {
+            [family, address] => (Some(family), address),
+            _ => (None, self.argument(0)?),
+        };
+        let bytes = match &address.ty {
+            Type::Array(..) => self.compiler.forms.records.size(&address.ty).unwrap_or(4).min(16),
+            _ => 4,
+        };
+        match family {
+            Some(family) => self.compiler.word(family)?,
+            None => self.compiler.asm.push(if bytes == 16 { INET6 } else { INET }),
+        }
+        self.compiler.asm.set(at);
+        self.compiler.asm.clear(at + 8, 16);
+        if self.compiler.form(address).is_ok_and(|form| form == Form::Word) {
+            self.compiler.word(address)?;
+            self.compiler.asm.extend(4, false);
+            self.compiler.asm.set(at + 8);
+            return Ok(());
+        }
+        self.raw(at + 8, address, bytes)
+    }
+}

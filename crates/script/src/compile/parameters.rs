@@ -1,0 +1,156 @@
+//! What a script gets from outside, put into its tree.
+//!
+//! `$1`, `$#` and `getopt()` become literals, and the tree is checked again: so a parameter has the
+//! type and the meaning of the number or the string that it is.
+
+use std::collections::BTreeMap;
+
+use crate::ast::{At, Expr, ExprKind, Item, Script};
+use crate::constant;
+use crate::number;
+use crate::operator::Unary;
+use crate::point::{Number, Place};
+use crate::types::Type;
+
+use super::walk;
+
+/// What the runtime knows when a script is compiled.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    /// `$1` and those that follow.
+    pub positional: Vec<String>,
+    /// The parameters that have names, for `getopt`. One without a value is `true`.
+    pub named: BTreeMap<String, Option<String>>,
+    /// Settings from outside; those in the script are stronger.
+    pub settings: Vec<(String, String)>,
+    /// The process that dprobes starts: `cpid`.
+    pub child: Option<u32>,
+    /// The number of processors: `ncpus`.
+    pub processors: u32,
+    /// The bytes of a word of the probed programs. Only 8 is possible.
+    pub word: u8,
+    /// Whether functions are allowed that change the process or start commands.
+    pub allow_unsafe: bool,
+    /// Nanoseconds by which atomic time is ahead of the time of day.
+    pub atomic_time: u64,
+}
+
+impl Default for Parameters {
+    fn default() -> Parameters {
+        Parameters {
+            positional: Vec::new(),
+            named: BTreeMap::new(),
+            settings: Vec::new(),
+            child: None,
+            processors: 1,
+            word: 8,
+            allow_unsafe: false,
+            atomic_time: 37_000_000_000,
+        }
+    }
+}
+
+/// Replaces parameters in a script by their values.
+pub(super) fn put(script: &mut Script, parameters: &Parameters) {
+    for item in &mut script.items {
+        let Item::Probe(probe) = item else { continue };
+        for point in &mut probe.points {
+            if let Place::Period(_, number) | Place::Event(_, Some(number)) = &mut point.place
+                && let Number::Positional(index) = number
+            {
+                let value = parameters.positional(*index).and_then(|text| number::value(text).ok());
+                *number = Number::Literal(value.unwrap_or(0));
+            }
+        }
+        let mut see = |expr: &mut Expr| parameters.replace(expr);
+        probe.predicate.iter_mut().for_each(|predicate| walk::change_expr(predicate, &mut see));
+        walk::change(&mut probe.action, &mut see);
+    }
+}
+
+impl Parameters {
+    fn positional(&self, index: u32) -> Option<&str> {
+        let index = usize::try_from(index).ok()?.checked_sub(1)?;
+        self.positional.get(index).map(String::as_str)
+    }
+
+    /// Inner expressions come first, so `str($1)` has a literal in it already.
+    fn replace(&self, expr: &mut Expr) {
+        let at = expr.at;
+        match &expr.kind {
+            &ExprKind::Positional(index) => {
+                expr.kind = literal(self.positional(index).unwrap_or("0"), at);
+                // What `str` asks for is the text.
+                expr.ty = Type::Named(crate::types::Tag::Enum, format!("${index}").into());
+            }
+            ExprKind::PositionalCount => expr.kind = ExprKind::Integer(self.positional.len() as u64),
+            ExprKind::Call(name, arguments) if name == "str" => {
+                let index = arguments.first().and_then(positional_of);
+                if let (Some(index), ExprKind::Call(_, arguments)) = (index, &mut expr.kind)
+                    && let Some(first) = arguments.first_mut()
+                {
+                    let text = self.positional(index).unwrap_or("");
+                    *first = Expr::new(first.at, ExprKind::Text(text.as_bytes().to_vec()));
+                }
+            }
+            ExprKind::Call(name, arguments) if name == "getopt" => {
+                if let Some(value) = self.option(arguments) {
+                    expr.kind = value;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The value of `getopt(name, default, description)`.
+    fn option(&self, arguments: &[Expr]) -> Option<ExprKind> {
+        let ExprKind::Text(name) = &arguments.first()?.kind else { return None };
+        let given = self.named.get(&*String::from_utf8_lossy(name));
+        let default = arguments.get(1).filter(|default| !matches!(default.kind, ExprKind::Bool(_)));
+        Some(match (given, default) {
+            (None, None) => arguments.get(1).map_or(ExprKind::Bool(false), |default| default.kind.clone()),
+            (None, Some(default)) => default.kind.clone(),
+            (Some(None), None) => ExprKind::Bool(true),
+            (Some(Some(text)), None) => ExprKind::Bool(!matches!(text.as_str(), "false" | "0")),
+            // An integer stays one: what is no number is 0, as in C.
+            (Some(text), Some(default)) if constant::integer(default).is_some() => {
+                match literal(text.as_deref().unwrap_or("1"), default.at) {
+                    ExprKind::Text(_) => ExprKind::Integer(0),
+                    number => number,
+                }
+            }
+            (Some(text), Some(_)) => ExprKind::Text(text.clone().unwrap_or_default().into_bytes()),
+        })
+    }
+}
+
+/// The number of the parameter that a literal was.
+fn positional_of(expr: &Expr) -> Option<u32> {
+    let Type::Named(_, name) = &expr.ty else { return None };
+    name.strip_prefix('$')?.parse().ok()
+}
+
+/// A text as a number, if it is one.
+fn literal(text: &str, at: At) -> ExprKind {
+    let (minus, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
+    match number::value(digits) {
+        Ok(value) if minus && value <= 1 << 63 => {
+            ExprKind::Unary(Unary::Minus, Box::new(Expr::new(at, ExprKind::Integer(value))))
+        }
+        Ok(value) if !minus => ExprKind::Integer(value),
+        _ => ExprKind::Text(text.as_bytes().to_vec()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_a_number_if_it_reads_as_one() {
+        assert_eq!(literal("0x10", At::default()), ExprKind::Integer(16));
+        assert!(matches!(literal("-3", At::default()), ExprKind::Unary(Unary::Minus, _)));
+        assert_eq!(literal("-x", At::default()), ExprKind::Text(b"-x".to_vec()));
+        assert_eq!(literal("", At::default()), ExprKind::Text(Vec::new()));
+    }
+}

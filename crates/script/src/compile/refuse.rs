@@ -1,0 +1,147 @@
+//! The messages for what this engine does not have, or does not know.
+
+use source::{Diagnostic, Messages, Span, quote};
+
+use crate::ast::{Expr, ExprKind, Item, Script};
+use crate::library::{Entry, Needs};
+use crate::point::AttachPoint;
+use crate::provider::Provider;
+use crate::types::Type;
+
+use super::compiler::Result;
+
+/// Names that are refused here: what they need, and what to do instead.
+const REFUSED: &[(&str, &str, &str)] = &[
+    ("args", "the types of the arguments, from debug information", "use `arg0`, `arg1` and so on"),
+    ("cgroup_path", "the file system of cgroups", "print the number"),
+    ("cgroupid", "the file system of cgroups", "select by `pid` or `comm`"),
+    ("ctx", "a context of the kernel", "use `arg0` or `reg()`"),
+    ("kaddr", "the kernel's symbols", "state the address"),
+    ("numaid", "the number of the NUMA node", "use `cpu`"),
+    ("pcomm", "the name of the process's first thread", "use `comm`"),
+    ("ppid", "the parent of the process", "use `pid`"),
+    ("signal", "code that sends signals from a probe", "use `system()`"),
+    ("signal_thread", "code that sends signals from a probe", "use `system()`"),
+    ("syscall_name", "the table of system calls", "print the number"),
+    ("uaddr", "the addresses of symbols before the probe is placed", "state the address"),
+    ("unwatch", "watchpoints", "leave it out"),
+    ("username", "the table of users", "use `uid`"),
+];
+
+/// A builtin or function that is not available.
+pub(super) fn entry(entry: &Entry, span: Span) -> Diagnostic {
+    let row = REFUSED.iter().find(|(name, ..)| *name == entry.name);
+    let message = Diagnostic::error(span, format!("`{}` is not available in a running script", entry.name));
+    match (row, entry.needs) {
+        (Some((_, needs, help)), _) => message.label(format!("needs {needs}")).help(*help),
+        (None, Needs::Kernel) => {
+            message.label("needs code in the kernel").help("this engine runs in processes: leave it out")
+        }
+        (None, Needs::Missing(needs)) => message.label(format!("needs {needs}")).help("leave it out"),
+        (None, _) => message.label("not done yet").help("leave it out"),
+    }
+}
+
+/// Whether a builtin or function is refused whatever its arguments are.
+pub(super) fn is_refused(entry: &Entry) -> bool {
+    matches!(entry.needs, Needs::Kernel | Needs::Missing(_))
+        || REFUSED.iter().any(|(name, ..)| *name == entry.name)
+}
+
+/// A function that needs `--unsafe`.
+pub(super) fn is_unsafe(name: &str, span: Span) -> Diagnostic {
+    Diagnostic::error(span, format!("`{name}` changes more than what is traced"))
+        .label("not allowed")
+        .help("start dprobes with `--unsafe` to allow it")
+}
+
+/// An expression whose type is not known.
+pub(super) fn unknown(expr: &Expr) -> Diagnostic {
+    let mut inner = expr;
+    while let ExprKind::Field(value, _) | ExprKind::Index(value, _) | ExprKind::Unary(_, value) = &inner.kind
+    {
+        inner = value;
+    }
+    if let ExprKind::Name(name) | ExprKind::Call(name, _) = &inner.kind
+        && let Some(found) = crate::library::find(name)
+        && is_refused(found)
+    {
+        return entry(found, inner.at.0);
+    }
+    unknown_type(&expr.ty, expr.at.0)
+}
+
+/// A value of a type that is not known.
+pub(super) fn unknown_type(ty: &Type, span: Span) -> Diagnostic {
+    match ty {
+        Type::Named(tag, name) => not_defined(tag.word(), name, span),
+        Type::Unknown => Diagnostic::error(span, "the type of this value is not known")
+            .label("nothing in the script tells it")
+            .help("cast it, or define the struct: `((struct name *)x)->field`"),
+        Type::Aggregate(_) => Diagnostic::error(span, format!("a value of type `{ty}` can only be printed"))
+            .label("as a whole map")
+            .help("write `print(@x);`"),
+        Type::Tuple(members) if members.contains(&Type::Unknown) => {
+            Diagnostic::error(span, format!("a member of `{ty}` is of a type that is not known"))
+                .label("nothing in the script tells it")
+                .help("cast the member")
+        }
+        Type::Array(inner, None) => Diagnostic::error(span, format!("the length of `{ty}` is not known"))
+            .label("expected an array with a length")
+            .help(format!("state it: `({inner}[8])`")),
+        _ => Diagnostic::error(span, format!("a value of type `{ty}` is not available in this form"))
+            .label("not done yet")
+            .help("assign its parts to variables, and use these"),
+    }
+}
+
+/// A struct that the script does not define.
+pub(super) fn not_defined(tag: &str, name: &str, span: Span) -> Diagnostic {
+    Diagnostic::error(span, format!("the fields of {tag} {} are not known", quote(name)))
+        .label("not defined in the script")
+        .help(format!("define it: `{tag} {name} {{ ... }};`"))
+}
+
+/// The size of what a pointer points to.
+pub(super) fn no_size(ty: &Type, span: Span) -> Diagnostic {
+    match ty {
+        Type::Named(tag, name) => not_defined(tag.word(), name, span),
+        _ => Diagnostic::error(span, format!("the size of `{ty}` is not known"))
+            .label("needed here")
+            .help("cast the pointer to one to a type with a size"),
+    }
+}
+
+/// Attach points that this engine does not serve.
+pub(super) fn provider(point: &AttachPoint) -> Result<()> {
+    match point.provider {
+        Provider::Begin
+        | Provider::End
+        | Provider::Own
+        | Provider::Interval
+        | Provider::Uprobe
+        | Provider::Uretprobe
+        | Provider::Usdt => Ok(()),
+        _ => {
+            let message = format!("`{}` probes are not available in a running script", point.provider.name());
+            Err(Diagnostic::error(point.at.0, message)
+                .label("scripts run in processes, not in the kernel")
+                .help("probe a function of a program or library: `uprobe:PATH:FUNCTION`"))
+        }
+    }
+}
+
+/// Declarations that ask for what maps do not have.
+pub(super) fn definitions(script: &Script, messages: &mut Messages) {
+    for item in &script.items {
+        if let Item::Map(map) = item
+            && map.kind.contains("lru")
+        {
+            messages.add(
+                Diagnostic::error(map.at.0, format!("maps of kind {} are not available", quote(&map.kind)))
+                    .label("a full map drops what is new, not what is old")
+                    .help("use `hash`, and `delete()` what is no longer needed"),
+            );
+        }
+    }
+}

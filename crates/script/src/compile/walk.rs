@@ -1,0 +1,148 @@
+//! Goes through all expressions of a tree.
+
+use crate::ast::{Block, Expr, ExprKind, Statement, StatementKind};
+
+/// Calls a function with the expressions that an expression consists of.
+pub(super) fn parts<'e>(expr: &'e Expr, see: &mut dyn FnMut(&'e Expr)) {
+    match &expr.kind {
+        ExprKind::Integer(_)
+        | ExprKind::Text(_)
+        | ExprKind::Bool(_)
+        | ExprKind::Name(_)
+        | ExprKind::Local(_)
+        | ExprKind::Positional(_)
+        | ExprKind::PositionalCount
+        | ExprKind::SizeOfType(_)
+        | ExprKind::OffsetOfType(..) => {}
+        ExprKind::Map(_, key) => key.iter().for_each(|key| see(key)),
+        ExprKind::Call(_, all) | ExprKind::Tuple(all) => all.iter().for_each(see),
+        ExprKind::Unary(_, value)
+        | ExprKind::Step { target: value, .. }
+        | ExprKind::Field(value, _)
+        | ExprKind::Member(value, _)
+        | ExprKind::Cast(_, value)
+        | ExprKind::SizeOf(value)
+        | ExprKind::OffsetOf(value, _) => see(value),
+        ExprKind::Binary(_, left, right) | ExprKind::Index(left, right) => {
+            see(left);
+            see(right);
+        }
+        ExprKind::Ternary(test, yes, no) => [test, yes, no].into_iter().for_each(|each| see(each)),
+        ExprKind::Block(block) => of_block(block, see),
+    }
+}
+
+/// Calls a function with the outermost expressions of a block.
+pub(super) fn of_block<'e>(block: &'e Block, see: &mut dyn FnMut(&'e Expr)) {
+    block.statements.iter().for_each(|statement| of_statement(statement, see));
+    block.value.iter().for_each(|value| see(value));
+}
+
+/// Calls a function with the outermost expressions of a statement.
+pub(super) fn of_statement<'e>(statement: &'e Statement, see: &mut dyn FnMut(&'e Expr)) {
+    match &statement.kind {
+        StatementKind::Expr(value) | StatementKind::Discard(value) => see(value),
+        StatementKind::Let { value, .. } | StatementKind::Return(value) => value.iter().for_each(see),
+        StatementKind::Assign { target, value, .. } => {
+            see(target);
+            see(value);
+        }
+        StatementKind::If { arms, otherwise } => {
+            for (test, block) in arms {
+                see(test);
+                of_block(block, see);
+            }
+            otherwise.iter().for_each(|block| of_block(block, see));
+        }
+        StatementKind::While(test, body) | StatementKind::Unroll(test, body) => {
+            see(test);
+            of_block(body, see);
+        }
+        StatementKind::ForMap { body, .. } | StatementKind::Block(body) => of_block(body, see),
+        StatementKind::ForRange { from, to, body, .. } => {
+            see(from);
+            see(to);
+            of_block(body, see);
+        }
+        StatementKind::Break | StatementKind::Continue => {}
+    }
+}
+
+/// Whether an expression or one in it has a property.
+pub(super) fn any(expr: &Expr, is: &dyn Fn(&Expr) -> bool) -> bool {
+    let mut found = is(expr);
+    if !found {
+        parts(expr, &mut |part| found = found || any(part, is));
+    }
+    found
+}
+
+/// Calls a function with each expression of a block, inner ones first; it may change them.
+pub(super) fn change(block: &mut Block, see: &mut dyn FnMut(&mut Expr)) {
+    for statement in &mut block.statements {
+        match &mut statement.kind {
+            StatementKind::Expr(value) | StatementKind::Discard(value) => change_expr(value, see),
+            StatementKind::Let { value, .. } | StatementKind::Return(value) => {
+                value.iter_mut().for_each(|value| change_expr(value, see));
+            }
+            StatementKind::Assign { target, value, .. } => {
+                change_expr(target, see);
+                change_expr(value, see);
+            }
+            StatementKind::If { arms, otherwise } => {
+                for (test, block) in arms {
+                    change_expr(test, see);
+                    change(block, see);
+                }
+                otherwise.iter_mut().for_each(|block| change(block, see));
+            }
+            StatementKind::While(test, body) | StatementKind::Unroll(test, body) => {
+                change_expr(test, see);
+                change(body, see);
+            }
+            StatementKind::ForMap { body, .. } | StatementKind::Block(body) => change(body, see),
+            StatementKind::ForRange { from, to, body, .. } => {
+                change_expr(from, see);
+                change_expr(to, see);
+                change(body, see);
+            }
+            StatementKind::Break | StatementKind::Continue => {}
+        }
+    }
+    block.value.iter_mut().for_each(|value| change_expr(value, see));
+}
+
+/// The same for the expressions of an expression and itself.
+pub(super) fn change_expr(expr: &mut Expr, see: &mut dyn FnMut(&mut Expr)) {
+    match &mut expr.kind {
+        ExprKind::Integer(_)
+        | ExprKind::Text(_)
+        | ExprKind::Bool(_)
+        | ExprKind::Name(_)
+        | ExprKind::Local(_)
+        | ExprKind::Positional(_)
+        | ExprKind::PositionalCount
+        | ExprKind::SizeOfType(_)
+        | ExprKind::OffsetOfType(..) => {}
+        ExprKind::Map(_, key) => key.iter_mut().for_each(|key| change_expr(key, see)),
+        ExprKind::Call(_, all) | ExprKind::Tuple(all) => {
+            all.iter_mut().for_each(|each| change_expr(each, see));
+        }
+        ExprKind::Unary(_, value)
+        | ExprKind::Step { target: value, .. }
+        | ExprKind::Field(value, _)
+        | ExprKind::Member(value, _)
+        | ExprKind::Cast(_, value)
+        | ExprKind::SizeOf(value)
+        | ExprKind::OffsetOf(value, _) => change_expr(value, see),
+        ExprKind::Binary(_, left, right) | ExprKind::Index(left, right) => {
+            change_expr(left, see);
+            change_expr(right, see);
+        }
+        ExprKind::Ternary(test, yes, no) => {
+            [test, yes, no].into_iter().for_each(|each| change_expr(each, see));
+        }
+        ExprKind::Block(block) => change(block, see),
+    }
+    see(expr);
+}
