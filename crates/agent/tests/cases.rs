@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use common::Bench;
+use maps::MapInfo;
 use testing::Trials;
-use testing::conformance::{self, Execution, Ran, TestMachine, contents, number};
+use testing::conformance::{self, Execution, Ran, TestMachine, ThreadFacts, contents, number};
 use vm::{Clock, End, Fault, Machine, Maps, Op, Program, Register, State, Word};
 
 /// The agent as an [`Execution`]. It does not report how a run ended; the interpreter does, and
@@ -130,13 +131,15 @@ impl Machine for Watched<'_> {
     }
 
     fn ids(&mut self) -> Option<(u32, u32)> {
-        self.note("the process has its own user and group", true);
-        self.machine.ids()
+        let answer = self.machine.ids();
+        self.note("the agent knows the thread's user and group", answer.is_none());
+        answer
     }
 
     fn name(&mut self) -> Option<[u8; 16]> {
-        self.note("the thread has its own name", true);
-        self.machine.name()
+        let answer = self.machine.name();
+        self.note("the agent knows the thread's name", answer.is_none());
+        answer
     }
 
     fn stack(&mut self, frames: &mut [u64]) -> Option<usize> {
@@ -168,6 +171,30 @@ impl Machine for Watched<'_> {
 /// Reasons.
 const REGISTERS: &str = "only general registers can be chosen";
 const PROCESSOR: &str = "the process runs on a processor of its own";
+
+/// Maps, and behind them one in which the agent finds the thread's name, user and group, if the
+/// case has them.
+fn with_threads(
+    infos: &[MapInfo],
+    words: Vec<AtomicU64>,
+    thread: &ThreadFacts,
+) -> (Vec<MapInfo>, Vec<AtomicU64>) {
+    let (mut infos, mut words) = (infos.to_vec(), words);
+    if thread.ids.is_none() && thread.name.is_none() {
+        return (infos, words);
+    }
+    let mut threads = [MapInfo { key: 8, value: 24, entries: 1, ..MapInfo::default() }];
+    let size = maps::plan(&mut threads, 1, usize::MAX).expect("a small map");
+    threads[0].place = words.len() as u32;
+    infos.extend(threads);
+    words.extend((0..size).map(|_| AtomicU64::new(0)));
+    let (user, group) = thread.ids.unwrap_or_default();
+    let name = thread.name.unwrap_or_default();
+    let value = [&name[..], &user.to_le_bytes(), &group.to_le_bytes()].concat();
+    let key = thread.id.unwrap_or(0).to_le_bytes();
+    assert!(Maps { infos: &infos, words: &words }.store(infos.len() - 1, &key, &value));
+    (infos, words)
+}
 
 /// Whether a program asks for the processor's number.
 fn asks_for_processor(code: &[u8]) -> bool {
@@ -205,9 +232,17 @@ impl Execution for Agent {
         }
         let cells = |values: &[u64]| values.iter().map(|&value| AtomicU64::new(value)).collect::<Vec<_>>();
         let (locals, globals, words) = (cells(&locals), cells(&globals), cells(&words));
-        let maps = Maps { words: &words, ..program.maps };
-        let copy = Program { locals: &locals, globals: &globals, maps, ..*program };
-        let info = self.bench.describe(&copy, entry);
+        let (infos, words) = with_threads(program.maps.infos, words, &whole.thread);
+        let copy = Program {
+            locals: &locals,
+            globals: &globals,
+            maps: Maps { infos: &infos, words: &words },
+            ..*program
+        };
+        let mut info = self.bench.describe(&copy, entry);
+        if infos.len() > program.maps.infos.len() {
+            info.threads = infos.len() as u32;
+        }
         self.bench.set_clock(whole.thread.times);
         self.bench.context().holder.store(whole.thread.id.unwrap_or(0) as u32, Ordering::Relaxed);
         self.bench.registers().general = general(&whole);
@@ -221,6 +256,7 @@ impl Execution for Agent {
         assert_eq!(left.trace, ran.trace);
         assert_eq!(before(&locals), before(program.locals));
         assert_eq!(before(&globals), before(program.globals));
+        let maps = Maps { words: &words, ..program.maps };
         assert_eq!(contents(&maps), contents(&program.maps));
         assert_eq!(self.bench.registers().general, general(machine));
         self.record(program, &ran, head);

@@ -216,6 +216,7 @@ impl Bench {
             map_count: program.maps.infos.len() as u32,
             tables: (self.room + TABLES) as u32,
             table_words: (CLOCK_WORDS + program.maps.words.len()) as u32,
+            threads: 0,
             constants: copy(CONSTANTS, program.constants.0),
             constants_length: program.constants.0.len() as u32,
             hidden: 0,
