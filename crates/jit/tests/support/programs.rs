@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use vm::{Op, Operand, Register};
 
-use super::script_pieces::script_piece;
+use super::script_pieces::{compiled_piece, script_piece};
 
 /// Local variables; the last is only counted.
 pub(crate) const LOCALS: usize = 4;
@@ -177,6 +177,7 @@ fn lines_with(
             },
         ),
         8 => line().prop_map(|line| vec![line]),
+        2 => compiled_piece(),
         // Combinations that are rare by chance: a known address or count below an instruction.
         1 => (0..MEMORY as u64, proptest::sample::select(vec![Op::PushMem8, Op::PushMem32, Op::PushMem64, Op::Vfyr]))
             .prop_map(|(offset, op)| vec![(Op::Push, memory() + offset), (op, 0)]),

@@ -131,6 +131,24 @@ fn value() -> impl Strategy<Value = Vec<Line>> {
     ]
 }
 
+/// What compiled code does by itself: words of the frame, mostly whole ones, and comparisons.
+pub(crate) fn compiled_piece() -> impl Strategy<Value = Vec<Line>> {
+    use Op::*;
+    let place = prop_oneof![12 => (0..5_u64).prop_map(|word| 8 * word), 1 => offset()];
+    let pair = select(vec![Eq, Slt, Ult, Sar]);
+    let by_number = select(vec![Quo, Rem, Squo, Srem]);
+    prop_oneof![
+        3 => place.clone().prop_map(|to| after(&[], PopF, to)),
+        2 => (interesting(), place.clone()).prop_map(|(value, to)| after(&[value], PopF, to)),
+        4 => place.prop_map(|from| after(&[], PushF, from)),
+        3 => pair.prop_map(|op| after(&[], op, 0)),
+        // The dividend is below the divisor, which is popped second.
+        1 => (interesting(), by_number)
+            .prop_map(|(divisor, op)| vec![(Push, divisor), (Xchg, 0), (op, 0)]),
+        1 => Just(after(&[], PushMinor, 0)),
+    ]
+}
+
 /// One of these.
 pub(crate) fn script_piece() -> impl Strategy<Value = Vec<Line>> {
     prop_oneof![4 => frame(), 4 => map(), 2 => value()]
