@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
-use script::{Checked, Item};
+use script::{Checked, Item, Parameters};
 
 use crate::Failure;
 use crate::arguments::{Check, Emit};
@@ -19,11 +19,6 @@ pub(crate) fn is_script(arguments: &Check) -> bool {
 /// Checks a script and describes it.
 pub(crate) fn check(arguments: &Check) -> Result<ExitCode, Failure> {
     let program = &arguments.program;
-    if arguments.emit == Some(Emit::Asm) {
-        return Err(Failure::new(
-            "--emit asm is for programs: a script is only checked; --emit ast prints it",
-        ));
-    }
     if !program.preprocessor.define.is_empty() {
         return Err(Failure::new("-D is for programs; in a script, write #define"));
     }
@@ -43,7 +38,15 @@ pub(crate) fn check(arguments: &Check) -> Result<ExitCode, Failure> {
         say(said);
     }
     let text = match arguments.emit {
-        Some(_) => checked.typed(),
+        Some(Emit::Asm) => {
+            let compiled = script::compile(&checked, &Parameters::default()).map_err(|messages| {
+                let colour = io::stderr().is_terminal();
+                let messages = messages.iter().map(|message| message.render(&checked.sources, colour));
+                Failure::complete(messages.collect::<Vec<_>>().join("\n\n"))
+            })?;
+            script::listing(&compiled)
+        }
+        Some(Emit::Ast) => checked.typed(),
         None => format!("{}: {}\n", printable::path(&program.file), described(&checked)),
     };
     stdout::show(&printable::lines(&text))?;

@@ -211,7 +211,11 @@ fn later_module() -> Trial {
         sleep 0.3
         insmod /modules/ifb.ko numifbs=1
         mount -t debugfs none /sys/kernel/debug 2> /dev/null || true
-        until grep -q ifb_xmit /sys/kernel/debug/kprobes/list; do kill -0 $tracer; sleep 0.1; done
+        until grep ifb_xmit /sys/kernel/debug/kprobes/list | grep -qv 'GONE\\|DISABLED'; do
+            kill -0 $tracer
+            sleep 0.1
+        done
+        sleep 0.5
         calls packets 4 ifb0 > /dev/null
         kill -TERM $tracer
         wait $tracer
