@@ -27,7 +27,7 @@ pub(crate) fn execute<M: Machine, const WIDE: bool>(
     let word = Flow::<WIDE>::WORD;
     let maps = &program.maps;
     let number = flow.code.u16()?;
-    let index = usize::from(number as u16);
+    let index = usize::from(number);
     let Some(info) = maps.infos.get(index) else { return Err(Exception::operand(MAP, number.into())) };
     let value_size = u64::from(info.value);
     // A key that is too long for the map is a mistake of the program, be it to be set or looked up.
