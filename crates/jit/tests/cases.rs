@@ -16,7 +16,7 @@ use support::interpreter::{DynMachine, LEFT, WORLD, World};
 use support::native::{Registers, enter, exclusive};
 use testing::Trials;
 use testing::conformance::{self, Execution, GENERAL, Interpreter, Ran, TestMachine, number};
-use vm::{End, Instruction, Op, Outcome, Program, Register, Word};
+use vm::{End, Instruction, Maps, Op, Outcome, Program, Register, Word};
 
 /// Compiled code, with a tally of what it did.
 struct Native {
@@ -71,7 +71,9 @@ impl Execution for Native {
                 variables.iter().map(|it| it.load(Relaxed).into()).collect::<Vec<_>>()
             };
             let (locals, globals) = (copy(program.locals), copy(program.globals));
-            let program = Program { locals: &locals, globals: &globals, ..*program };
+            let words = copy(program.maps.words);
+            let maps = Maps { words: &words, ..program.maps };
+            let program = Program { locals: &locals, globals: &globals, maps, ..*program };
             self.interpreter.run(&program, entry, &mut machine.clone())
         };
         let handler = Handler {
@@ -92,12 +94,14 @@ impl Execution for Native {
         let mut environment = self.arena.environment();
         (environment.site, environment.tentative) = (site, self.tentative);
         let module = self.arena.put(program.point.module) as u32;
+        let tables = self.arena.put_tables(&program.maps, program.constants);
         environment.info = self.arena.info(&handler, &environment, |info| {
             info.excpt_log = program.excpt_log as u32;
             info.heap = program.heap as u32;
             info.autostacktrace = program.autostacktrace.into();
             (info.module, info.module_length) = (module, program.point.module.len() as u32);
             (info.point, info.id) = (program.point.offset, program.point.id);
+            tables.describe(info);
         });
         let compiled = match compile(&handler, &environment) {
             Ok(compiled) if !asks_for_the_real_thing(program.code) => compiled,
@@ -150,6 +154,9 @@ impl Execution for Native {
             for (shared, value) in self.arena.variables(address, values.len()).iter().zip(values) {
                 value.store(shared.load(Relaxed), Relaxed);
             }
+        }
+        for (shared, value) in tables.words().iter().zip(program.maps.words) {
+            value.store(shared.load(Relaxed), Relaxed);
         }
         assert_eq!(self.arena.sum(environment.hits), 1, "hits");
         assert_eq!(self.arena.at(environment.missed).load(Relaxed), 0);

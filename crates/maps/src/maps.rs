@@ -54,8 +54,12 @@ impl<'a> Maps<'a> {
     /// loss; or there is no such map.
     pub fn update(&self, map: usize, key: &[u8], value: u64, processor: u32, now: u64) -> bool {
         let Some(info) = self.info(map) else { return false };
-        if info.kind() == Kind::Plain {
-            return self.change_first(info, key, value, |word| word.fetch_add(value, Relaxed)).is_some();
+        match info.kind() {
+            Kind::Plain => {
+                return self.change_first(info, key, value, |word| word.fetch_add(value, Relaxed)).is_some();
+            }
+            Kind::Stacks => return false,
+            _ => {}
         }
         let number = match processor {
             processor if processor < info.copies => processor,

@@ -11,8 +11,8 @@ use proptest::strategy::ValueTree;
 use crate::properties::{interesting, machine};
 use crate::test_machine::TestMachine;
 use crate::{
-    ControlFlow, Effects, End, Fault, Machine, Op, Operand, Program, Register, Row, RunAccess, State, TABLE,
-    Word, run,
+    Clock, ControlFlow, Effects, End, Fault, Machine, Op, Operand, Program, Register, Row, RunAccess, State,
+    TABLE, Word, run,
 };
 
 /// A machine that notes which effects the interpreter asks for.
@@ -75,6 +75,26 @@ impl Machine for Watched {
 
     fn field(&mut self, index: u16) -> Option<u64> {
         self.machine.field(index)
+    }
+
+    fn thread(&mut self) -> Option<u64> {
+        self.machine.thread()
+    }
+
+    fn time(&mut self, clock: Clock) -> Option<u64> {
+        self.machine.time(clock)
+    }
+
+    fn random(&mut self) -> Option<u32> {
+        self.machine.random()
+    }
+
+    fn ids(&mut self) -> Option<(u32, u32)> {
+        self.machine.ids()
+    }
+
+    fn name(&mut self) -> Option<[u8; 16]> {
+        self.machine.name()
     }
 
     fn stack(&mut self, frames: &mut [u64]) -> Option<usize> {

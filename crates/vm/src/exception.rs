@@ -40,7 +40,8 @@ impl Exception {
     /// A division by zero.
     pub const DIVIDE_BY_ZERO: u16 = 0x0020;
     /// An operand out of range. `parm1`: 1 local variable, 2 global variable, 3 bit position, 4
-    /// exit facility, 5 segment register; `parm2`: the operand.
+    /// exit facility, 5 segment register, 8 offset in the frame, 9 map, or length of its key or
+    /// value; `parm2`: the operand.
     pub const INVALID_OPERAND: u16 = 0x0040;
     /// An invalid instruction, or one that the machine refuses. `parm1`: the opcode, or 0 past the
     /// end of the code; `parm2`: its offset in the code.

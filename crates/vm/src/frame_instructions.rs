@@ -3,13 +3,16 @@
 use crate::flow::Flow;
 use crate::handler_frame::HandlerFrame;
 use crate::hit::RunContext;
-use crate::log::PAGE;
+use crate::log::{PAGE, read_before_fault};
 use crate::machine::{self, Clock, Machine};
 use crate::slow_path::granted;
 use crate::{Exception, Op, Program};
 
 /// Bytes of a string that are read first; most strings end there.
 const FIRST_PIECE: usize = 64;
+
+/// Bytes that are read at a time of a string that is longer.
+const LATER_PIECE: usize = 512;
 
 /// Executes an instruction of these.
 pub(crate) fn execute<M: Machine, const WIDE: bool>(
@@ -26,8 +29,8 @@ pub(crate) fn execute<M: Machine, const WIDE: bool>(
         }
         Op::PopF => {
             let offset = flow.code.u16()?;
-            let value = flow.stack.pop();
-            hit.aside().frame.set_word(offset.into(), value)?;
+            hit.aside().frame.set_word(offset.into(), flow.stack.top())?;
+            flow.stack.discard(1);
         }
         Op::PushF8 => {
             let offset = flow.stack.pop();
@@ -141,26 +144,25 @@ fn string<M: Machine, const WIDE: bool>(
     room: u64,
 ) -> Result<Option<u64>, Exception> {
     let word = Flow::<WIDE>::WORD;
+    let mut bytes = [0; LATER_PIECE];
     let mut length = 0;
-    let mut readable = true;
-    'pieces: while length < room {
+    while length < room {
         let to_page_end = PAGE - address.wrapping_add(length) % PAGE;
-        let most = if length == 0 { FIRST_PIECE as u64 } else { room };
-        let piece = most.min(room - length).min(to_page_end);
-        let into = frame.get_mut(offset + length, piece)?;
-        if machine::read(machine, word, address, length as usize, into).is_err() {
-            readable = length > 0;
-            break 'pieces;
+        let most = if length == 0 { FIRST_PIECE } else { LATER_PIECE };
+        let piece = (room - length).min(to_page_end).min(most as u64) as usize;
+        let into = &mut bytes[..piece];
+        let read = read_before_fault(machine, word, address, length as usize, into).map_or(0, |read| read.0);
+        if read == 0 && length == 0 {
+            return Ok(None);
         }
-        if let Some(nul) = into.iter().position(|&byte| byte == 0) {
-            // What was read behind the string is no part of it.
-            into[nul..].fill(0);
-            length += nul as u64;
-            break 'pieces;
+        let text = &bytes[..read];
+        let text = text.split(|&byte| byte == 0).next().unwrap_or(text);
+        frame.get_mut(offset + length, text.len() as u64)?.copy_from_slice(text);
+        length += text.len() as u64;
+        if text.len() < piece {
+            break;
         }
-        length += piece;
     }
-    let padded = frame.padded(offset, length)?;
-    padded[length as usize..].fill(0);
-    Ok(readable.then_some(length))
+    frame.padded(offset, length)?[length as usize..].fill(0);
+    Ok(Some(length))
 }

@@ -44,7 +44,9 @@ impl HandlerFrame {
     pub(crate) fn two(&mut self, first: (u64, u64), second: (u64, u64)) -> Result<[&mut [u8]; 2], Exception> {
         let (a, b) = (range(first.0, first.1)?, range(second.0, second.1)?);
         self.used = self.used.max(a.1).max(b.1);
-        match self.bytes.get_disjoint_mut([a.0..a.1, b.0..b.1]) {
+        // An empty range has nothing in common with any other, wherever it is.
+        let placed = |(start, end): (usize, usize)| if start == end { 0..0 } else { start..end };
+        match self.bytes.get_disjoint_mut([placed(a), placed(b)]) {
             Ok(both) => Ok(both),
             Err(_) => Err(Exception::operand(OFFSET, second.0)),
         }

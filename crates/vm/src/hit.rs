@@ -41,13 +41,13 @@ impl<'s, 'm, M: Machine, const WIDE: bool> RunContext<'s, 'm, M, WIDE> {
         self.aside
     }
 
-    /// Whether this run has used the rarely used state.
     /// The machine, and the frame.
     pub(crate) fn machine_and_frame(&mut self) -> (&mut M, &mut HandlerFrame) {
         self.aside();
         (self.machine, &mut self.aside.frame)
     }
 
+    /// Whether this run has used the rarely used state.
     #[inline(always)]
     pub(crate) fn has_used_aside(&self) -> bool {
         self.aside_used
@@ -102,8 +102,7 @@ impl<'s, 'm, M: Machine, const WIDE: bool> RunContext<'s, 'm, M, WIDE> {
         self.logged(logged)
     }
 
-    /// Sets the log pointer.
-    /// Logs ranges of bytes of the frame, one after the other, with `before` and `behind` them.
+    /// Logs a range of bytes of the frame, with `before` and `behind` it.
     pub(crate) fn log_frame(
         &mut self,
         before: &[u8],
@@ -116,6 +115,7 @@ impl<'s, 'm, M: Machine, const WIDE: bool> RunContext<'s, 'm, M, WIDE> {
         self.logged(logged)
     }
 
+    /// Sets the log pointer.
     pub(crate) fn set_log_length(&mut self, length: u64) -> Result<(), Exception> {
         let set = self.log.set_length(length);
         self.logged(set)

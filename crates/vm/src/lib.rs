@@ -97,10 +97,18 @@
 //!   Values are transferred one by one: at the first that lies outside the block the earlier ones
 //!   stay transferred, and that one is not popped.
 //! * What a machine refuses raises INVALID_OPCODE: a register, a port, `cpuid`, `push task`,
-//!   `push field`, `callk`. The leaf, number or port has been popped by then. A selector of more than 16 bits
-//!   names no segment.
+//!   `push field`, `push tid`, `push nsecs` (also of a clock that there is not), `push rand`,
+//!   `push ids`, `comm fr`, `stack`, `callk`. The leaf, number, port or offset has been popped by
+//!   then. A selector of more than 16 bits names no segment.
 //! * An operand index out of range leaves the stack as it was; if the index came from the stack,
-//!   index and value have been popped. A bad bit position leaves the value.
+//!   index and value have been popped. A bad bit position leaves the value. A bad offset of
+//!   `pop fr` and a map that there is not are operands too.
+//! * `read str` behaves as if it read byte by byte. All of its room must be in the frame, however
+//!   short the string; behind the string only its padding changes, which may be behind the room.
+//! * `log fr` and `log text` log nothing if not all fits. `text fr` looks at the offset only if
+//!   there is such a constant.
+//! * `fetch` and `next` raise INVALID_OPERAND if key and value overlap; a range of no bytes
+//!   overlaps nothing. What a map has no room for is lost, and raises nothing.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -163,6 +171,8 @@ extern crate self as vm;
 mod properties;
 #[cfg(test)]
 mod resume_tests;
+#[cfg(test)]
+mod script_instructions;
 #[cfg(test)]
 #[allow(unreachable_pub, reason = "a library's file")]
 #[path = "../../testing/src/conformance/machine.rs"]

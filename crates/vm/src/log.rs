@@ -272,7 +272,7 @@ impl<'s> Log<'s> {
 
 /// Reads part of a string at `base + offset`: all of it or, if it cannot all be read, the bytes
 /// before the fault. Returns how many were read, and the fault.
-fn read_before_fault<M: Machine>(
+pub(crate) fn read_before_fault<M: Machine>(
     machine: &mut M,
     word: Word,
     base: u64,

@@ -27,10 +27,10 @@ pub(crate) fn execute<M: Machine, const WIDE: bool>(
     let word = Flow::<WIDE>::WORD;
     let maps = &program.maps;
     let number = flow.code.u16()?;
-    let index = usize::from(number as u16);
+    let index = usize::from(number);
     let Some(info) = maps.infos.get(index) else { return Err(Exception::operand(MAP, number.into())) };
     let value_size = u64::from(info.value);
-    // Nothing is changed by a key that is too long.
+    // A key that is too long for the map is a mistake of the program, be it to be set or looked up.
     let fits = |length: u64| match length <= u64::from(info.key) {
         true => Ok(()),
         false => Err(Exception::operand(MAP, length)),
@@ -65,11 +65,13 @@ pub(crate) fn execute<M: Machine, const WIDE: bool>(
         }
         Op::Erase => {
             let key = pop_key(flow);
+            fits(key.1)?;
             let erased = maps.erase(index, hit.aside().frame.get(key.0, key.1)?);
             flow.stack.push(erased.into());
         }
         Op::Load => {
             let key = pop_key(flow);
+            fits(key.1)?;
             let value = maps.load(index, hit.aside().frame.get(key.0, key.1)?);
             flow.stack.push(word.truncate(value));
         }
@@ -86,6 +88,7 @@ pub(crate) fn execute<M: Machine, const WIDE: bool>(
         }
         Op::Has => {
             let key = pop_key(flow);
+            fits(key.1)?;
             let has = maps.has(index, hit.aside().frame.get(key.0, key.1)?);
             flow.stack.push(has.into());
         }

@@ -7,10 +7,11 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::machine::Machine;
-use crate::test_machine::{Region, TestMachine};
+use crate::test_machine::{Region, TestMachine, ThreadFacts};
 use crate::{
-    CALL_LIMIT, End, Exception, HANDLER_LIMIT, INSTRUCTION_LIMIT, JUMP_LIMIT, LOG_LIMIT, Op, Operand,
+    CALL_LIMIT, End, Exception, HANDLER_LIMIT, INSTRUCTION_LIMIT, JUMP_LIMIT, LOG_LIMIT, Maps, Op, Operand,
     Outcome, ProbepointInfo, Program, Register, STACK_WORDS, Shape, State, TABLE, TRACE_LIMIT, Word, run,
+    script_instructions,
 };
 
 /// The inputs of a run.
@@ -40,6 +41,8 @@ pub(crate) struct Finish {
     stack: Vec<u64>,
     locals: Vec<u64>,
     globals: Vec<u64>,
+    /// The words of the maps.
+    tables: Vec<u64>,
     machine: TestMachine,
 }
 
@@ -58,6 +61,8 @@ impl Start {
         let plain = |values: &[AtomicU64]| values.iter().map(|value| value.load(Relaxed)).collect();
         let (locals, globals) = (atomic(&self.locals), atomic(&self.globals));
         let mut machine = self.machine.clone();
+        let (infos, words) = script_instructions::maps();
+        let words = atomic(&vec![0; words]);
         let program = Program {
             word: self.word,
             code: &self.code,
@@ -70,8 +75,9 @@ impl Start {
             excpt_log: self.excpt_log,
             autostacktrace: self.autostacktrace,
             heap: self.heap,
+            maps: Maps { infos: &infos, words: &words },
+            constants: script_instructions::CONSTANTS,
             point: ProbepointInfo { module: b"module", offset: 1, id: 2, major: 3, minor: 4 },
-            ..Program::default()
         };
         let outcome = by(&program, state, &mut machine);
         Finish {
@@ -81,6 +87,7 @@ impl Start {
             stack: (0..STACK_WORDS).map(|below| state.element(below)).collect(),
             locals: plain(&locals),
             globals: plain(&globals),
+            tables: plain(&words),
             machine,
         }
     }
@@ -130,6 +137,14 @@ pub(crate) fn machine(word: Word) -> impl Strategy<Value = TestMachine> {
                 segments: numbers().map(|selector| (selector as u16, system[1])).collect(),
                 ports: numbers().map(|port| (port as u16, u32::MAX)).collect(),
                 calls: granted.then_some(0),
+                thread: ThreadFacts {
+                    id: granted.then_some(system[0]),
+                    times: [granted.then_some(system[1]); 4],
+                    random: granted.then_some(7),
+                    ids: granted.then_some((1, 2)),
+                    name: granted.then_some(*b"name\0\0\0\0\0\0\0\0\0\0\0\0"),
+                    stack: granted.then(|| system.to_vec()),
+                },
             }
         },
     )
@@ -159,7 +174,7 @@ pub(crate) fn instruction(word: Word) -> impl Strategy<Value = Vec<u8>> {
         9 => proptest::sample::select(TABLE),
         2 => proptest::sample::select(tracing.to_vec()),
     ];
-    (row, interesting(word), distance, register, any::<u8>()).prop_map(
+    let usual = (row, interesting(word), distance, register, any::<u8>()).prop_map(
         move |(row, value, distance, register, byte)| {
             let operand = match row.operand {
                 Operand::Label | Operand::Proc => distance as u64,
@@ -172,7 +187,8 @@ pub(crate) fn instruction(word: Word) -> impl Strategy<Value = Vec<u8>> {
             bytes.extend(&operand.to_le_bytes()[..row.operand.size(word.bytes())]);
             bytes
         },
-    )
+    );
+    prop_oneof![8 => usual, 1 => script_instructions::with_operands(word)]
 }
 
 pub(crate) fn start(code: impl Fn(Word) -> BoxedStrategy<Vec<u8>>) -> impl Strategy<Value = Start> {

@@ -119,7 +119,8 @@ proptest! {
             };
             // Resumes in a state that another run has used.
             let mut other = State::new();
-            let apart = crate::Program { locals: &[], globals: &[], ..*program };
+            let maps = crate::Maps::default();
+            let apart = crate::Program { locals: &[], globals: &[], maps, ..*program };
             run(&apart, start.entry, &mut other, &mut machine.clone());
             *state = other;
             resume(program, &middle, state, machine)

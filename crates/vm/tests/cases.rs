@@ -42,12 +42,22 @@ const BOUNDARIES: [&str; 16] = [
     "a bit position out of range",
 ];
 
-/// An interpreter whose last run filled the stack and the log, left a heap block and a stack trace,
+/// An interpreter whose last run filled the stack, the log and the frame, left a heap block and a stack trace,
 /// and had an exception and a handler set.
 fn dirty() -> Interpreter {
     let mut code = vec![Op::Push as u8, 0xdd, 0xdd, 0xdd, 0xdd];
     code.extend([Op::DupImm as u8, 0xff].repeat(5));
     code.extend([Op::LogImm as u8, 0xff, 0xff]);
+    // A word at the beginning of the frame, then copies of all before behind it.
+    code.extend([Op::Push as u8, 0xee, 0xee, 0xee, 0xee, Op::PopF as u8, 0, 0]);
+    code.extend([Op::Push as u8, 0xee, 0xee, 0xee, 0xee, Op::PopF as u8, 4, 0]);
+    for size in (3..14).map(|bits| 1_u32 << bits) {
+        for value in [size, 0, size] {
+            code.push(Op::Push as u8);
+            code.extend(value.to_le_bytes());
+        }
+        code.push(Op::MoveF as u8);
+    }
     code.extend([Op::Push as u8, 9, 0, 0, 0, Op::Malloc as u8, Op::RestoreSbp as u8]);
     // The handler begins after the instruction that fails, and sets itself again.
     code.extend([Op::Sx as u8, 1, 0, 0, 0, Op::PushLv as u8]);

@@ -4,6 +4,8 @@
 mod common;
 #[path = "../../../jit/tests/support/programs.rs"]
 mod programs;
+#[path = "../../../jit/tests/support/script_pieces.rs"]
+mod script_pieces;
 
 mod inside;
 mod machine;

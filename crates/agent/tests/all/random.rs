@@ -10,11 +10,12 @@ use crate::programs::{
     GLOBALS, LOCALS, Line, MEMORY, assemble, interesting, jumps_and_instructions, lines, memory,
     memory_bytes, traces,
 };
+use crate::script_pieces::{CONSTANTS, THREAD, TIMES, maps, time};
 use libc::{c_void, iovec};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use testing::conformance::number;
-use vm::{End, Fault, Machine, Program, Register, State};
+use vm::{Clock, Constants, End, Fault, Machine, Maps, Program, Register, State};
 
 const PAGE: u64 = 4096;
 const SITE: u64 = 0x5555_1234_5678;
@@ -126,6 +127,14 @@ impl Machine for Outside {
         // SAFETY: a call without arguments.
         (unsafe { libc::sched_getcpu() }) as u64
     }
+
+    fn thread(&mut self) -> Option<u64> {
+        Some(THREAD)
+    }
+
+    fn time(&mut self, clock: Clock) -> Option<u64> {
+        Some(time(clock))
+    }
 }
 
 /// The codes of a record, whether there is a log, the log and the traces.
@@ -142,6 +151,8 @@ struct Seen {
     globals: Vec<u64>,
     registers: [u64; 16],
     memory: Vec<u8>,
+    /// The words of the maps.
+    maps: Vec<u64>,
 }
 
 impl Start {
@@ -150,7 +161,11 @@ impl Start {
         let cells = |values: &[u64]| values.iter().map(|&value| AtomicU64::new(value)).collect::<Vec<_>>();
         let values = |cells: &[AtomicU64]| cells.iter().map(|it| it.load(Ordering::Relaxed)).collect();
         let (locals, globals) = (cells(&self.locals), cells(&self.globals));
+        let (infos, count) = maps();
+        let words = cells(&vec![0; count]);
         let program = Program {
+            maps: Maps { infos: &infos, words: &words },
+            constants: Constants(CONSTANTS),
             code: &code,
             jmpmax: self.limits.0,
             insmax: self.limits.1,
@@ -174,6 +189,8 @@ impl Start {
         // In the agent.
         memory_bytes().copy_from_slice(&self.memory);
         let info = bench.describe(&program, 0);
+        bench.set_clock(TIMES.map(Some));
+        bench.context().holder.store(THREAD as u32, Ordering::Relaxed);
         let head = bench.context().head.load(Ordering::Relaxed);
         bench.control().tail.0.store(head, Ordering::Relaxed);
         let before = u64::from(self.removed) << 33;
@@ -190,7 +207,13 @@ impl Start {
         });
         let agent_locals = cells(&self.locals);
         let agent_globals = cells(&self.globals);
-        bench.take_variables(&Program { locals: &agent_locals, globals: &agent_globals, ..program });
+        let agent_words = cells(&vec![0; count]);
+        bench.take_variables(&Program {
+            locals: &agent_locals,
+            globals: &agent_globals,
+            maps: Maps { infos: &infos, words: &agent_words },
+            ..program
+        });
         let in_agent = Seen {
             stack: left.stack,
             record,
@@ -199,6 +222,7 @@ impl Start {
             globals: values(&agent_globals),
             registers: bench.registers().general,
             memory: memory_bytes().to_vec(),
+            maps: values(&agent_words),
         };
 
         // Outside.
@@ -219,6 +243,7 @@ impl Start {
             globals: values(&globals),
             registers: machine.general,
             memory: memory_bytes().to_vec(),
+            maps: values(&words),
         };
         prop_assert_eq!(in_agent, outside, "{:?}", outcome);
         Ok(())

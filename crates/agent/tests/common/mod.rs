@@ -11,10 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dprobes_agent::image::{Entry, Settings, image};
 use layout::{
-    CONTEXT_SIZE, CONTROL, Context, Control, ExtraHeader, HEADER, HandlerInfo, Header, Identity, LOG_SHIFT,
-    LOW_END, RESUME, RING_SIZE, Resume, SCRATCH, SCRATCH_SIZE, STATE, UNSET, flag, record_size, state,
+    CLOCK_WORDS, CONTEXT_SIZE, CONTROL, Clock, Context, Control, ExtraHeader, HEADER, HandlerInfo, Header,
+    Identity, LOG_SHIFT, LOW_END, RESUME, RING_SIZE, Resume, SCRATCH, SCRATCH_SIZE, STATE, UNSET, flag,
+    record_size, state,
 };
 use libc::{c_int, c_void, siginfo_t};
+use maps::MapInfo;
 use vm::{Program, State};
 
 /// Maps fresh memory below 2 GiB, at a multiple of `align`.
@@ -120,7 +122,7 @@ pub struct Bench {
     /// (`Over`).
     pub dropped: &'static AtomicU64,
     pub over: &'static AtomicU64,
-    /// Room for bytecode, a name, and variables.
+    /// Room for bytecode, a name, variables, maps and constants.
     room: u64,
 }
 
@@ -128,7 +130,10 @@ pub struct Bench {
 const NAME: u64 = 0x10_0000;
 const LOCALS: u64 = 0x11_0000;
 const GLOBALS: u64 = 0x19_0000;
-const ROOM: u64 = 0x21_0000;
+const MAPS: u64 = 0x21_0000;
+const CONSTANTS: u64 = 0x22_0000;
+const TABLES: u64 = 0x23_0000;
+const ROOM: u64 = 0x33_0000;
 
 /// The results of a run.
 #[derive(Debug)]
@@ -203,7 +208,17 @@ impl Bench {
                 values.iter().flat_map(|value| value.load(Ordering::Relaxed).to_le_bytes()).collect();
             copy(at, &values)
         };
+        let maps: Vec<u8> = program.maps.infos.iter().flat_map(map_bytes).collect();
+        assert!(maps.len() as u64 <= CONSTANTS - MAPS && program.maps.words.len() < 1 << 16);
+        words(TABLES + 8 * CLOCK_WORDS as u64, program.maps.words);
         HandlerInfo {
+            maps: copy(MAPS, &maps),
+            map_count: program.maps.infos.len() as u32,
+            tables: (self.room + TABLES) as u32,
+            table_words: (CLOCK_WORDS + program.maps.words.len()) as u32,
+            threads: 0,
+            constants: copy(CONSTANTS, program.constants.0),
+            constants_length: program.constants.0.len() as u32,
             hidden: 0,
             point: program.point.offset,
             code: copy(0, program.code),
@@ -229,13 +244,33 @@ impl Bench {
             lossless: 0,
             dropped: std::ptr::from_ref(self.dropped) as u32,
             over: std::ptr::from_ref(self.over) as u32,
-            ..HandlerInfo::default()
         }
     }
 
-    /// Copies the variables back.
+    /// Sets the clock before the maps so that handlers see these times: monotonic, elapsed, since
+    /// the system's start, and since 1970.
+    pub fn set_clock(&self, [monotonic, elapsed, boot, real]: [Option<u64>; 4]) {
+        // SAFETY: the room is mapped, and any words are a clock.
+        let clock = unsafe { &*((self.room + TABLES) as *const Clock) };
+        let now = monotonic.or(elapsed).unwrap_or(0);
+        let less = |time: Option<u64>| time.map_or(0, |time| time.wrapping_sub(now));
+        for (word, value) in [
+            (&clock.monotonic, now),
+            // Whatever the time stamp counter counts, the clock stands still.
+            (&clock.rate, 0),
+            (&clock.start, now.wrapping_sub(elapsed.unwrap_or(0))),
+            (&clock.boot, less(boot)),
+            (&clock.real, less(real)),
+        ] {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Copies the variables and the maps back.
     pub fn take_variables(&self, program: &Program<'_>) {
-        for (at, values) in [(LOCALS, program.locals), (GLOBALS, program.globals)] {
+        let maps = TABLES + 8 * CLOCK_WORDS as u64;
+        for (at, values) in [(LOCALS, program.locals), (GLOBALS, program.globals), (maps, program.maps.words)]
+        {
             for (number, value) in values.iter().enumerate() {
                 // SAFETY: `describe` has put them there.
                 let now = unsafe { *((self.room + at + 8 * number as u64) as *const u64) };
@@ -319,6 +354,19 @@ impl Bench {
             std::slice::from_raw_parts_mut((self.context + start) as *mut u8, (CONTEXT_SIZE - start) as usize)
         }
     }
+}
+
+/// The bytes of a map's description.
+fn map_bytes(map: &MapInfo) -> Vec<u8> {
+    let halves = [map.kind, map.signed, map.key, map.value, map.entries, map.copies, map.place, map.words];
+    let whole = [map.a, map.b, map.c];
+    let bytes: Vec<u8> = halves
+        .iter()
+        .flat_map(|half| half.to_le_bytes())
+        .chain(whole.iter().flat_map(|it| it.to_le_bytes()))
+        .collect();
+    assert_eq!(bytes.len(), size_of::<MapInfo>());
+    bytes
 }
 
 /// A record in the ring.

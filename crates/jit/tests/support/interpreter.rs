@@ -3,14 +3,17 @@
 
 use super::arena::{RING_SIZE, control_of};
 use layout::{
-    Context, ExtraHeader, HEADER, HandlerInfo, Header, ProbeEnd, RESUME, Registers, Resume, STATE, UNSET,
-    flag, record_size, state, status,
+    CLOCK_WORDS, Context, ExtraHeader, HEADER, HandlerInfo, Header, ProbeEnd, RESUME, Registers, Resume,
+    STATE, UNSET, flag, record_size, state, status,
 };
 use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 pub(crate) use testing::conformance::number;
-use vm::{End, Fault, Machine, Outcome, PartialRun, ProbepointInfo, Program, Register, State};
+use vm::{
+    Clock, Constants, End, Fault, Machine, Maps, Outcome, PartialRun, ProbepointInfo, Program, Register,
+    State,
+};
 
 /// The environment of an interpreter run, besides the registers in the context, and its result.
 pub(crate) trait World {
@@ -127,6 +130,15 @@ impl Machine for Native<'_> {
         // SAFETY: it takes no arguments.
         (unsafe { libc::sched_getcpu() }) as u64
     }
+
+    // What changes from run to run is the same each time here.
+    fn thread(&mut self) -> Option<u64> {
+        Some(super::script_pieces::THREAD)
+    }
+
+    fn time(&mut self, clock: Clock) -> Option<u64> {
+        Some(super::script_pieces::time(clock))
+    }
 }
 
 /// The world of a process.
@@ -162,6 +174,15 @@ pub(crate) unsafe fn resume(context: *mut Context, info: *const HandlerInfo) -> 
             slice(info.globals.into(), info.global_count),
         )
     };
+    // SAFETY: likewise.
+    let (infos, words, constants) = unsafe {
+        (
+            slice(info.maps.into(), info.map_count),
+            slice(info.tables.into(), info.table_words),
+            slice(info.constants.into(), info.constants_length),
+        )
+    };
+    let words = words.get(CLOCK_WORDS..).unwrap_or(&[]);
     let code_of = |code: u32| (code != UNSET).then_some(code);
     // SAFETY: compiled code gives the record that it has begun.
     let log = unsafe { slice::<u8>(middle.log, middle.log_length) };
@@ -190,6 +211,8 @@ pub(crate) unsafe fn resume(context: *mut Context, info: *const HandlerInfo) -> 
         excpt_log: info.excpt_log as usize,
         autostacktrace: info.autostacktrace != 0,
         heap: info.heap as usize,
+        maps: Maps { infos, words },
+        constants: Constants(constants),
         point: ProbepointInfo {
             // SAFETY: as above.
             module: unsafe { slice::<u8>(info.module.into(), info.module_length) },

@@ -9,6 +9,8 @@ pub(crate) mod arena;
 pub(crate) mod interpreter;
 pub(crate) mod native;
 pub(crate) mod programs;
+pub(crate) mod script_pieces;
+pub(crate) mod tables;
 
 /// A handler with this code and the usual limits.
 pub(crate) fn handler(code: &[u8]) -> Handler<'_> {

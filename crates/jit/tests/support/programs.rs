@@ -5,6 +5,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use vm::{Op, Operand, Register};
 
+use super::script_pieces::{compiled_piece, script_piece};
+
 /// Local variables; the last is only counted.
 pub(crate) const LOCALS: usize = 4;
 /// Global variables.
@@ -150,12 +152,13 @@ fn filling() -> impl Strategy<Value = Vec<Line>> {
     (piece, 4100..4200_usize).prop_map(|(piece, count)| piece.repeat(count / piece.len() + 1))
 }
 
-/// A program: most are usual, some wild, a few long.
+/// A program: most are usual, some wild, some in part of a script, a few long.
 pub(crate) fn lines() -> impl Strategy<Value = Vec<Line>> {
     let none = || Just(Vec::new()).boxed();
     prop_oneof![
         12 => lines_with(none(), none()),
         4 => lines_with(vec(wild(), 1..8).prop_map(|pieces| pieces.concat()).boxed(), none()),
+        4 => lines_with(vec(script_piece(), 1..16).prop_map(|pieces| pieces.concat()).boxed(), none()),
         1 => lines_with(none(), filling().boxed()),
         1 => lines_with(wild().boxed(), filling().boxed()),
     ]
@@ -174,6 +177,7 @@ fn lines_with(
             },
         ),
         8 => line().prop_map(|line| vec![line]),
+        2 => compiled_piece(),
         // Combinations that are rare by chance: a known address or count below an instruction.
         1 => (0..MEMORY as u64, proptest::sample::select(vec![Op::PushMem8, Op::PushMem32, Op::PushMem64, Op::Vfyr]))
             .prop_map(|(offset, op)| vec![(Op::Push, memory() + offset), (op, 0)]),

@@ -3,8 +3,9 @@
 
 use super::assembler::{Assembled, assemble};
 use super::execution::Execution;
-use super::machine::{Region, TestMachine};
+use super::machine::{Region, TestMachine, ThreadFacts};
 use super::outcome::After;
+use super::tables::{Tables, contents};
 use super::text::{self, Labels};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,6 +36,7 @@ pub(crate) struct Before {
     pub(crate) locals: Vec<u64>,
     pub(crate) globals: Vec<u64>,
     pub(crate) machine: TestMachine,
+    pub(crate) tables: Tables,
     jmpmax: u32,
     insmax: u32,
     logmax: usize,
@@ -113,7 +115,7 @@ impl Case {
     /// The case's name, the expected and the actual outcome.
     pub fn check(&self, word: Word, way: &mut dyn Execution) -> Result<(), String> {
         let assembled = self.assemble(word);
-        let before = self.before(word, &assembled.labels);
+        let mut before = self.before(word, &assembled.labels);
         let after = before.run(&assembled, way);
         let expected = self.expected(before, &assembled.labels, &after);
         if after == expected {
@@ -152,6 +154,7 @@ impl Case {
             locals: Vec::new(),
             globals: Vec::new(),
             machine: TestMachine { word, ..TestMachine::default() },
+            tables: Tables::default(),
         };
         for line in &self.setup {
             let number = |index: usize| text::number(&line[index], word, labels);
@@ -195,6 +198,11 @@ impl Case {
                 "PORT" => {
                     before.machine.ports.insert(number(1) as u16, number(2) as u32);
                 }
+                "MAP" => before.tables.add_map(line, labels),
+                "TEXT" => before.tables.add_text(line, word, labels),
+                "TID" | "NSECS" | "RAND" | "IDS" | "COMM" | "STACK" => {
+                    know(&mut before.machine.thread, line, labels);
+                }
                 "CALLK" => before.machine.calls = Some(0),
                 "REG" => {
                     let value = text::number(&line[2], Word::W8, labels);
@@ -214,12 +222,15 @@ impl Case {
 
 impl Before {
     /// Runs the program with one execution.
-    fn run(&self, assembled: &Assembled, way: &mut dyn Execution) -> After {
+    fn run(&mut self, assembled: &Assembled, way: &mut dyn Execution) -> After {
         let variables = |values: &[u64]| values.iter().copied().map(AtomicU64::new).collect::<Vec<_>>();
         let values = |variables: &[AtomicU64]| {
             variables.iter().map(|value| self.word.truncate(value.load(Ordering::Relaxed))).collect()
         };
         let (locals, globals) = (variables(&self.locals), variables(&self.globals));
+        let words = self.tables.words();
+        let maps = vm::Maps { infos: &self.tables.infos, words: &words };
+        let constants = self.tables.constants();
         let offset = self.point[0];
         let [_, id, major, minor] = self.point.map(|number| number as u32);
         let program = Program {
@@ -234,14 +245,32 @@ impl Before {
             excpt_log: self.excpt_log,
             autostacktrace: self.autostacktrace,
             heap: self.heap,
-            maps: vm::Maps::default(),
-            constants: vm::Constants::default(),
+            maps,
+            constants: vm::Constants(&constants),
             point: ProbepointInfo { module: &self.module, offset, id, major, minor },
         };
         let entry = self.entry.as_ref().map_or(0, |label| assembled.labels[label]) as usize;
         let mut machine = self.machine.clone();
         let ran = way.run(&program, entry, &mut machine);
-        After::new(ran, values(&locals), values(&globals), machine)
+        After::new(ran, values(&locals), values(&globals), machine, contents(&maps))
+    }
+}
+
+/// Notes what a line says of the thread.
+fn know(thread: &mut ThreadFacts, line: &[String], labels: &Labels) {
+    // Whatever the word, they have their own sizes.
+    let number = |place: usize| text::number(&line[place], Word::W8, labels);
+    match line[0].as_str() {
+        "TID" => thread.id = Some(number(1)),
+        "NSECS" => thread.times[number(1) as usize] = Some(number(2)),
+        "RAND" => thread.random = Some(number(1) as u32),
+        "IDS" => thread.ids = Some((number(1) as u32, number(2) as u32)),
+        "COMM" => {
+            let mut name = text::bytes(&line[1..], Word::W8, labels);
+            name.resize(16, 0);
+            thread.name = name.first_chunk().copied();
+        }
+        _ => thread.stack = Some(text::numbers(&line[1..], Word::W8, labels)),
     }
 }
 

@@ -2,7 +2,7 @@
 //! the contract of [`Machine`].
 
 use std::collections::BTreeMap;
-use vm::{Fault, LOG_LIMIT, Machine, Register, RegisterSet, Shape, Word};
+use vm::{Clock, Fault, LOG_LIMIT, Machine, Register, RegisterSet, Shape, Word};
 
 /// A range of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,25 @@ pub struct TestMachine {
     pub ports: BTreeMap<u16, u32>,
     /// The number of calls of kernel modules, if they can be called.
     pub calls: Option<u64>,
+    /// What is known of the thread.
+    pub thread: ThreadFacts,
+}
+
+/// What a machine knows of its thread. What is unset is refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ThreadFacts {
+    /// Its id.
+    pub id: Option<u64>,
+    /// The time by each clock, in the order of their numbers.
+    pub times: [Option<u64>; 4],
+    /// The random number that it gets.
+    pub random: Option<u32>,
+    /// Its user and its group.
+    pub ids: Option<(u32, u32)>,
+    /// Its name.
+    pub name: Option<[u8; 16]>,
+    /// The addresses on its stack.
+    pub stack: Option<Vec<u64>>,
 }
 
 impl TestMachine {
@@ -136,6 +155,39 @@ impl Machine for TestMachine {
 
     fn model_specific_register(&mut self, number: u32) -> Option<u64> {
         self.model_specific.get(&number).copied()
+    }
+
+    fn thread(&mut self) -> Option<u64> {
+        self.thread.id
+    }
+
+    fn time(&mut self, clock: Clock) -> Option<u64> {
+        let [monotonic, elapsed, boot, real] = self.thread.times;
+        match clock {
+            Clock::Monotonic => monotonic,
+            Clock::Elapsed => elapsed,
+            Clock::Boot => boot,
+            Clock::Real => real,
+        }
+    }
+
+    fn random(&mut self) -> Option<u32> {
+        self.thread.random
+    }
+
+    fn ids(&mut self) -> Option<(u32, u32)> {
+        self.thread.ids
+    }
+
+    fn name(&mut self) -> Option<[u8; 16]> {
+        self.thread.name
+    }
+
+    fn stack(&mut self, frames: &mut [u64]) -> Option<usize> {
+        let stack = self.thread.stack.as_ref()?;
+        let found = stack.len().min(frames.len());
+        frames[..found].copy_from_slice(&stack[..found]);
+        Some(found)
     }
 
     fn linear_address(&mut self, selector: u16, offset: u64) -> Option<u64> {

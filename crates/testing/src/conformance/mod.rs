@@ -33,11 +33,13 @@ mod execution;
 mod machine;
 mod outcome;
 mod registers;
+mod tables;
 mod text;
 
 pub use assembler::{Assembled, assemble};
 pub use case::{Case, all, folder, read};
 pub use execution::{Execution, Interpreter, Ran};
-pub use machine::{Region, TestMachine};
+pub use machine::{Region, TestMachine, ThreadFacts};
 pub use registers::{GENERAL, number};
+pub use tables::{Content, contents};
 pub use text::Labels;

@@ -4,6 +4,7 @@ use super::Case;
 use super::case::{Before, index};
 use super::execution::Ran;
 use super::machine::TestMachine;
+use super::tables::{Content, contents, expect_entry};
 use super::text::{self, Labels};
 use vm::{End, Exception, STACK_WORDS, Word};
 
@@ -20,11 +21,18 @@ pub(crate) struct After {
     locals: Vec<u64>,
     globals: Vec<u64>,
     machine: TestMachine,
+    maps: Vec<Content>,
 }
 
 impl After {
     /// The outcome of a run.
-    pub(crate) fn new(ran: Ran, locals: Vec<u64>, globals: Vec<u64>, machine: TestMachine) -> After {
+    pub(crate) fn new(
+        ran: Ran,
+        locals: Vec<u64>,
+        globals: Vec<u64>,
+        machine: TestMachine,
+        maps: Vec<Content>,
+    ) -> After {
         let end = match ran.outcome.end {
             End::Exception(Exception { code, parm1, parm2 }) => {
                 format!("exception {code:#x} {parm1:#x} {parm2:#x}")
@@ -42,6 +50,7 @@ impl After {
             locals,
             globals,
             machine,
+            maps,
         }
     }
 }
@@ -49,7 +58,8 @@ impl After {
 impl Case {
     /// The expected outcome of the case: nothing changes except as its EXPECT part says.
     pub(crate) fn expected(&self, before: Before, labels: &Labels, after: &After) -> After {
-        let Before { word, mask, locals, globals, machine, .. } = before;
+        let Before { word, mask, locals, globals, machine, mut tables, .. } = before;
+        let words = tables.words();
         let mut expected = After {
             end: String::new(),
             major: None,
@@ -60,6 +70,7 @@ impl Case {
             locals,
             globals,
             machine,
+            maps: contents(&vm::Maps { infos: &tables.infos, words: &words }),
         };
         // An unhandled exception's information is on the stack, above the elements that the case
         // lists.
@@ -96,6 +107,8 @@ impl Case {
                     expected.machine.ports.insert(number(1) as u16, number(2) as u32);
                 }
                 "callk" => expected.machine.calls = Some(number(1)),
+                "map" => expect_entry(line, &tables.infos, &mut expected.maps, word, labels),
+                "lost" => expected.maps[number(1) as usize].lost = number(2),
                 "log" => expected.log.extend(text::bytes(&line[1..], word, labels)),
                 "lv" => expected.locals[number(1) as usize] = number(2),
                 "gv" => expected.globals[number(1) as usize] = number(2),
