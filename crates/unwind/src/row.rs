@@ -14,7 +14,7 @@
 //!          4 memory   Saved  Saved   bit 15: rsp or rbp; 16..20: addend / 8; 20..32: displacement / 8
 //!          5 register Saved  Saved   15..19: its DWARF number; 19..32: n; CFA = register + 8 * n
 //!          6 return   Saved  Saved   15..19: its DWARF number; 19..32: n; CFA = rsp + 8 * n
-//!          7          -      -       Unsupported
+//!          7 indexed  Saved  Saved   15..19: its DWARF number; 19..23: addend / 8; 23..32: displacement / 8
 //!
 //!   Saved: 0: not; 1: at rbp; 2..63: at CFA - 8 * n; 63: lost
 //! ```
@@ -25,6 +25,7 @@ const RBP: u32 = 3;
 const MEMORY: u32 = 4;
 const REGISTER: u32 = 5;
 const RETURN: u32 = 6;
+const INDEXED: u32 = 7;
 
 const END: u32 = 0;
 const SIGNAL: u32 = 1;
@@ -88,6 +89,16 @@ pub enum Cfa {
         base: Base,
         /// What is added to the register.
         displacement: i32,
+        /// What is added to the word.
+        addend: u32,
+    },
+    /// The word at rsp + displacement + 8 * another register, + addend. So do functions of
+    /// OpenSSL that have an array on the stack, as long as their numbers.
+    Indexed {
+        /// The DWARF number of the register.
+        register: u8,
+        /// What is added to rsp.
+        displacement: u32,
         /// What is added to the word.
         addend: u32,
     },
@@ -188,6 +199,7 @@ impl Rule {
                 // The sign is the highest bit.
                 displacement: (packed as i32 >> 20) * 8,
             },
+            INDEXED => Cfa::Indexed { register, addend: 8 * (words & 15), displacement: 8 * (words >> 4) },
             REGISTER => Cfa::Register { register, offset: 8 * words },
             RETURN => return Rule::Return { register, offset: 8 * words, rbp, rbx },
             SPECIAL => match rest {
@@ -218,6 +230,10 @@ impl Cfa {
                 let both = displacement.zip(words(addend, 4));
                 (MEMORY, both.map(|(words, addend)| u32::from(base == Base::Rbp) | addend << 1 | words << 5))
             }
+            Cfa::Indexed { register, displacement, addend } => {
+                let both = words(addend, 4).zip(words(displacement, 9)).filter(|_| register < 16);
+                (INDEXED, both.map(|(addend, words)| u32::from(register) | addend << 4 | words << 8))
+            }
             Cfa::Plt(_) => (0, None),
         }
     }
@@ -247,6 +263,11 @@ mod tests {
             (0..1u32 << 17).prop_map(|words| Cfa::Rbp(8 * words)),
             (0..16u8, 0..1u32 << 13)
                 .prop_map(|(register, words)| Cfa::Register { register, offset: 8 * words }),
+            (0..16u8, 0..512u32, 0..16u32).prop_map(|(register, displacement, addend)| Cfa::Indexed {
+                register,
+                displacement: 8 * displacement,
+                addend: 8 * addend
+            }),
             (any::<bool>(), -2048..2048i32, 0..16u32).prop_map(|(rbp, displacement, addend)| Cfa::Memory {
                 base: if rbp { Base::Rbp } else { Base::Rsp },
                 displacement: 8 * displacement,

@@ -82,11 +82,7 @@ fn step<L: Lookup + ?Sized>(
     let rule = modules.rule(frame.rip, frame.is_caller).unwrap_or(Rule::Unsupported);
     match rule {
         Rule::End => return None,
-        Rule::Unsupported => {
-            let rbp = frame.rbp(aligned(read)).filter(|rbp| is_frame_pointer(frame.rsp, *rbp))?;
-            let rip = read(rbp + 8)?;
-            frame.become_caller(rip, rbp + 16, Place::Memory(rbp), Place::Lost);
-        }
+        Rule::Unsupported => without_rule(frame, modules, read)?,
         // A signal's handler may have a stack of its own, so the interrupted one is anywhere.
         Rule::Signal => *frame = Frame::interrupted(frame.rsp, aligned(read))?,
         Rule::Frame { cfa, rbp, rbx } => {
@@ -106,6 +102,29 @@ fn step<L: Lookup + ?Sized>(
     CODE.contains(&frame.rip).then_some(())
 }
 
+/// Goes to the caller by the frame pointer. If rbp leads nowhere from the innermost frame, its
+/// function has perhaps set up nothing: then there is a return address at rsp, to code with a rule.
+fn without_rule<L: Lookup + ?Sized>(
+    frame: &mut Frame<'_>,
+    modules: &L,
+    read: &mut impl FnMut(u64) -> Option<u64>,
+) -> Option<()> {
+    let rbp = frame.rbp(aligned(read));
+    if let Some(rbp) = rbp.filter(|rbp| is_frame_pointer(frame.rsp, *rbp))
+        && let Some(rip) = read(rbp + 8).filter(|rip| CODE.contains(rip))
+    {
+        frame.become_caller(rip, rbp + 16, Place::Memory(rbp), Place::Lost);
+        return Some(());
+    }
+    if frame.is_caller {
+        return None;
+    }
+    let rip = aligned(read)(frame.rsp)?;
+    modules.rule(rip, true).filter(|rule| *rule != Rule::Unsupported)?;
+    become_caller(frame, rip, frame.rsp.checked_add(8)?, Saved::No, Saved::No, read);
+    Some(())
+}
+
 /// The canonical frame address.
 fn address(frame: &mut Frame<'_>, cfa: Cfa, read: &mut impl FnMut(u64) -> Option<u64>) -> Option<u64> {
     match cfa {
@@ -113,6 +132,11 @@ fn address(frame: &mut Frame<'_>, cfa: Cfa, read: &mut impl FnMut(u64) -> Option
         Cfa::Rbp(bytes) => frame.rbp(aligned(read))?.checked_add(u64::from(bytes)),
         Cfa::Register { register, offset } => {
             frame.register(register, aligned(read))?.checked_add(u64::from(offset))
+        }
+        Cfa::Indexed { register, displacement, addend } => {
+            let index = frame.register(register, aligned(read))?.checked_mul(8)?;
+            let at = frame.rsp.checked_add(u64::from(displacement))?.checked_add(index)?;
+            aligned(read)(at)?.checked_add(u64::from(addend))
         }
         Cfa::Memory { base, displacement, addend } => {
             let base = match base {

@@ -160,11 +160,28 @@ fn cfa<'a, S: UnwindSection<Bytes<'a>>>(rule: &CfaRule<usize>, section: &S) -> O
     }
 }
 
-/// The CFA of an expression: that of a linkage table, or a word in memory.
+/// The CFA of an expression: that of a linkage table, or from a word in memory.
 fn computed(expression: &[u8]) -> Option<Cfa> {
     // breg7 8, breg16 0, lit15, and, lit(n), ge, lit3, shl, plus
     if let [0x77, 8, 0x80, 0, 0x3f, 0x1a, literal @ 0x30..0x40, 0x2a, 0x33, 0x24, 0x22] = expression {
         return Some(Cfa::Plt(literal - 0x30));
+    }
+    // breg7 n, breg(r) 0, lit8, mul, plus, deref, plus_uconst n
+    if let [
+        0x77,
+        first @ 0..0x40,
+        index @ BREG..0x80,
+        0,
+        0x38,
+        0x1e,
+        0x22,
+        DEREF,
+        PLUS_UCONST,
+        last @ 0..0x80,
+    ] = *expression
+    {
+        let (displacement, addend) = (u32::from(first), u32::from(last));
+        return Some(Cfa::Indexed { register: index - BREG, displacement, addend });
     }
     let mut reader = EndianSlice::new(expression, LittleEndian);
     let (register, displacement) = read_register_plus(&mut reader)?;
@@ -209,6 +226,8 @@ mod tests {
         let plt = [0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22];
         assert_eq!(computed(&plt), Some(Cfa::Plt(11)));
         assert_eq!(computed(&plt[..10]), None);
+        let indexed = [0x77, 8, 0x79, 0, 0x38, 0x1e, 0x22, 6, 0x23, 8];
+        assert_eq!(computed(&indexed), Some(Cfa::Indexed { register: 9, displacement: 8, addend: 8 }));
         let memory = |base, displacement, addend| Some(Cfa::Memory { base, displacement, addend });
         assert_eq!(computed(&[0x76, 0x78, 6]), memory(Base::Rbp, -8, 0));
         assert_eq!(computed(&[0x77, 0xd8, 0, 6, 0x23, 8]), memory(Base::Rsp, 88, 8));

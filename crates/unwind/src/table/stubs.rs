@@ -1,5 +1,6 @@
 //! Code without unwinding information, or with information that does not say what it is: the
-//! trampolines of signals, and linkage tables of linkers that do not describe them.
+//! trampolines of signals, linkage tables of linkers that do not describe them, and functions with
+//! a frame pointer at their first and last instructions.
 
 use std::ops::Range;
 use std::vec::Vec;
@@ -12,6 +13,9 @@ use crate::row::{Cfa, Rule, Saved};
 /// bytes too.
 const TRAMPOLINES: [&[u8]; 2] =
     [&[0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05], &[0xb8, 15, 0, 0, 0, 0x0f, 0x05]];
+
+/// `endbr64`, where control flow is enforced.
+const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
 /// The size of an entry of the procedure linkage table.
 const ENTRY: usize = 16;
@@ -40,7 +44,7 @@ pub(super) fn fill(sections: &Sections<'_>, range: Range<u64>, rows: &mut Rows) 
         let to = range.end.min(part.vaddr.saturating_add(part.bytes.len() as u64));
         if from < to {
             let (first, after) = ((from - part.vaddr) as usize, (to - part.vaddr) as usize);
-            trampolines(Part { vaddr: from, bytes: &part.bytes[first..after] }, &mut found);
+            code_without_rows(Part { vaddr: from, bytes: &part.bytes[first..after] }, &mut found);
         }
     }
     // Of two rows for an address, the later is that of the code after it.
@@ -50,21 +54,50 @@ pub(super) fn fill(sections: &Sections<'_>, range: Range<u64>, rows: &mut Rows) 
     }
 }
 
-/// Finds the trampolines in code.
-fn trampolines(code: Part<'_>, found: &mut Vec<(u64, Rule)>) {
-    let mut at = 0;
-    while let Some(rest) = code.bytes.get(at..) {
-        // The system call is what is rare.
-        let Some(end) = rest.windows(2).position(|pair| pair == [0x0f, 0x05]).map(|place| place + 2) else {
-            return;
-        };
-        if let Some(bytes) = TRAMPOLINES.iter().find(|bytes| rest[..end].ends_with(bytes)) {
-            let end = code.vaddr.saturating_add((at + end) as u64);
-            found.push((end - bytes.len() as u64, Rule::Signal));
-            found.push((end, Rule::Unsupported));
+/// Finds trampolines, and where functions set up and leave their frame. In between, the frame
+/// pointer is right, so nothing need be said.
+///
+/// ```text
+///   endbr64              rsp + 8
+///   push rbp             rsp + 8
+///   mov rbp, rsp         rsp + 16, rbp saved
+///   ...
+///   pop rbp, or leave
+///   ret                  rsp + 8
+/// ```
+fn code_without_rows(code: Part<'_>, found: &mut Vec<(u64, Rule)>) {
+    let frame = |bytes, rbp| Rule::Frame { cfa: Cfa::Rsp(bytes), rbp, rbx: Saved::No };
+    let mut has_frames = false;
+    for (at, byte) in code.bytes.iter().enumerate() {
+        let mut add =
+            |offset: usize, rule| found.push((code.vaddr.saturating_add((at + offset) as u64), rule));
+        let rest = &code.bytes[at..];
+        match byte {
+            0x48 | 0xb8 => {
+                if let Some(bytes) = TRAMPOLINES.iter().find(|bytes| rest.starts_with(bytes)) {
+                    add(0, Rule::Signal);
+                    add(bytes.len(), Rule::Unsupported);
+                }
+            }
+            0xf3 if rest.starts_with(&ENDBR) && set_up(&rest[ENDBR.len()..]) => add(0, frame(8, Saved::No)),
+            0x55 if set_up(rest) => {
+                has_frames = true;
+                add(0, frame(8, Saved::No));
+                add(1, frame(16, Saved::Below(16)));
+                add(4, Rule::Unsupported);
+            }
+            0x5d | 0xc9 if has_frames && rest.get(1) == Some(&0xc3) => {
+                add(1, frame(8, Saved::No));
+                add(2, Rule::Unsupported);
+            }
+            _ => {}
         }
-        at += end;
     }
+}
+
+/// Whether code begins with `push rbp; mov rbp, rsp`, in either encoding.
+fn set_up(code: &[u8]) -> bool {
+    code.starts_with(&[0x55, 0x48, 0x89, 0xe5]) || code.starts_with(&[0x55, 0x48, 0x8b, 0xec])
 }
 
 /// Finds the rows of a procedure linkage table. Its first entry may be the one that goes on to the

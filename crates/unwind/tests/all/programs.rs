@@ -1,10 +1,11 @@
 //! Small programs, stepped instruction by instruction under gdb: each of our stacks is gdb's.
 
 use std::path::Path;
+use std::process::Command;
 
 use crate::common::{compile, have_gdb, source};
 use crate::samples::{Plan, samples};
-use testing::{Scratch, rounds};
+use testing::{Scratch, output};
 
 /// Steps through a program from its `main`, and returns how many stacks were compared whole.
 fn step(name: &str, program: &Path, from: &str, steps: u64) -> usize {
@@ -22,7 +23,7 @@ fn check(test: &str, compiler: &str, file: &str, options: &[&str], from: &str, s
     let scratch = Scratch::new();
     let program = compile(&scratch, compiler, &[source(file)], "program", options);
     let whole = step(test, &program, from, steps);
-    assert!(whole as u64 >= steps.min(rounds(300, 300)), "{test}: only {whole} stacks");
+    assert!(whole as u64 >= steps.min(300), "{test}: only {whole} stacks");
 }
 
 #[test]
@@ -44,4 +45,114 @@ fn not_optimised() {
 fn small_and_fixed() {
     let options = ["-Os", "-no-pie", "-fcf-protection=full", "-Wl,-z,ibtplt"];
     check("unwind: small and fixed", "gcc", "plain.c", &options, "main", 2000);
+}
+
+#[test]
+fn frames_of_no_fixed_size() {
+    check("unwind: frames of no fixed size", "gcc", "stack.c", &["-O2"], "main", 3000);
+    check("unwind: frames of no fixed size", "gcc", "stack.c", &["-O0"], "main", 3000);
+    check("unwind: frames of no fixed size", "gcc", "stack.c", &["-O2", "-mstackrealign"], "main", 3000);
+}
+
+#[test]
+fn a_return_address_in_a_register() {
+    check("unwind: a return address in a register", "gcc", "forks.c", &["-O2"], "start", 2000);
+    check("unwind: a return address in a register", "gcc", "forks.c", &["-O2", "-static"], "start", 2000);
+}
+
+/// From the first handler on, both are entered and left, and the second runs amid the first.
+/// From the first handler on, both are entered and left, and the second runs amid the first.
+#[test]
+fn handlers_of_signals() {
+    let test = "unwind: handlers of signals";
+    for from in ["outer", "inner", "work"] {
+        check(test, "gcc", "signals.c", &["-O2"], from, 300);
+        check(test, "gcc", "signals.c", &["-O2", "-DLIBRARY"], from, 3000);
+        check(test, "gcc", "signals.c", &["-O2", "-DLIBRARY", "-static"], from, 3000);
+    }
+}
+
+/// musl has no unwinding information and no frame pointers. So stacks are compared from `work`
+/// upwards, through its trampoline, which gdb knows in a static program only.
+#[test]
+fn handlers_of_signals_with_musl() {
+    let test = "unwind: handlers of signals with musl";
+    if !have_gdb(test, &["musl-gcc", "nm"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    for kind in ["-static", "-no-pie"] {
+        let program = compile(&scratch, "musl-gcc", &[source("signals.c")], "program", &["-O2", kind]);
+        let plan = Plan { program: &program, arguments: &[], from: ("outer", 0), steps: 60, every: 1 };
+        let mut samples = samples(&plan);
+        samples.list.retain(|sample| sample.names.split(' ').any(|name| name == "outer"));
+        assert!(samples.list.len() > 15, "{kind}: only {} stacks", samples.list.len());
+        if kind == "-static" {
+            let (whole, others) = samples.compare(test);
+            assert!(whole > 15 && others == 0, "{whole} stacks, and {others}");
+        }
+        let [work, main] = ["work", "main"].map(|name| range_of(&program, name));
+        for sample in &samples.list {
+            let frames = samples.frames(sample);
+            let interrupted = frames.iter().position(|frame| work.contains(frame));
+            let caller = interrupted.and_then(|at| frames.get(at + 1));
+            assert!(
+                caller.is_some_and(|caller| main.contains(caller)),
+                "{kind}: {}: {frames:x?}",
+                sample.names
+            );
+        }
+    }
+}
+
+/// The addresses of a function.
+fn range_of(program: &Path, name: &str) -> std::ops::Range<u64> {
+    let symbols = output(Command::new("nm").arg("-S").arg(program));
+    let line =
+        symbols.lines().find(|line| line.ends_with(&format!(" {name}"))).expect("the function has a symbol");
+    let number = |at| u64::from_str_radix(line.split(' ').nth(at).expect("a column"), 16).expect("a number");
+    number(0)..number(0) + number(1)
+}
+
+#[test]
+fn an_exception_passes() {
+    let test = "unwind: an exception passes";
+    check(test, "g++", "throws.cc", &["-O2"], "main", 3000);
+    check(test, "g++", "throws.cc", &["-O2"], "_Unwind_RaiseException", 6000);
+    check(test, "g++", "throws.cc", &["-O2", "-static"], "main", 3000);
+}
+
+/// The unwinding information of a part of the program is for debuggers only.
+#[test]
+fn information_for_debuggers_only() {
+    let test = "unwind: information for debuggers only";
+    if !have_gdb(test, &["gcc"]) {
+        return;
+    }
+    let none = ["-fno-asynchronous-unwind-tables", "-fno-unwind-tables"];
+    for options in [&["-O2", "-g"][..], &["-O2", "-g", "-gz"]] {
+        let scratch = Scratch::new();
+        let options = [options, &none].concat();
+        let program = compile(&scratch, "gcc", &[source("mixed.c"), source("bare.c")], "program", &options);
+        assert!(step(test, &program, "main", 3000) > 150);
+    }
+}
+
+/// A part of the program has no unwinding information, but frame pointers. gdb knows what is above
+/// it by its own reading of the code.
+#[test]
+fn no_information_but_frame_pointers() {
+    let test = "unwind: no information but frame pointers";
+    if !have_gdb(test, &["gcc"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let options = ["-c", "-O0", "-fno-asynchronous-unwind-tables", "-fno-omit-frame-pointer"];
+    let bare = compile(&scratch, "gcc", &[source("bare.c")], "bare.o", &options);
+    let program = compile(&scratch, "gcc", &[source("mixed.c"), bare], "program", &["-O2"]);
+    let plan = Plan { program: &program, arguments: &[], from: ("bare", 0), steps: 1500, every: 1 };
+    let samples = samples(&plan);
+    let (whole, _) = samples.compare(test);
+    let deep = samples.list.iter().filter(|sample| sample.expected.len() >= 6).count();
+    assert!(whole >= 1000 && deep >= 1000, "{whole} stacks, {deep} of them above what has no information");
 }

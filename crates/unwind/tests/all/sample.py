@@ -11,6 +11,7 @@
 #   M start end offset path      a mapping of a file; new ones follow when they change
 #   V start bytes                the vdso
 #   P rip rax rdx rcx rbx rsi rdi rbp rsp r8 .. r15
+#   N name ...                   the functions of the frames
 #   F address ...                gdb's frames, from the innermost
 #   U reason                     why gdb ends there; 2: it is the outermost frame
 #   S start bytes                a piece of memory with stack
@@ -22,6 +23,7 @@ MASK = (1 << 64) - 1
 # What is read beyond a frame's rsp: its caller's pieces, and the registers that a signal leaves.
 BEYOND = 2048
 FRAMES = 200
+OUTERMOST = 2
 
 
 def number(frame, name):
@@ -46,6 +48,8 @@ class Sampler:
                 self.ranges.append((start, end))
                 if path.startswith('/'):
                     self.out.write('M %x %x %s %s\n' % (start, end, parts[2], path))
+                elif path == '[stack]':
+                    self.stack = (start, end)
                 elif path == '[vdso]':
                     self.out.write('V %x %s\n' % (start, self.memory(start, end)))
         return self.ranges
@@ -57,12 +61,13 @@ class Sampler:
         ranges = self.mappings()
         frame = gdb.newest_frame()
         registers = ' '.join('%x' % number(frame, name) for name in NAMES)
-        pieces, addresses = {}, []
+        pieces, addresses, names = {}, [], []
         while frame is not None and len(addresses) < FRAMES:
             rsp, last = number(frame, 'rsp'), frame
             # Those that gdb makes up from debugging information are not on the stack.
             if frame.type() not in (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME):
                 addresses.append(frame.pc())
+                names.append(str(frame.name()))
             for start, end in ranges:
                 if start <= rsp < end:
                     low, high = pieces.get((start, end), (rsp, rsp))
@@ -72,8 +77,12 @@ class Sampler:
             except gdb.error:
                 frame = None
         self.out.write('P %x %s\n' % (addresses[0], registers))
+        self.out.write('N %s\n' % ' '.join(names))
         self.out.write('F ' + ' '.join('%x' % address for address in addresses) + '\n')
         self.out.write('U %x\n' % last.unwind_stop_reason())
+        if last.unwind_stop_reason() != OUTERMOST:
+            # Perhaps there are frames that gdb does not see, on the main stack.
+            pieces[self.stack] = self.stack
         for (start, end), (low, high) in pieces.items():
             # The red zone below, whole words.
             low, high = max(start, (low - 128) & ~7), min(end, (high + BEYOND) & ~7)
@@ -82,7 +91,7 @@ class Sampler:
 
 def run():
     for setting in ['pagination off', 'confirm off', 'backtrace past-main on', 'height 0', 'breakpoint pending on',
-                    'debuginfod enabled off', 'startup-with-shell off']:
+                    'debuginfod enabled off']:
         try:
             gdb.execute('set ' + setting)
         except gdb.error:
@@ -91,7 +100,7 @@ def run():
     every, steps = int(os.environ['SAMPLE_EVERY']), int(os.environ['SAMPLE_STEPS'])
     breakpoint = gdb.Breakpoint(os.environ['SAMPLE_BREAK'])
     breakpoint.ignore_count = int(os.environ['SAMPLE_SKIP'])
-    gdb.execute('run > /dev/null', to_string=True)
+    gdb.execute('run', to_string=True)
     if every:
         breakpoint.delete()
     with open(os.environ['SAMPLE_OUT'], 'w') as out:

@@ -10,6 +10,11 @@ use unwind::{Index, Module, Registers, Row, Table, build, walk};
 /// gdb's reason of the outermost frame: `UNWIND_OUTERMOST`.
 const OUTERMOST: u64 = 2;
 
+/// Functions of gcc's startup files. They have no unwinding information, and gdb reads their code
+/// wrongly.
+const STARTUP: [&str; 6] =
+    ["__do_global_dtors_aux", "deregister_tm_clones", "register_tm_clones", "frame_dummy", "_init", "_fini"];
+
 /// What to sample.
 pub(crate) struct Plan<'a> {
     pub(crate) program: &'a Path,
@@ -26,6 +31,8 @@ pub(crate) struct Plan<'a> {
 pub(crate) struct Sample {
     rip: u64,
     all: [u64; 16],
+    /// The functions of gdb's frames, with spaces between.
+    pub(crate) names: String,
     /// gdb's frames.
     pub(crate) expected: Vec<u64>,
     /// Whether gdb has found the outermost one.
@@ -53,7 +60,10 @@ pub(crate) fn samples(plan: &Plan<'_>) -> Samples {
     gdb.env("SAMPLE_OUT", &out).env("SAMPLE_BREAK", plan.from.0).env("SAMPLE_SKIP", plan.from.1.to_string());
     gdb.env("SAMPLE_STEPS", plan.steps.to_string()).env("SAMPLE_EVERY", plan.every.to_string());
     // Linkage tables are bound as they are called.
-    gdb.env_remove("LD_BIND_NOW").env("PYTHONHASHSEED", "1").stdin(std::process::Stdio::null());
+    gdb.env_remove("LD_BIND_NOW")
+        .env("PYTHONHASHSEED", "1")
+        .env("PYTHONMALLOC", "malloc")
+        .stdin(std::process::Stdio::null());
     let said = output(&mut gdb);
     let text = std::fs::read_to_string(&out).unwrap_or_else(|error| panic!("{gdb:?}: {error}\n{said}"));
     Reader::default().read(&text)
@@ -101,6 +111,7 @@ impl Reader {
                     self.samples.push(Sample {
                         rip: numbers[0],
                         all,
+                        names: String::new(),
                         expected: Vec::new(),
                         is_whole: false,
                         memory: Vec::new(),
@@ -110,6 +121,7 @@ impl Reader {
                 _ => {
                     let last = self.samples.last_mut().expect("a state before its frames");
                     match kind {
+                        "N" => last.names = rest.to_owned(),
                         "F" => last.expected = words.map(hex).collect(),
                         "U" => last.is_whole = hex(rest) == OUTERMOST,
                         "S" => {
@@ -121,6 +133,8 @@ impl Reader {
                 }
             }
         }
+        self.samples.retain(|sample| !sample.names.split(' ').any(|name| STARTUP.contains(&name)));
+        self.samples.iter_mut().for_each(Sample::settle);
         Samples { list: self.samples, indices: self.indices }
     }
 
@@ -158,6 +172,14 @@ impl Reader {
 }
 
 impl Sample {
+    /// A stack that ends with the return address 0 is whole, and 0 is no frame.
+    fn settle(&mut self) {
+        if self.expected.last() == Some(&0) {
+            self.expected.pop();
+            self.is_whole = true;
+        }
+    }
+
     /// The word at an address, if gdb has read it.
     pub(crate) fn word(&self, address: u64) -> Option<u64> {
         let (start, bytes) = self
@@ -198,8 +220,10 @@ impl Samples {
                 count += 1;
                 if count <= 5 {
                     let whole = if sample.is_whole { "" } else { ", where it does not go on" };
-                    wrong +=
-                        &format!("sample {at}: ours {found:x?}\n  gdb's{whole} {:x?}\n", sample.expected);
+                    wrong += &format!(
+                        "sample {at} in {}: ours {found:x?}\n  gdb's{whole} {:x?}\n",
+                        sample.names, sample.expected
+                    );
                 }
             }
         }

@@ -4,6 +4,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#ifndef LIBRARY
+/* Not by the library: one without unwinding information or frame pointers ends each stack. */
+static inline int send_here(int number) {
+    long result;
+    __asm__ volatile("syscall" : "=a"(result) : "0"(62L), "D"((long)getpid()), "S"((long)number) : "rcx", "r11", "memory");
+    return result;
+}
+#define raise send_here
+#endif
 
 static volatile long sum;
 static char stack[65536];
