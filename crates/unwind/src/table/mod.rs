@@ -16,6 +16,9 @@ use entries::Entries;
 /// The most rows of a table: 128 MiB of them. Chromium has some 5 million.
 const ROWS: usize = 1 << 24;
 
+/// The alignment of functions.
+const ALIGNMENT: u64 = 16;
+
 /// The unwinding information of an ELF file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
@@ -71,13 +74,21 @@ impl Table {
             } else {
                 translator.translate(entry, end, &mut rows);
             }
-            rows.push(end, Rule::Unsupported);
+            if !is_padding(end, next) {
+                rows.push(end, Rule::Unsupported);
+            }
             reached = end;
         }
         stubs::fill(&sections, reached..u64::MAX, &mut rows);
         rows.rows.shrink_to_fit();
         Ok(Table { base: sections.base, rows: rows.rows })
     }
+}
+
+/// Whether there is nothing but padding between the end of a function and the next one. No
+/// instruction there is executed, so that the rows of both may merge.
+fn is_padding(end: u64, next: u64) -> bool {
+    next.is_multiple_of(ALIGNMENT) && next - end < ALIGNMENT
 }
 
 /// Rows as they are added, by ascending address.

@@ -2,7 +2,8 @@
 #
 # What it needs is in the environment:
 #   SAMPLE_OUT    the file to write
-#   SAMPLE_BREAK  a breakpoint to run to first
+#   SAMPLE_START  a function to run to first; may be empty
+#   SAMPLE_BREAK  a breakpoint to run to then
 #   SAMPLE_SKIP   how many hits of it to skip
 #   SAMPLE_STEPS  how many samples
 #   SAMPLE_EVERY  how many instructions from one sample to the next; 0: to the next hit
@@ -98,9 +99,15 @@ def run():
             pass
     gdb.execute('handle SIGUSR1 SIGUSR2 SIGSEGV nostop noprint pass')
     every, steps = int(os.environ['SAMPLE_EVERY']), int(os.environ['SAMPLE_STEPS'])
+    command = 'run'
+    if os.environ['SAMPLE_START']:
+        start = gdb.Breakpoint(os.environ['SAMPLE_START'])
+        gdb.execute(command, to_string=True)
+        start.delete()
+        command = 'continue'
     breakpoint = gdb.Breakpoint(os.environ['SAMPLE_BREAK'])
     breakpoint.ignore_count = int(os.environ['SAMPLE_SKIP'])
-    gdb.execute('run', to_string=True)
+    gdb.execute(command, to_string=True)
     if every:
         breakpoint.delete()
     with open(os.environ['SAMPLE_OUT'], 'w') as out:

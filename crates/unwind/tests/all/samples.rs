@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use testing::{Scratch, output};
-use unwind::{Index, Module, Registers, Row, Table, build, walk};
+use unwind::{Index, Module, Registers, Row, Table, build, walk, walk_frame_pointers};
 
 /// gdb's reason of the outermost frame: `UNWIND_OUTERMOST`.
 const OUTERMOST: u64 = 2;
@@ -19,6 +19,8 @@ const STARTUP: [&str; 6] =
 pub(crate) struct Plan<'a> {
     pub(crate) program: &'a Path,
     pub(crate) arguments: &'a [&'a str],
+    /// A function to run to first, or nothing.
+    pub(crate) start: &'a str,
     /// A breakpoint, and how many hits of it to skip.
     pub(crate) from: (&'a str, u64),
     /// How many samples.
@@ -57,7 +59,10 @@ pub(crate) fn samples(plan: &Plan<'_>) -> Samples {
     let mut gdb = Command::new("gdb");
     gdb.args(["-q", "-nx", "-batch", "-iex", "set debug-file-directory /nonexistent", "-x"]).arg(script);
     gdb.arg("--args").arg(plan.program).args(plan.arguments);
-    gdb.env("SAMPLE_OUT", &out).env("SAMPLE_BREAK", plan.from.0).env("SAMPLE_SKIP", plan.from.1.to_string());
+    gdb.env("SAMPLE_OUT", &out)
+        .env("SAMPLE_START", plan.start)
+        .env("SAMPLE_BREAK", plan.from.0)
+        .env("SAMPLE_SKIP", plan.from.1.to_string());
     gdb.env("SAMPLE_STEPS", plan.steps.to_string()).env("SAMPLE_EVERY", plan.every.to_string());
     // Linkage tables are bound as they are called.
     gdb.env_remove("LD_BIND_NOW")
@@ -181,7 +186,7 @@ impl Sample {
     }
 
     /// The word at an address, if gdb has read it.
-    pub(crate) fn word(&self, address: u64) -> Option<u64> {
+    fn word(&self, address: u64) -> Option<u64> {
         let (start, bytes) = self
             .memory
             .iter()
@@ -190,7 +195,14 @@ impl Sample {
         Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
     }
 
-    pub(crate) fn registers(&self) -> Registers<'_> {
+    /// Our frames by frame pointers alone.
+    pub(crate) fn by_frame_pointers(&self) -> Vec<u64> {
+        let mut frames = [0; 200];
+        let count = walk_frame_pointers(&self.registers(), |address| self.word(address), &mut frames);
+        frames[..count].to_vec()
+    }
+
+    fn registers(&self) -> Registers<'_> {
         Registers { rip: self.rip, rsp: self.all[7], rbp: self.all[6], all: Some(&self.all) }
     }
 }
