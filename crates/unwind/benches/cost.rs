@@ -16,7 +16,7 @@ use std::time::Instant;
 use nix::sys::ptrace;
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
-use unwind::{Index, Module, Registers, Rule, Table, build, walk, walk_frame_pointers};
+use unwind::{Index, Module, Registers, Row, Rule, Saved, Table, build, walk, walk_frame_pointers};
 
 const FILES: [&str; 6] = [
     "/lib/x86_64-linux-gnu/libc.so.6",
@@ -51,7 +51,7 @@ fn least<T>(rounds: usize, mut what: impl FnMut() -> T) -> f64 {
 }
 
 fn tables(files: &[PathBuf]) {
-    println!("{:44} {:>8} {:>9} {:>12} {:>8}", "file", "rows", "bytes", "unsupported", "ms");
+    println!("{:44} {:>8} {:>9} {:>11} {:>8} {:>8}", "file", "rows", "bytes", "unsupported", "no rbp", "ms");
     for file in files {
         let Ok(bytes) = std::fs::read(file) else { continue };
         let table = match Table::read(&bytes) {
@@ -65,7 +65,14 @@ fn tables(files: &[PathBuf]) {
         let rows = table.rows.len();
         // Bytes of code between other functions have none, and that is no fault.
         let unsupported = table.rows.iter().filter(|row| Rule::unpack(row.rule) == Rule::Unsupported).count();
-        println!("{:44} {rows:8} {:9} {unsupported:12} {:8.1}", file.display(), 8 * rows, seconds * 1e3);
+        let lost = |row: &&Row| matches!(Rule::unpack(row.rule), Rule::Frame { rbp: Saved::Lost, .. });
+        let lost = table.rows.iter().filter(lost).count();
+        let milliseconds = seconds * 1e3;
+        println!(
+            "{:44} {rows:8} {:9} {unsupported:11} {lost:8} {milliseconds:8.1}",
+            file.display(),
+            8 * rows
+        );
     }
 }
 

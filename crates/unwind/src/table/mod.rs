@@ -16,9 +16,6 @@ use entries::Entries;
 /// The most rows of a table: 128 MiB of them. Chromium has some 5 million.
 const ROWS: usize = 1 << 24;
 
-/// The alignment of functions.
-const ALIGNMENT: u64 = 16;
-
 /// The unwinding information of an ELF file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
@@ -74,7 +71,7 @@ impl Table {
             } else {
                 translator.translate(entry, end, &mut rows);
             }
-            if !is_padding(end, next) {
+            if !stubs::is_padding(&sections, end..next) {
                 rows.push(end, Rule::Unsupported);
             }
             reached = end;
@@ -83,12 +80,6 @@ impl Table {
         rows.rows.shrink_to_fit();
         Ok(Table { base: sections.base, rows: rows.rows })
     }
-}
-
-/// Whether there is nothing but padding between the end of a function and the next one. No
-/// instruction there is executed, so that the rows of both may merge.
-fn is_padding(end: u64, next: u64) -> bool {
-    next.is_multiple_of(ALIGNMENT) && next - end < ALIGNMENT
 }
 
 /// Rows as they are added, by ascending address.

@@ -17,6 +17,12 @@ const TRAMPOLINES: [&[u8]; 2] =
 /// `endbr64`, where control flow is enforced.
 const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
+/// The alignment of functions.
+const ALIGNMENT: u64 = 16;
+
+/// `int3` and `nop`.
+const FILLING: [u8; 2] = [0xcc, 0x90];
+
 /// The size of an entry of the procedure linkage table.
 const ENTRY: usize = 16;
 
@@ -27,6 +33,17 @@ pub(super) fn is_trampoline(sections: &Sections<'_>, start: u64) -> bool {
     TRAMPOLINES
         .iter()
         .any(|bytes| code.starts_with(bytes) || code.get(1..).is_some_and(|code| code.starts_with(bytes)))
+}
+
+/// Whether there is nothing but padding between the end of a function and the next one. No
+/// instruction there is executed, so that the rows of both may merge.
+pub(super) fn is_padding(sections: &Sections<'_>, gap: Range<u64>) -> bool {
+    let size = gap.end - gap.start;
+    let is_filled = || {
+        let code = sections.code_at(gap.start).and_then(|code| code.get(..size as usize));
+        code.is_some_and(|code| code.iter().all(|byte| FILLING.contains(byte)))
+    };
+    size < ALIGNMENT && (gap.end.is_multiple_of(ALIGNMENT) || is_filled())
 }
 
 /// Adds rows for what is known in a range without information.
@@ -88,7 +105,12 @@ fn code_without_rows(code: Part<'_>, found: &mut Vec<(u64, Rule)>) {
             }
             0x5d | 0xc9 if has_frames && rest.get(1) == Some(&0xc3) => {
                 add(1, frame(8, Saved::No));
-                add(2, Rule::Unsupported);
+                // The next function often follows, and its first row is the same.
+                let filling =
+                    rest[2..].iter().take(ALIGNMENT as usize).take_while(|byte| FILLING.contains(byte));
+                if !set_up(&rest[2 + filling.count()..]) {
+                    add(2, Rule::Unsupported);
+                }
             }
             _ => {}
         }

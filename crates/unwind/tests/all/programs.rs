@@ -148,6 +148,39 @@ fn range_of(program: &Path, name: &str) -> std::ops::Range<u64> {
     number(0)..number(0) + number(1)
 }
 
+/// The outermost frames of threads and of contexts.
+#[test]
+fn threads_and_contexts() {
+    let test = "unwind: threads and contexts";
+    check(test, "gcc", "threads.c", &["-O2", "-pthread"], "thread", 300);
+    check(test, "gcc", "threads.c", &["-O2", "-pthread"], "other", 400);
+}
+
+/// Code that is in no file, with a frame pointer. gdb's stacks end in it, so ours must go on to
+/// what gdb saw before that code was called.
+#[test]
+fn generated_code() {
+    let test = "unwind: generated code";
+    if !have_gdb(test, &["gcc", "nm"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let options = ["-O2", "-pthread", "-no-pie", "-Wl,-z,now"];
+    let program = compile(&scratch, "gcc", &[source("threads.c")], "program", &options);
+    let plan = Plan { program: &program, arguments: &[], start: "", from: ("work", 0), steps: 400, every: 1 };
+    let samples = samples(&plan);
+    let work = range_of(&program, "work");
+    let callers = &samples.list[0].expected[1..];
+    assert!(samples.list[0].is_whole && callers.len() >= 3);
+    let mut count = 0;
+    for sample in samples.list.iter().filter(|sample| sample.names.starts_with("called None")) {
+        let frames = samples.frames(sample);
+        assert!(work.contains(&frames[2]) && frames[3..] == *callers, "{frames:x?}, above {callers:x?}");
+        count += 1;
+    }
+    assert!(count >= 8, "only {count} stacks");
+}
+
 #[test]
 fn an_exception_passes() {
     let test = "unwind: an exception passes";
