@@ -50,8 +50,8 @@ impl Lookup for Index<'_> {
     }
 }
 
-/// Lays modules out for an [`Index`]. A table that several modules share is there once. Modules that
-/// overlap one before are left out.
+/// Lays modules out for an [`Index`]. A table that several modules share is there once. Modules
+/// that overlap one before are left out.
 ///
 /// A table beyond 32 GiB of rows is left out: its module is one without information.
 #[cfg(feature = "std")]

@@ -33,7 +33,7 @@
 //! | `index` | the block of words with all modules; its reader and its builder |
 //! | `registers` | registers of the innermost frame, and where those of the others are |
 //! | `walk` | from frame to frame |
-//! | `table` | from an ELF file to rows: `elf` finds the sections, `entries` lists the functions, `rules` translates their rows, `stubs` knows code that has no information or special one |
+//! | `table` | from an ELF file to rows: `elf` finds the sections, `entries` lists the functions, `rules` translates their rows, `rows` collects them, `stubs` knows code that has no information or special one |
 #![no_std]
 #![forbid(unsafe_code)]
 

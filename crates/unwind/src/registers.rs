@@ -22,9 +22,9 @@ pub struct Registers<'a> {
     pub rsp: u64,
     /// The frame pointer.
     pub rbp: u64,
-    /// All, by their DWARF numbers: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15. Few functions
-    /// need more than the three above: those written in assembler, and those that align their
-    /// stack, at their first and last instructions.
+    /// All, by their DWARF numbers: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp, r8 to r15. Few
+    /// functions need more than the three above: those written in assembler, and those that align
+    /// their stack, at their first and last instructions.
     pub all: Option<&'a [u64; 16]>,
 }
 

@@ -169,3 +169,130 @@ fn become_caller(
 fn aligned(read: &mut impl FnMut(u64) -> Option<u64>) -> impl FnMut(u64) -> Option<u64> {
     |address| if address.is_multiple_of(8) { read(address) } else { None }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lookup::Module;
+    use crate::row::Row;
+
+    /// Where the stack of a test begins.
+    const STACK: u64 = 0x7fff_0000_0000;
+
+    /// The addresses of code of each rule: 16 bytes from 0x1000 + 16 * its place.
+    fn frames_of(rules: &[Rule], registers: &Registers<'_>, stack: &[u64]) -> ([u64; 8], usize) {
+        let mut table = [Row { address: 0, rule: 0 }; 8];
+        for (at, (row, rule)) in table.iter_mut().zip(rules).enumerate() {
+            *row = Row { address: 16 * at as u32, rule: rule.pack() };
+        }
+        let end = 0x1000 + 16 * rules.len() as u64;
+        let modules = [Module { start: 0x1000, end, bias: 0x1000, table: &table[..rules.len()] }];
+        let read = |address: u64| stack.get(usize::try_from(address.checked_sub(STACK)? / 8).ok()?).copied();
+        let mut frames = [0; 8];
+        let count = walk(registers, modules.as_slice(), read, &mut frames);
+        (frames, count)
+    }
+
+    #[track_caller]
+    fn assert_frames(rules: &[Rule], registers: &Registers<'_>, stack: &[u64], expected: &[u64]) {
+        let (frames, count) = frames_of(rules, registers, stack);
+        assert_eq!(&frames[..count], expected);
+    }
+
+    fn at(rip: u64) -> Registers<'static> {
+        Registers { rip, rsp: STACK, rbp: 0, all: None }
+    }
+
+    fn frame(cfa: Cfa) -> Rule {
+        Rule::Frame { cfa, rbp: Saved::No, rbx: Saved::No }
+    }
+
+    #[test]
+    fn the_outermost_frame_ends_a_stack() {
+        assert_frames(&[frame(Cfa::Rsp(8)), Rule::End], &at(0x1000), &[0x1018, 0x1008], &[0x1000, 0x1018]);
+        assert_frames(&[frame(Cfa::Rsp(8))], &at(0x1000), &[0x1008, 0, 0x1008], &[0x1000, 0x1008]);
+        // Beyond the memory, and with no memory at all.
+        assert_frames(&[frame(Cfa::Rsp(8))], &at(0x1000), &[0x1008, 0x1009], &[0x1000, 0x1008, 0x1009]);
+        assert_frames(&[frame(Cfa::Rsp(8))], &at(0x1000), &[], &[0x1000]);
+    }
+
+    #[test]
+    fn a_linkage_table_is_left_by_the_place_in_its_entry() {
+        let rules = [frame(Cfa::Plt(11)), Rule::End];
+        assert_frames(&rules, &at(0x100a), &[0x1018], &[0x100a, 0x1018]);
+        assert_frames(&rules, &at(0x100b), &[7, 0x1018], &[0x100b, 0x1018]);
+    }
+
+    /// A caller's frame is found by rbx, which the function called has saved.
+    #[test]
+    fn rbx_is_restored_when_it_is_needed() {
+        let saved = Rule::Frame { cfa: Cfa::Rsp(16), rbp: Saved::No, rbx: Saved::Below(16) };
+        let rules = [saved, frame(Cfa::Register { register: 3, offset: 24 }), Rule::End];
+        let stack = [STACK + 24, 0x1018, 0, 0, 0, 0x1028];
+        assert_frames(&rules, &at(0x1000), &stack, &[0x1000, 0x1018, 0x1028]);
+        // Its own, and none.
+        let mut all = [0; 16];
+        (all[3], all[7]) = (STACK, STACK);
+        let known = Registers { all: Some(&all), ..at(0x1018) };
+        assert_frames(&rules, &known, &[0, 0, 0x1028], &[0x1018, 0x1028]);
+        assert_frames(&rules, &at(0x1018), &[0, 0, 0x1028], &[0x1018]);
+    }
+
+    #[test]
+    fn a_stack_that_does_not_grow_ends() {
+        let rbp = Registers { rbp: STACK - 16, ..at(0x1000) };
+        assert_frames(&[frame(Cfa::Rbp(16))], &rbp, &[0x1008; 9], &[0x1000]);
+        let memory = frame(Cfa::Memory { base: Base::Rsp, displacement: 8, addend: 0 });
+        assert_frames(&[memory], &at(0x1000), &[0x1008, STACK, 0x1008], &[0x1000]);
+        // Neither one that is not aligned.
+        assert_frames(&[memory], &at(0x1000), &[0x1008, STACK + 20, 0x1008, 0x1008], &[0x1000]);
+    }
+
+    /// A context that leads to itself: as many frames as there is room for.
+    #[test]
+    fn a_circle_ends() {
+        let mut stack = [0; 32];
+        (stack[20], stack[21]) = (STACK, 0x1000);
+        assert_frames(&[Rule::Signal], &at(0x1000), &stack, &[0x1000; 8]);
+    }
+
+    /// An interrupted instruction is looked up as it is, not as a return address.
+    #[test]
+    fn a_signal_leads_to_the_interrupted_instruction() {
+        let mut stack = [0; 40];
+        // rbp, rsp and rip, and the frame of the interrupted function.
+        (stack[15], stack[20], stack[21]) = (STACK + 256, STACK + 240, 0x1010);
+        stack[31] = 0x1028;
+        let rules = [Rule::Signal, frame(Cfa::Rsp(16)), Rule::End];
+        assert_frames(&rules, &at(0x1000), &stack, &[0x1000, 0x1010, 0x1028]);
+        // The same by rbp.
+        stack[33] = 0x1028;
+        let rules = [Rule::Signal, frame(Cfa::Rbp(16)), Rule::End];
+        assert_frames(&rules, &at(0x1000), &stack, &[0x1000, 0x1010, 0x1028]);
+    }
+
+    #[test]
+    fn without_a_rule_the_frame_pointer_leads_on() {
+        let registers = Registers { rbp: STACK + 16, ..at(0x1000) };
+        let stack = [0, 0, STACK + 48, 0x9000, 0, 0, 0, 0x1018];
+        assert_frames(&[Rule::Unsupported, Rule::End], &registers, &stack, &[0x1000, 0x9000, 0x1018]);
+        // Without one, a return address to code with a rule.
+        let rules = [Rule::Unsupported, Rule::End];
+        assert_frames(&rules, &at(0x1000), &[0x1018], &[0x1000, 0x1018]);
+        assert_frames(&rules, &at(0x1000), &[0x1008], &[0x1000]);
+        assert_frames(&rules, &at(0x1000), &[0x9008], &[0x1000]);
+    }
+
+    #[test]
+    fn frame_pointers_alone() {
+        let stack = [STACK + 32, 0x1018, 0, 0, STACK + 8, 0x1028, 0, 0];
+        let read = |address: u64| stack.get(usize::try_from(address.checked_sub(STACK)? / 8).ok()?).copied();
+        let registers = Registers { rbp: STACK, ..at(0x1000) };
+        let mut frames = [0; 8];
+        // The last frame pointer does not ascend.
+        let count = walk_frame_pointers(&registers, read, &mut frames);
+        assert_eq!(&frames[..count], [0x1000, 0x1018, 0x1028]);
+        assert_eq!(walk_frame_pointers(&registers, read, &mut frames[..2]), 2);
+        assert_eq!(walk_frame_pointers(&registers, read, &mut []), 0);
+    }
+}

@@ -8,7 +8,7 @@ use object::elf::{self, FileHeader64};
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{LittleEndian, Object, ObjectSection};
 
-use super::TableError;
+use super::error::TableError;
 
 /// The most bytes of `.eh_frame` or `.debug_frame`. Chromium has 30 MiB.
 const FRAMES: u64 = 128 << 20;

@@ -2,19 +2,18 @@
 
 mod elf;
 mod entries;
+mod error;
+mod rows;
 mod rules;
 mod stubs;
 
 use std::vec::Vec;
 
-use thiserror::Error;
-
 use super::row::{Row, Rule};
 use elf::Sections;
 use entries::Entries;
-
-/// The most rows of a table: 128 MiB of them. Chromium has some 5 million.
-const ROWS: usize = 1 << 24;
+pub use error::TableError;
+use rows::Rows;
 
 /// The unwinding information of an ELF file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,27 +23,6 @@ pub struct Table {
     pub base: u64,
     /// The rows, ascending. Two in sequence are not equal.
     pub rows: Vec<Row>,
-}
-
-/// Why a file has no table.
-#[derive(Debug, Error)]
-pub enum TableError {
-    /// It is no ELF file, or its headers are damaged.
-    #[error("this is not a sound ELF file: {0}")]
-    Damaged(#[from] object::Error),
-    /// It is for another machine.
-    #[error("this is a file for machine {0} (ELF's number), not for x86-64 (62)")]
-    Machine(u16),
-    /// It has more unwinding information than is read.
-    #[error("{section} has {size} bytes, and at most {limit} are read")]
-    Large {
-        /// The section.
-        section: &'static str,
-        /// Its size, uncompressed.
-        size: u64,
-        /// The limit.
-        limit: u64,
-    },
 }
 
 impl Table {
@@ -59,7 +37,7 @@ impl Table {
     pub fn read(file: &[u8]) -> Result<Table, TableError> {
         let sections = Sections::read(file)?;
         let entries = Entries::list(&sections);
-        let mut rows = Rows { base: sections.base, rows: Vec::new() };
+        let mut rows = Rows::new(sections.base);
         let mut reached = 0;
         let mut translator = rules::Translator::new(&sections);
         for (at, entry) in entries.list.iter().enumerate() {
@@ -77,32 +55,6 @@ impl Table {
             reached = end;
         }
         stubs::fill(&sections, reached..u64::MAX, &mut rows);
-        rows.rows.shrink_to_fit();
-        Ok(Table { base: sections.base, rows: rows.rows })
-    }
-}
-
-/// Rows as they are added, by ascending address.
-struct Rows {
-    base: u64,
-    rows: Vec<Row>,
-}
-
-impl Rows {
-    /// Adds a row, unless it is the same as the one before. It replaces one of the same address.
-    fn push(&mut self, vaddr: u64, rule: Rule) {
-        let Ok(address) = u32::try_from(vaddr.wrapping_sub(self.base)) else { return };
-        if self.rows.last().is_some_and(|last| last.address > address) {
-            return;
-        }
-        while self.rows.last().is_some_and(|last| last.address == address) {
-            self.rows.pop();
-        }
-        // The last row that there is room for ends the table.
-        let rule = if self.rows.len() < ROWS { rule.pack() } else { Rule::Unsupported.pack() };
-        let before = self.rows.last().map_or(Rule::Unsupported.pack(), |last| last.rule);
-        if before != rule {
-            self.rows.push(Row { address, rule });
-        }
+        Ok(Table { base: sections.base, rows: rows.finish() })
     }
 }

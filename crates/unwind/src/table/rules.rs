@@ -6,9 +6,9 @@ use gimli::{
 };
 use std::boxed::Box;
 
-use super::Rows;
 use super::elf::Sections;
 use super::entries::{Bytes, CommonEntries, Entry, debug_frame, eh_frame};
+use super::rows::Rows;
 use crate::row::{Base, Cfa, Rule, Saved};
 
 /// The number of general registers.

@@ -5,8 +5,8 @@
 use std::ops::Range;
 use std::vec::Vec;
 
-use super::Rows;
 use super::elf::{Part, Sections};
+use super::rows::Rows;
 use crate::row::{Cfa, Rule, Saved};
 
 /// `mov $15, %rax; syscall` in both encodings: `rt_sigreturn`. Debuggers know trampolines by these

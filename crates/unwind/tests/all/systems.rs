@@ -32,7 +32,7 @@ fn python() {
     let text =
         "import json, os\ndef f(n): return json.dumps([f(n - 1), f(n - 1)]) if n else os.getppid()\nf(12)";
 
-    check(test, &python, &["-c", &text], ("getppid", "malloc", 500), rounds(200, 2000), rounds(400, 2000));
+    check(test, &python, &["-c", text], ("getppid", "malloc", 500), rounds(200, 2000), rounds(400, 2000));
 }
 
 #[test]
