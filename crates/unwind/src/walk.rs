@@ -223,6 +223,13 @@ mod tests {
         assert_frames(&rules, &at(0x100b), &[7, 0x1018], &[0x100b, 0x1018]);
     }
 
+    /// A call at the end of a function: the return address is that of the next one.
+    #[test]
+    fn a_return_address_is_looked_up_as_the_call_before_it() {
+        let rules = [frame(Cfa::Rsp(8)), Rule::End, frame(Cfa::Rsp(8))];
+        assert_frames(&rules, &at(0x1000), &[0x1020, 0x1028], &[0x1000, 0x1020]);
+    }
+
     /// A caller's frame is found by rbx, which the function called has saved.
     #[test]
     fn rbx_is_restored_when_it_is_needed() {

@@ -148,6 +148,14 @@ fn range_of(program: &Path, name: &str) -> std::ops::Range<u64> {
     number(0)..number(0) + number(1)
 }
 
+/// A return address may be the beginning of another function.
+#[test]
+fn calls_at_the_end_of_functions() {
+    let test = "unwind: calls at the end of functions";
+    let options = ["-Os", "-falign-functions=1", "-fno-toplevel-reorder"];
+    check(test, "gcc", "ends.c", &options, "leave", 300);
+}
+
 /// The outermost frames of threads and of contexts.
 #[test]
 fn threads_and_contexts() {

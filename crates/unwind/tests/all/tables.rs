@@ -81,6 +81,25 @@ fn instructions(path: &Path) -> Vec<u64> {
     text.lines().filter_map(address).collect()
 }
 
+/// The functions of gcc's startup files have no information, and lie between some that have.
+#[test]
+fn functions_without_information_have_no_rule() {
+    if !have("unwind: no rule", &["gcc", "nm"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let program = compile(&scratch, "gcc", &[source("plain.c")], "program", &["-O2"]);
+    let table = table(&program);
+    let symbols = output(Command::new("nm").arg(&program));
+    for name in ["deregister_tm_clones", "register_tm_clones"] {
+        let line = symbols.lines().find(|line| line.ends_with(&format!(" {name}"))).expect("it is linked in");
+        let vaddr = u64::from_str_radix(line.split(' ').next().expect("an address"), 16).expect("a number");
+        for at in [0, 7, 20] {
+            assert_eq!(rule(&table, vaddr + at), Rule::Unsupported, "{name} + {at}");
+        }
+    }
+}
+
 /// The C library has each kind of rule.
 #[test]
 fn the_c_library_is_known_whole() {
