@@ -247,8 +247,11 @@ mod tests {
 
     #[test]
     fn a_stack_that_does_not_grow_ends() {
-        let rbp = Registers { rbp: STACK - 16, ..at(0x1000) };
-        assert_frames(&[frame(Cfa::Rbp(16))], &rbp, &[0x1008; 9], &[0x1000]);
+        for (rbp, expected) in [(STACK + 8, 1), (STACK + 16, 1), (STACK + 24, 2)] {
+            let registers = Registers { rip: 0x1000, rsp: STACK + 32, rbp, all: None };
+            let rules = [frame(Cfa::Rbp(16)), Rule::End];
+            assert_frames(&rules, &registers, &[0x1018; 9], &[0x1000, 0x1018][..expected]);
+        }
         let memory = frame(Cfa::Memory { base: Base::Rsp, displacement: 8, addend: 0 });
         assert_frames(&[memory], &at(0x1000), &[0x1008, STACK, 0x1008], &[0x1000]);
         // Neither one that is not aligned.

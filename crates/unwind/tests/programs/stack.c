@@ -8,10 +8,18 @@ __attribute__((noinline)) long use(void *memory, long size) {
     return ((unsigned char *)memory)[size - 1];
 }
 
+/* Arguments on the stack, which is aligned: they are reached by a register of their own. */
+__attribute__((noinline)) long arguments(long a, long b, long c, long d, long e, long f, long g, long *h) {
+    _Alignas(64) char memory[128];
+    char *more = alloca(a);
+    return use(memory, a + b + c + d + e + f) + use(more, a) + g + *h;
+}
+
 __attribute__((noinline)) long variable(long n) {
     char *memory = alloca(n * 16);
     char array[n];
-    return use(memory, n * 16) + use(array, n);
+    long sum = arguments(n, 1, 2, 3, 4, 5, 6, &n);
+    return sum + use(memory, n * 16) + use(array, n);
 }
 
 __attribute__((noinline)) long aligned(long n) {
