@@ -47,6 +47,8 @@ impl Table {
             if stubs::is_trampoline(&sections, entry.start) {
                 rows.push(entry.start, Rule::Signal);
             } else {
+                // Of an entry that is damaged from its beginning comes no row.
+                rows.push(entry.start, Rule::Unsupported);
                 translator.translate(entry, end, &mut rows);
             }
             if !stubs::is_padding(&sections, end..next) {

@@ -4,7 +4,7 @@ use std::vec::Vec;
 
 use crate::row::{Row, Rule};
 
-/// The most rows of a table: 128 MiB of them. Chromium has some 5 million.
+/// The most rows of a table: 128 MiB of them. Chromium has 3 million.
 const ROWS: usize = 1 << 24;
 
 /// Rows as they are added, by ascending address.

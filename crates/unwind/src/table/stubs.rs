@@ -17,6 +17,10 @@ const TRAMPOLINES: [&[u8]; 2] =
 /// `endbr64`, where control flow is enforced.
 const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
+/// The most rows that are found in one range. Chromium, which has little information but frame
+/// pointers, has 3 million.
+const FOUND: usize = 1 << 23;
+
 /// The alignment of functions.
 const ALIGNMENT: u64 = 16;
 
@@ -86,6 +90,9 @@ fn code_without_rows(code: Part<'_>, found: &mut Vec<(u64, Rule)>) {
     let frame = |bytes, rbp| Rule::Frame { cfa: Cfa::Rsp(bytes), rbp, rbx: Saved::No };
     let mut has_frames = false;
     for (at, byte) in code.bytes.iter().enumerate() {
+        if found.len() > FOUND {
+            return;
+        }
         let mut add =
             |offset: usize, rule| found.push((code.vaddr.saturating_add((at + offset) as u64), rule));
         let rest = &code.bytes[at..];

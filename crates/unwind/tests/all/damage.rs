@@ -133,6 +133,28 @@ fn long_common_entries() {
     assert_eq!(rule(1 << 20), Rule::Unsupported);
 }
 
+/// A function whose entry cannot be translated does not have the rule of the one before it.
+#[test]
+fn a_damaged_entry_after_a_sound_one() {
+    let Some(victim) = victim() else { return };
+    let mut frames = Vec::new();
+    for (number, return_address) in [(0u64, 16), (1, 15)] {
+        let common = [1, 0, 1, 0x78, return_address, 12, 7, 8, 0x80 | return_address, 1];
+        frames.extend((common.len() as u32 + 4).to_le_bytes());
+        frames.extend([0; 4]);
+        frames.extend(common);
+        frames.extend(20u32.to_le_bytes());
+        // How far back the common entry is.
+        frames.extend((common.len() as u32 + 12).to_le_bytes());
+        frames.extend([0x10_0000 + number * 16, 16].map(u64::to_le_bytes).concat());
+    }
+    let table = check(&with_frames(victim, &frames)).expect("the file is sound");
+    let module = Module { start: table.base, end: u64::MAX, bias: table.base, table: &table.rows };
+    let rule = |at| [module].as_slice().rule(at, false).expect("in the module");
+    assert_eq!(rule(0x10_000f), Rule::Frame { cfa: Cfa::Rsp(8), rbp: Saved::No, rbx: Saved::No });
+    assert_eq!(rule(0x10_0010), Rule::Unsupported);
+}
+
 /// Any registers, any stack: the frames are as many as there is room for, and words are read at
 /// multiples of 8 only, in proportion to the frames.
 fn check_walk<L: Lookup + ?Sized>(modules: &L, registers: &Registers<'_>, stack: &[u64], base: u64) {
