@@ -16,9 +16,11 @@ use crate::counts::{Counts, State};
 use crate::detach::Leaving;
 use crate::error::Error;
 use crate::program::{Options, Program};
+use crate::reason::NotMapped;
 use crate::report::OfUser;
 use crate::site_hits::PlaceReport;
 use crate::site_use::Use;
+use crate::tables::{Tables, TablesPlan};
 use crate::tracer::{Control, Tracer};
 use crate::tracked::Tracked;
 use crate::versions::Versions;
@@ -73,6 +75,21 @@ impl Tracer<'_> {
             self.followed.ask_one(&mut self.messages, number);
         }
         inserted
+    }
+
+    /// Makes all processes followed from now on share variables and counters, regardless of their
+    /// users.
+    pub fn share_variables(&mut self) {
+        self.sharing.everybody = true;
+    }
+
+    /// Makes the maps and constants of a script, all 0. Returns their number for the options of
+    /// programs, and a view of them. From now on all processes share variables and maps.
+    ///
+    /// # Errors
+    /// There is not enough memory to share.
+    pub fn add_tables(&mut self, plan: TablesPlan) -> Result<(usize, Tables), NotMapped> {
+        self.sharing.add_tables(plan)
     }
 
     /// Checks whether a program could be placed in a followed process. Nothing is changed.

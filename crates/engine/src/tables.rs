@@ -13,7 +13,6 @@ use maps::{MapInfo, Maps};
 use nix::time::{ClockId, clock_gettime};
 use vm::Constants;
 
-use crate::Tracer;
 use crate::jump::{Cells, Domain, Shared, Words, counter};
 
 /// What a script's programs use, before there is memory for it.
@@ -138,7 +137,7 @@ impl Tables {
     }
 
     /// Puts the name and the user of a thread into the map of threads.
-    fn name_thread(&self, tid: i32) {
+    pub(crate) fn name_thread(&self, tid: i32) {
         let Some(map) = self.threads else { return };
         let (Ok(status), Some(name)) = (process::Status::read(tid), name_of(tid)) else { return };
         let mut value = [0; THREAD_BYTES as usize];
@@ -191,26 +190,6 @@ pub(crate) fn name_of(tid: i32) -> Option<[u8; 16]> {
     let length = text.len().min(15);
     name[..length].copy_from_slice(&text[..length]);
     Some(name)
-}
-
-impl Tracer<'_> {
-    /// Names the threads that have no name yet in the maps of scripts, or all.
-    pub(crate) fn name_threads(&mut self, all: bool) {
-        let named: Vec<&Tables> = self.sharing.tables.iter().filter(|it| it.threads.is_some()).collect();
-        if named.is_empty() {
-            return;
-        }
-        for (&tid, tracked) in self.followed.threads.iter_mut() {
-            if !std::mem::replace(&mut tracked.named, true) || all {
-                named.iter().for_each(|tables| tables.name_thread(tid));
-            }
-        }
-    }
-
-    /// Names a thread that is new, or has executed a program.
-    pub(crate) fn name_thread(&mut self, tid: i32) {
-        self.sharing.tables.iter().for_each(|tables| tables.name_thread(tid));
-    }
 }
 
 /// The counter and the monotonic time, at the same moment.

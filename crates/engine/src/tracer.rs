@@ -13,7 +13,7 @@ use crate::dump::{Dumper, Dumps};
 use crate::error::Error;
 use crate::followed::Followed;
 use crate::hit::handler_runner::HandlerRunner;
-use crate::jump::{Domains, Drainer, Heartbeat, MemoryMapper, NextLook, Stepper, Trust};
+use crate::jump::{Domains, Drainer, Heartbeat, MemoryMapper, NextLook, Stepper};
 use crate::ledger::Ledger;
 use crate::messages::Messages;
 use crate::observer::Observer;
@@ -21,14 +21,12 @@ use crate::pace::Pace;
 use crate::placing::placer::Placer;
 use crate::programs::Programs;
 use crate::reader::Reader;
-use crate::reason::NotMapped;
 use crate::report::sources::ReportSources;
 use crate::retire::Disarmer;
 use crate::session::Session;
 use crate::sharing::Sharing;
 use crate::signal::slot_watcher::SlotWatcher;
 use crate::space::Space;
-use crate::tables::{Tables, TablesPlan};
 use crate::tracked::{Activity, Tracked};
 
 /// Flags shared with other threads and signal handlers. A caller that sets [`Control::stop`] also
@@ -209,26 +207,6 @@ impl<'a> Tracer<'a> {
         self.reader.set_buffer(bytes);
     }
 
-    /// Makes all processes followed from now on share variables and counters, regardless of their
-    /// users.
-    pub fn share_variables(&mut self) {
-        self.sharing.everybody = true;
-    }
-
-    /// Makes the maps and constants of a script, all 0. Returns their number for the options of
-    /// programs, and a view of them. From now on all processes share variables and maps.
-    ///
-    /// # Errors
-    /// There is not enough memory to share.
-    pub fn add_tables(&mut self, plan: TablesPlan) -> Result<(usize, Tables), NotMapped> {
-        self.share_variables();
-        let cells = self.sharing.cells.as_mut().ok_or(NotMapped::NoneShared)?;
-        let domain = cells.domain(&Rc::new(Trust::default())).ok_or(NotMapped::NoneShared)?;
-        let tables = Tables::new(plan, cells, domain).ok_or(NotMapped::NoneShared)?;
-        self.sharing.tables.push(tables.clone());
-        Ok((self.sharing.tables.len() - 1, tables))
-    }
-
     /// Handles events until every followed thread has ended or `control` says to stop.
     ///
     /// # Errors
@@ -257,7 +235,7 @@ impl<'a> Tracer<'a> {
         if !Arc::ptr_eq(&self.session.stop, &control.stop) {
             self.session.stop = Arc::clone(&control.stop);
         }
-        self.name_threads(false);
+        self.sharing.name_threads(&mut self.followed.threads, false);
         self.drainer().drain_meanwhile();
         let next = self.next_event(block && !self.reader.drain.is_busy());
         let stepped = match next {
@@ -414,7 +392,7 @@ impl<'a> Tracer<'a> {
         if let Some(started) = self.session.started.get_mut(&tid) {
             *started = Some(status);
         }
-        self.sharing.tables.iter().for_each(|tables| tables.forget_thread(tid));
+        self.sharing.forget_thread(tid);
         self.followed.new_threads.newborn.remove(&tid);
         self.followed.unmapper_died(&mut self.messages, tid);
         if let Some(tracked) = self.followed.threads.get(&tid).filter(|tracked| !tracked.exiting) {
@@ -459,8 +437,7 @@ impl<'a> Tracer<'a> {
         self.slot_watcher().look_at_slots();
         self.followed.identify_again();
         self.domains().look_for_others();
-        self.sharing.tables.iter().for_each(Tables::set_clock);
-        self.name_threads(self.sharing.tables.iter().any(Tables::must_name_again));
+        self.sharing.tick(&mut self.followed.threads);
         self.followed.spaces.hide_again();
         let stale = self.followed.ask_stale(&mut self.messages);
         let records = self.followed.threads.values().any(Tracked::has_records);

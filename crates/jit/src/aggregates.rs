@@ -13,7 +13,7 @@
 use crate::emit::Stream;
 use crate::operands::{Alu, Condition, RAX, Reg, Rm};
 use crate::output::{Operand, Output};
-use crate::run::Run;
+use crate::path::Path;
 use layout::{RSEQ_SECTION, RSEQ_SIGNATURE};
 use maps::{Kind, MapInfo};
 
@@ -37,28 +37,28 @@ struct Places {
     shift: u8,
 }
 
-impl Run<'_> {
+impl Path<'_> {
     /// Emits `update`. Returns false if it is not compiled.
     pub(crate) fn update(&mut self, map: usize) -> bool {
         let Some(places) = self.places(map) else { return false };
-        if self.path.operand(1) != Operand::Number(0) {
+        if self.operand(1) != Operand::Number(0) {
             return false;
         }
-        let info = &self.path.out.environment.maps[map];
+        let info = &self.out.environment.maps[map];
         let added = match info.kind() {
             Kind::Hist => Added::Bucket(self.bucket()),
-            _ if self.path.operand(2) == Operand::Number(1) => Added::One,
-            _ => Added::Amount(self.path.in_register(2)),
+            _ if self.operand(2) == Operand::Number(1) => Added::One,
+            _ => Added::Amount(self.in_register(2)),
         };
-        let scratch = self.path.take();
-        self.path.out.add_on_processor(places, added, scratch);
-        (0..3).for_each(|_| self.path.pop());
+        let scratch = self.take();
+        self.out.add_on_processor(places, added, scratch);
+        (0..3).for_each(|_| self.pop());
         true
     }
 
     /// The places of a map, if it is one of these and each processor has a copy.
     fn places(&self, map: usize) -> Option<Places> {
-        let environment = self.path.out.environment;
+        let environment = self.out.environment;
         let info: &MapInfo = environment.maps.get(map)?;
         let bytes = info.words.checked_mul(8)?;
         let fits = info.is_counted()
@@ -77,9 +77,9 @@ impl Run<'_> {
     /// A register with the bucket of the value: 0 if it is negative, 1 for 0, then one for each
     /// power of 2.
     fn bucket(&mut self) -> Reg {
-        let value = self.path.in_register(2);
-        let to = self.path.take();
-        let emitter = &mut self.path.out.emitter;
+        let value = self.in_register(2);
+        let to = self.take();
+        let emitter = &mut self.out.emitter;
         let done = emitter.label();
         emitter.test(value);
         emitter.number(to, 0);

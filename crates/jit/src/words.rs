@@ -1,7 +1,7 @@
 //! Words of the handler's own frame ([`vm::FRAME_LIMIT`]), which scripts are compiled to.
 //!
-//! Compiled code has no frame in memory: it knows which words were set, and keeps each in a register
-//! or a cell. All else is 0. The interpreter gets them when it takes over.
+//! Compiled code has no frame in memory: it knows which words were set, and keeps each in a
+//! register or a cell. All else is 0. The interpreter gets them when it takes over.
 
 use layout::RESUME_WORDS;
 

@@ -49,7 +49,7 @@ impl ClockWords<'_> {
             let (from, base, rate) = (self.word(1), self.word(2), self.word(3));
             // A counter may be a little behind that of another processor.
             let counts = counter.saturating_sub(from);
-            time = base.wrapping_add((u128::from(counts) * u128::from(rate) >> 32) as u64);
+            time = base.wrapping_add(((u128::from(counts) * u128::from(rate)) >> 32) as u64);
             core::sync::atomic::fence(Ordering::Acquire);
             if version & 1 == 0 && self.word(0) == version {
                 break;

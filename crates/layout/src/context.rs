@@ -121,8 +121,8 @@ pub const RESUME_WORDS: usize = 24;
 pub const UNSET: u32 = u32::MAX;
 
 /// The state of a run that leaves compiled code: `vm::Middle` as compiled code stores it. Only
-/// the first `element_count` of `elements`, `word_count` of `words` and `call_count` of `calls` are set. Its fields are all
-/// that a run can be continued from.
+/// the first `element_count` of `elements`, `word_count` of `words` and `call_count` of `calls` are
+/// set. Its fields are all that a run can be continued from.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct Resume {

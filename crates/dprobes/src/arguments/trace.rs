@@ -33,12 +33,8 @@ pub(crate) struct Trace {
     /// The script's text
     #[arg(short = 'e', value_name = "TEXT")]
     pub(crate) text: Option<String>,
-    /// A process, and its descendants from then on; may be given several times
-    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]
-    pub(crate) pid: Vec<i32>,
-    /// Start this command, with its arguments in one word
-    #[arg(short, long = "cmd", value_name = "COMMAND", conflicts_with = "command")]
-    pub(crate) cmd: Option<String>,
+    #[command(flatten)]
+    pub(crate) processes: TracedProcesses,
     /// The form of the output
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) format: ScriptFormat,
@@ -72,6 +68,17 @@ pub(crate) struct Trace {
     /// Stop this long after the probes are in: 10s, 500ms, 2m
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
+}
+
+/// The processes that a script is run on.
+#[derive(Debug, Args)]
+pub(crate) struct TracedProcesses {
+    /// A process, and its descendants from then on; may be given several times
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: Vec<i32>,
+    /// Start this command, with its arguments in one word
+    #[arg(short, long = "cmd", value_name = "COMMAND", conflicts_with = "command")]
+    pub(crate) cmd: Option<String>,
     /// The command and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,

@@ -38,9 +38,9 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
     let (checked, compiled) = source::compile(arguments)?;
     let command = command(arguments)?;
     let path = command.first().and_then(|command| found(command));
-    let scope = Scope { pids: &arguments.pid, command: path.as_deref(), expands: false };
+    let scope = Scope { pids: &arguments.processes.pid, command: path.as_deref(), expands: false };
     let places = places::find(&compiled, &checked.sources, &scope)?;
-    if !places.objects.is_empty() && arguments.pid.is_empty() && command.is_empty() {
+    if !places.objects.is_empty() && arguments.processes.pid.is_empty() && command.is_empty() {
         return Err(Failure::new(
             "no process is given: -p PID, or a command behind `--`; scripts cannot probe all processes yet",
         ));
@@ -49,7 +49,7 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
     if arguments.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
-    arguments.pid.iter().try_for_each(|&pid| session::is_not_itself(pid))?;
+    arguments.processes.pid.iter().try_for_each(|&pid| session::is_not_itself(pid))?;
     let mask = control::inherited_mask();
     let front = front::split()?;
     let writer = Writer::start(arguments.output.as_deref())?;
@@ -100,7 +100,7 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
         if !command.is_empty() {
             result = tracer.start(&command, &surroundings).map(|pid| started = Some(pid));
         }
-        result = result.and_then(|()| arguments.pid.iter().try_for_each(|&pid| tracer.attach(pid)));
+        result = result.and_then(|()| arguments.processes.pid.iter().try_for_each(|&pid| tracer.attach(pid)));
         result = result.and_then(|()| tracer.run(&watch.control));
         if let (Some(pid), Err(_)) = (started, &result) {
             // The command has not begun, and must not run without its probes.
@@ -110,7 +110,8 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
         // Nothing is probed: what is due is run until the script, or somebody, ends it.
         watch.control.placed.store(true, Ordering::Relaxed);
         let lives = |&pid: &i32| Path::new(&format!("/proc/{pid}")).exists();
-        while !is_over() && (arguments.pid.is_empty() || arguments.pid.iter().any(lives)) {
+        while !is_over() && (arguments.processes.pid.is_empty() || arguments.processes.pid.iter().any(lives))
+        {
             std::thread::sleep(IDLE);
             script.borrow_mut().tick();
         }
@@ -194,7 +195,7 @@ fn shows_symbols(compiled: &Compiled) -> bool {
 /// # Errors
 /// It is not complete.
 fn command(arguments: &Trace) -> Result<Vec<OsString>, Failure> {
-    let Some(text) = &arguments.cmd else { return Ok(arguments.command.clone()) };
+    let Some(text) = &arguments.processes.cmd else { return Ok(arguments.processes.command.clone()) };
     let words = words(text).ok_or_else(|| Failure::new(format!("-c '{text}': a quote is not closed")))?;
     match words.is_empty() {
         true => Err(Failure::new("-c: the command is empty")),
@@ -246,7 +247,7 @@ fn list(arguments: &Trace) -> Result<ExitCode, Failure> {
     let (checked, compiled) = source::compile_text(arguments, listed.as_deref())?;
     let command = command(arguments)?;
     let path = command.first().and_then(|command| found(command));
-    let scope = Scope { pids: &arguments.pid, command: path.as_deref(), expands: true };
+    let scope = Scope { pids: &arguments.processes.pid, command: path.as_deref(), expands: true };
     let places = places::find(&compiled, &checked.sources, &scope)?;
     let names: String = places.names.iter().map(|(name, _)| format!("{name}\n")).collect();
     stdout::show(&printable::lines(&names))?;

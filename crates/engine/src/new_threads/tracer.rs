@@ -88,7 +88,7 @@ impl Tracer<'_> {
         let Announced { space, pid, inner_id } = announced;
         thread.note_inner_id(inner_id);
         self.followed.threads.insert(tid, Tracked::new(tid, pid, space, Activity::Handled));
-        self.name_thread(tid);
+        self.sharing.name_thread(tid);
         self.followed.identify(&thread);
         self.drainer().note_thread(tid);
         self.followed.threads.unblock_trap(&self.followed.spaces, &mut thread);
@@ -193,7 +193,7 @@ impl Tracer<'_> {
             }
         };
         self.followed.threads.insert(tid, Tracked::new(tid, tid, space, Activity::Handled));
-        self.name_thread(tid);
+        self.sharing.name_thread(tid);
         if self.followed.is_leaving(tid) {
             return self.leave(thread, Stop::Other);
         }
