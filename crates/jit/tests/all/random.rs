@@ -233,7 +233,6 @@ impl Start {
             maps,
             constants: Constants(CONSTANTS),
             point: vm::ProbepointInfo { offset: 7, major: 5, minor: 6, ..vm::ProbepointInfo::default() },
-            ..Program::default()
         };
         let mut shared = Shared { general: self.registers, rip: environment.site, ..Shared::default() };
         shared.general[4] = registers.general[4];
