@@ -172,7 +172,7 @@ pub use crate::counts::{Counts, SiteCounts, State};
 pub use coverage::{Coverage, FlowSummary, Surroundings, coverage};
 pub use error::{Error, Refused};
 pub use hold::HoldTimes;
-pub use jump::HeartbeatHandle;
+pub use jump::{HeartbeatHandle, processors};
 pub use ledger::{Ledger, Left, Restored};
 pub use observer::{Callk, Lost, Note, Observer, Placed};
 pub use process::StartOptions;

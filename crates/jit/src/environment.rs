@@ -1,6 +1,7 @@
 //! What a handler is compiled for: the addresses of its data, and its site.
 
 use layout::{Entries, PerProcessor, RseqMark};
+use maps::MapInfo;
 
 /// A handler of a program.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +78,12 @@ pub struct Environment<'a> {
     pub locals: u32,
     /// The address of the first global variable, 8 bytes each.
     pub globals: u32,
+    /// The maps.
+    pub maps: &'a [MapInfo],
+    /// The address of the words of the maps.
+    pub tables: u32,
+    /// The number of processors that there can be.
+    pub processors: u32,
     /// The variables that all handlers of their program only `inc` and `dec` by number, and their
     /// per-processor counters.
     pub counted: &'a [(Variable, PerProcessor)],

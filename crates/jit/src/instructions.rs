@@ -170,6 +170,11 @@ impl Emitter {
         self.modrm(true, false, &[(op as u8) << 3 | 1], from.0, to);
     }
 
+    /// `bsr r64, r64`: the place of the highest bit of a register that is not 0.
+    pub(crate) fn highest_bit(&mut self, to: Reg, of: Reg) {
+        self.modrm(true, false, &[0x0f, 0xbd], to.0, of.into());
+    }
+
     /// `imul r64, r/m64`.
     pub(crate) fn multiply(&mut self, to: Reg, from: impl Into<Rm>) {
         self.modrm(true, false, &[0x0f, 0xaf], to.0, from.into());

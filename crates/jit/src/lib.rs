@@ -22,7 +22,7 @@
 //! | `scan` | an analysis of the bytecode before compilation |
 //! | `compiler`, `begin`, `control` | following all paths, from the count of the hit over each jump to the end |
 //! | `run`, `shape` | a run on a path, and what is known of it at each place |
-//! | `straight`, `variables`, `memory`, `logging` | the instructions of a run |
+//! | `straight`, `variables`, `aggregates`, `memory`, `logging` | the instructions of a run |
 //! | `path`, `words`, `arithmetic` | where elements are, and words of the handler's frame; the instructions that only compute |
 //! | `record`, `ring`, `leave` | the record, room for it, leaving to the interpreter |
 //! | `output`, `frame` | the code being written; its stack frame |
@@ -38,6 +38,7 @@
 
 #![forbid(unsafe_code)]
 
+mod aggregates;
 mod arithmetic;
 mod begin;
 mod claim;

@@ -35,6 +35,7 @@ impl Run<'_> {
             Op::Srem => return self.divide_total(true, false),
             Op::PushF => return self.path.push_word(operand as u16),
             Op::PopF => return self.path.pop_word(operand as u16),
+            Op::Update => return self.update(operand as usize),
             Op::PushMinor => self.path.push(Location::Number(self.handler.minor.into())),
             Op::Neg => {
                 let top = self.path.exclusive_register(0);

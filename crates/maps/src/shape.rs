@@ -3,15 +3,18 @@
 //! ```text
 //!     place                      place + words
 //!     | copy 0                   | copy 1 ...
-//!     | header | value |                                    a map without keys
+//!     | header | value | counted | absorbed |               a map without keys
 //!     | header | ... up to 16 | bucket | bucket ...         a map with keys
 //!
 //!     header:  updates that were lost; the lock of a map without keys
+//!     counted: what compiled code has counted, which only the processor of the copy writes, without
+//!              locks; absorbed: how much of that is in the value. Only of counts, sums and
+//!              histograms without keys
 //!     bucket:  control word | entry 0 | ... | entry 6 | ... up to a multiple of 8
 //!     entry:   length of the key in bytes | key | value
 //! ```
 
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::control::LANES;
 use crate::table::Table;
@@ -59,10 +62,31 @@ impl MapInfo {
     #[cfg(any(test, feature = "std"))]
     pub(crate) fn copy_words(&self) -> Option<usize> {
         if self.key == 0 {
-            return Some((HEADER + self.value_words()).next_multiple_of(SPACING));
+            let parts = if self.is_counted() { 3 } else { 1 };
+            let words = self.value_words().checked_mul(parts)?.checked_add(HEADER)?;
+            // A power of 2, so that compiled code finds a processor's copy by shifting.
+            return words.max(SPACING).checked_next_power_of_two();
         }
         let buckets = (self.buckets() as usize).checked_mul(self.bucket_words())?;
         Some(buckets.checked_add(SPACING)?.next_multiple_of(SPACING))
+    }
+
+    /// Whether compiled code counts in words of its own ([`MapInfo::counted`]).
+    pub fn is_counted(&self) -> bool {
+        self.key == 0 && matches!(self.kind(), Kind::Count | Kind::Sum | Kind::Hist)
+    }
+
+    /// Where compiled code counts on behalf of processor 0: the first word of as many as a value
+    /// has. Those of the next processor are [`MapInfo::words`] further. Only the processor itself
+    /// may write them, if `copies` are at least as many as processors; all others use
+    /// [`Maps::update`](crate::Maps::update), or the words of the value, atomically.
+    pub fn counted(&self) -> usize {
+        self.value_place() + self.value_words()
+    }
+
+    /// The first word of the value of copy 0, if the map has no keys.
+    pub fn value_place(&self) -> usize {
+        self.place as usize + HEADER
     }
 
     /// One copy of the map.
@@ -72,6 +96,15 @@ impl MapInfo {
         let start = (self.place as usize).checked_add((copy as usize).checked_mul(size)?)?;
         let words = words.get(start..start.checked_add(size)?)?;
         Some(Copy { words })
+    }
+}
+
+/// Adds to a word of a value what was counted since this was done last. Of those who do it at the
+/// same time, one does.
+fn absorb(value: &AtomicU64, counted: &AtomicU64, absorbed: &AtomicU64) {
+    let (now, before) = (counted.load(Relaxed), absorbed.load(Relaxed));
+    if now != before && absorbed.compare_exchange(before, now, Relaxed, Relaxed).is_ok() {
+        value.fetch_add(now.wrapping_sub(before), Relaxed);
     }
 }
 
@@ -91,7 +124,13 @@ impl<'a> Copy<'a> {
     /// The lock and the value of a map without keys.
     #[inline]
     pub(crate) fn single(&self, info: &MapInfo) -> Option<(&'a AtomicU64, &'a [AtomicU64])> {
-        let value = self.words.get(HEADER..HEADER + info.value_words())?;
+        let size = info.value_words();
+        let value = self.words.get(HEADER..HEADER + size)?;
+        if info.is_counted() {
+            let rest = self.words.get(HEADER + size..HEADER + 3 * size)?;
+            let (counted, absorbed) = rest.split_at(size);
+            value.iter().zip(counted).zip(absorbed).for_each(|((value, from), by)| absorb(value, from, by));
+        }
         Some((self.words.get(1)?, value))
     }
 

@@ -10,6 +10,10 @@ use crate::check::Bits;
 use crate::point::AttachPoint;
 use crate::types::Type;
 
+/// The exceptions that end a handler (the mask of its program): the default ones, and a log that is
+/// full. Else what is logged next would be taken for the rest of an event that did not fit.
+pub const EXCEPTIONS: u16 = vm::DEFAULT_MASK | vm::Exception::LOG_OVERFLOW;
+
 /// A compiled script.
 #[derive(Clone, Debug, Default)]
 pub struct Compiled {
@@ -64,7 +68,7 @@ pub struct Handler {
 /// A map.
 #[derive(Clone, Debug)]
 pub struct Map {
-    /// Its name without `@`; empty for the map of stacks.
+    /// Its name without `@`; empty for `@` alone, and for the map of stacks, which its kind tells.
     pub name: String,
     /// The type of its keys, if it has any.
     pub key: Option<Type>,
@@ -143,6 +147,9 @@ pub struct Settings {
     pub cpp_demangle: bool,
     /// What to do if an attach point matches nothing (`missing_probes`).
     pub missing_probes: MissingProbes,
+    /// How stacks are shown where a call does not say it (`stack_mode`): 0 as bpftrace does, 1 as
+    /// perf does, 2 addresses only, 3 build ids. The number is in the values of stacks already.
+    pub stack_mode: u8,
 }
 
 /// What to do if an attach point matches nothing.
@@ -168,6 +175,7 @@ impl Default for Settings {
             max_cat_bytes: 10240,
             cpp_demangle: true,
             missing_probes: MissingProbes::Error,
+            stack_mode: 0,
         }
     }
 }

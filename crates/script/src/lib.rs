@@ -1,8 +1,8 @@
 //! The language of scripts: text to a checked tree, and to bytecode.
 //!
-//! The language is that of bpftrace, with attach points of D and of our own. This crate says whether
-//! a script is one, what its values are, and what it needs; and it compiles scripts to the bytecode
-//! of crate `vm`. Running them is not here.
+//! The language is that of bpftrace, with attach points of D and of our own. This crate says
+//! whether a script is one, what its values are, and what it needs; and it compiles scripts to the
+//! bytecode of crate `vm`. Running them is not here.
 //!
 //! ```text
 //! text --read--> tokens --parse--> Script --expand--> Script --check--> types, Facts
@@ -75,7 +75,7 @@ pub use ast::{
 };
 pub use check::{Bits, Facts, MapTypes};
 pub use compile::{Parameters, compile};
-pub use compiled::{Action, Compiled, Event, Handler, Map, Member, MissingProbes, Settings};
+pub use compiled::{Action, Compiled, EXCEPTIONS, Event, Handler, Map, Member, MissingProbes, Settings};
 pub use listing::listing;
 pub use operator::{Binary, Unary};
 pub use point::{AttachPoint, Binary as ProbedFile, Memory, Number, Place, Process, Unit};

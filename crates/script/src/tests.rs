@@ -4,6 +4,8 @@ mod trees;
 
 use proptest::prelude::*;
 
+use crate::compile::{Parameters, compile};
+use crate::listing::listing;
 use crate::{check_text, documentation, parse, print};
 
 /// Words and signs of the language, of which nonsense is made.
@@ -154,6 +156,10 @@ fn answered(text: &str) {
         let again = check_text("typed", &typed);
         assert!(!again.has_errors(), "{text}\n{typed}\n{}", again.render(false));
         assert_eq!(again.typed(), typed);
+        match compile(&checked, &Parameters { allow_unsafe: true, ..Parameters::default() }) {
+            Ok(compiled) => assert!(!listing(&compiled).contains(" ?\n"), "{text}"),
+            Err(messages) => assert!(!messages.is_empty(), "{text}"),
+        }
     }
 }
 

@@ -325,9 +325,11 @@ fn period(unit: Unit, count: u64) -> Option<Duration> {
 }
 
 /// The constants as handlers read them: literals, then names of attach points, then of functions.
+/// Names are cut: a handler has no more room for one than for a string.
 pub(super) fn constants(compiled: &Compiled, places: &Places) -> Vec<u8> {
-    let names = places.names.iter().map(|(name, _)| name.as_bytes());
-    let functions = places.names.iter().map(|(_, function)| function.as_bytes());
+    let cut = |name: &'_ str| name.len().min(compiled.settings.max_strlen);
+    let names = places.names.iter().map(|(name, _)| &name.as_bytes()[..cut(name)]);
+    let functions = places.names.iter().map(|(_, function)| &function.as_bytes()[..cut(function)]);
     let literals = compiled.constants.iter().map(Vec::as_slice);
     let classes: [Vec<&[u8]>; 3] = [literals.collect(), names.collect(), functions.collect()];
     let count: usize = classes.iter().map(Vec::len).sum();
@@ -360,6 +362,9 @@ mod tests {
             assert_eq!(constants.get(number), Some(text), "{number:#x}");
         }
         assert_eq!(constants.get(2), None);
+        let settings = script::Settings { max_strlen: 8, ..compiled.settings.clone() };
+        let bytes = super::constants(&Compiled { settings, ..compiled }, &places);
+        assert_eq!(vm::Constants(&bytes).get(1 << 32), Some(&b"uprobe:a"[..]));
     }
 
     #[test]

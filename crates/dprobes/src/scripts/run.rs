@@ -166,8 +166,7 @@ fn tables(compiled: &Compiled, places: &Places) -> Result<TablesPlan, Failure> {
         let (key, value, entries) = (8, engine::THREAD_BYTES, MAX_THREADS);
         infos.push(maps::MapInfo { key, value, entries, ..maps::MapInfo::default() });
     }
-    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let planned = maps::plan(&mut infos, processors, BUDGET);
+    let planned = maps::plan(&mut infos, engine::processors(), BUDGET);
     let words = planned.ok().filter(|words| *words <= BUDGET).ok_or_else(|| {
         Failure::new(format!(
             "the maps of the script are larger than {} MiB; `max_map_keys` and `max_strlen` in `config` make them smaller",

@@ -416,7 +416,7 @@ fn shift(processors: usize) -> u32 {
 }
 
 /// How many processors there can be: the greatest number plus one.
-fn processors() -> usize {
+pub fn processors() -> usize {
     /// The kernel's greatest number of processors on x86-64.
     const MOST: usize = 8192;
     // Fixed when the kernel boots.

@@ -86,6 +86,7 @@ pub(crate) use arm::eligibility::unsuitable;
 pub(crate) use arm::plan_input::free_for_pads;
 pub(crate) use arming::Keep;
 pub(crate) use armings::Armings;
+pub use cells::processors;
 pub(crate) use cells::{Cells, Counter, Domain, Words};
 pub(crate) use clock::counter;
 pub(crate) use code_cache::CodeCache;

@@ -3,12 +3,11 @@
 use source::{Diagnostic, Span, nearest, quote};
 
 use super::checker::Checker;
-use super::statement::stated;
+
 use super::unify::{is_address, is_byte, is_text};
 use crate::ast::{Expr, ExprKind};
-use crate::constant;
+use crate::constant::{self, stated};
 use crate::library::{Accepts, Entry, Parameter};
-use crate::operator::{Binary, Unary};
 use crate::types::{Opaque, Type};
 
 impl Checker<'_> {
@@ -192,40 +191,5 @@ fn is_network_address(ty: &Type) -> bool {
     match ty {
         Type::Array(inner, length) => is_byte(inner) && matches!(length, None | Some(4 | 16)),
         _ => *ty == Type::Unknown || ty.as_integer().is_some(),
-    }
-}
-
-/// Whether a condition holds, as far as that is known without running the script. Types are known.
-pub(crate) fn known(expr: &Expr) -> Option<bool> {
-    if let Some(number) = constant::integer(expr) {
-        return Some(number != 0);
-    }
-    match &expr.kind {
-        ExprKind::Unary(Unary::Not, value) => known(value).map(|value| !value),
-        ExprKind::Binary(Binary::And, left, right) => Some(known(left)? && known(right)?),
-        ExprKind::Binary(Binary::Or, left, right) => Some(known(left)? || known(right)?),
-        ExprKind::Binary(Binary::Equal, left, right) => match (&left.kind, &right.kind) {
-            (ExprKind::Text(left), ExprKind::Text(right)) => Some(left == right),
-            _ => None,
-        },
-        ExprKind::Call(name, arguments) => {
-            let argument = arguments.first()?;
-            let ty = &argument.ty;
-            let literal =
-                matches!(argument.kind, ExprKind::Integer(_) | ExprKind::Text(_) | ExprKind::Bool(_));
-            if *ty == Type::Unknown {
-                return None;
-            }
-            match name.as_str() {
-                "is_array" => Some(matches!(ty, Type::Array(..))),
-                "is_integer" => Some(matches!(ty, Type::Integer(_))),
-                "is_literal" => Some(literal),
-                "is_ptr" => Some(matches!(ty, Type::Pointer(_))),
-                "is_str" => Some(*ty == Type::Text),
-                "is_unsigned_integer" => Some(matches!(ty, Type::Integer(integer) if !integer.signed)),
-                _ => None,
-            }
-        }
-        _ => None,
     }
 }

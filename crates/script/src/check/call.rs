@@ -2,10 +2,10 @@
 
 use source::{Diagnostic, Span, nearest, quote};
 
-use super::argument::known;
 use super::checker::Checker;
 use super::format;
 use crate::ast::{Expr, ExprKind};
+use crate::constant::known;
 use crate::library::{self, Accepts, Entry, Gives, Parameter};
 use crate::provider::Provider;
 use crate::types::{Integer, Type};

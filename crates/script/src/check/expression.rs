@@ -3,10 +3,11 @@
 use source::{Diagnostic, Span, nearest, quote};
 
 use super::checker::Checker;
-use super::statement::{map_function, stated};
+use super::statement::map_function;
 use super::unify::{self, is_only_printed, join, stored};
 use crate::ast::{Expr, ExprKind};
 use crate::constant;
+use crate::constant::stated;
 use crate::library::{self, Gives, Usage};
 use crate::provider::Provider;
 use crate::types::{Integer, MAX_PARTS, Tag, Type};

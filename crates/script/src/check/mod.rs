@@ -24,12 +24,10 @@ use source::{Diagnostic, Messages, Span, nearest, quote};
 use crate::ast::{Item, Script};
 use crate::types::Type;
 
-pub(crate) use argument::known;
 use checker::Checker;
 pub(crate) use config::markdown as settings_markdown;
 pub use records::Bits;
 pub(crate) use records::Records;
-pub(crate) use statement::stated;
 use variables::{Locals, Maps};
 
 /// The kinds of maps that can be declared.

@@ -3,10 +3,10 @@
 use source::{Diagnostic, Span};
 
 use super::checker::Checker;
-use super::statement::stated;
 use super::unify::{calculated, is_text, join, stored};
 use crate::ast::{Expr, ExprKind};
 use crate::constant;
+use crate::constant::stated;
 use crate::operator::{Binary, Unary};
 use crate::types::{Integer, Type};
 

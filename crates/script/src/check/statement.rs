@@ -5,7 +5,7 @@ use source::Diagnostic;
 use super::checker::Checker;
 use super::unify::{calculated, is_only_printed};
 use crate::ast::{Block, Expr, ExprKind, Local, Statement, StatementKind};
-use crate::constant;
+use crate::constant::{self, stated};
 use crate::library::{self, Usage};
 use crate::operator::Binary;
 use crate::types::Type;
@@ -254,11 +254,6 @@ fn counted(target: &Expr, value: &Expr) -> Option<Type> {
     };
     let integer = other.ty.as_integer().filter(|_| !operator.is_test())?;
     Some(calculated(stated(other).is_none().then_some(integer), None))
-}
-
-/// The number that an expression states, if it is not negative.
-pub(crate) fn stated(value: &Expr) -> Option<u64> {
-    constant::integer(value).and_then(|value| u64::try_from(value).ok())
 }
 
 /// The name of the function, if an expression is a call of one that a map is set to.

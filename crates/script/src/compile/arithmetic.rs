@@ -1,7 +1,7 @@
 //! The meaning of operators on integers of 64 bits, and which of them look at a sign.
 
 use crate::ast::Expr;
-use crate::check::stated;
+use crate::constant::stated;
 use crate::operator::Binary;
 use crate::types::{Integer, Type};
 
@@ -27,8 +27,10 @@ pub(super) fn sign(operator: Binary, left: &Expr, right: &Expr) -> Sign {
 fn is_wide(value: &Expr) -> bool {
     match (&value.ty, stated(value)) {
         (Type::Pointer(_), _) => true,
-        (_, Some(number)) => number > i64::MAX as u64,
-        (ty, None) => ty.as_integer() == Some(Integer::U64),
+        (ty, number) => {
+            let large = number.is_none_or(|number| number > i64::MAX as u64);
+            large && ty.as_integer() == Some(Integer::U64)
+        }
     }
 }
 

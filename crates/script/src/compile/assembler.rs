@@ -9,6 +9,9 @@ use vm::Op;
 /// the addresses of a longer one would not fit what the engines share.
 pub(super) const MAX_CODE: usize = 1 << 20;
 
+/// Literals up to this size are numbers in the code.
+pub(super) const SHORT: usize = 32;
+
 /// A place in the code that may not be known yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Label(usize);
@@ -168,6 +171,14 @@ impl Assembler {
         self.op(Op::FillF);
     }
 
+    /// Writes a short literal to the frame, with zeros up to a multiple of 8.
+    pub(super) fn words(&mut self, at: u16, literal: &[u8]) {
+        for (bytes, offset) in literal.chunks(8).zip((at..).step_by(8)) {
+            self.push(word(bytes));
+            self.set(offset);
+        }
+    }
+
     /// Copies bytes of the frame.
     pub(super) fn copy(&mut self, from: u16, to: u16, count: u64) {
         if count == 8 && from != to {
@@ -187,6 +198,11 @@ impl Assembler {
         self.push(u64::from(to));
         self.op(Op::MoveF);
     }
+}
+
+/// At most 8 bytes as the word that they are in the frame.
+pub(super) fn word(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
 
 #[cfg(test)]

@@ -136,7 +136,9 @@ impl<'a> Compiler<'a> {
             self.frame.release(mark);
         }
         self.statements(&probe.action);
-        self.end_run();
+        if self.logs.0 {
+            self.end_run();
+        }
         self.asm.place(self.none);
         self.asm.op(Op::Abort);
         let (points, end) = (probe.points.clone(), self.asm.here());

@@ -14,9 +14,9 @@ use crate::types::Type;
 use vm::Op;
 
 use super::compiler::{Compiler, Result};
-use super::expression::is_pure;
 use super::forms::Form;
 use super::refuse;
+use super::walk::is_pure;
 
 /// The strings that `join` reads at most.
 const MOST_JOINED: u64 = 16;
@@ -160,7 +160,7 @@ impl<'c, 'a> Events<'c, 'a> {
                 self.compiler.wide_to(value, ty, at, size)?;
                 Ok(Part::Wide(at, size))
             }
-            _ => self.part(value, false),
+            _ => self.part(value, is_pure(value)),
         }
     }
 
@@ -174,8 +174,8 @@ impl<'c, 'a> Events<'c, 'a> {
                 self.compiler.asm.set(at);
                 Part::Word(at)
             }
-            Form::Text => Part::Text(self.compiler.text(value)?),
-            Form::Wide(size) => Part::Wide(self.compiler.wide(value)?, size),
+            Form::Text => Part::Text(self.compiler.steady_text(value, wait)?),
+            Form::Wide(size) => Part::Wide(self.compiler.steady_wide(value, size, wait)?, size),
         })
     }
 

@@ -3,7 +3,6 @@
 use std::rc::Rc;
 
 use crate::ast::{Expr, ExprKind};
-use crate::library::{self, Needs};
 use crate::operator::{Binary, Unary};
 use crate::types::{Integer, Tag, Type};
 use vm::Op;
@@ -14,7 +13,7 @@ use super::call::Call;
 use super::compiler::{Compiler, Result};
 use super::forms::Form;
 use super::refuse;
-use super::walk;
+use super::walk::is_pure;
 
 impl Compiler<'_> {
     /// Pushes the value of an expression that is one word.
@@ -373,16 +372,4 @@ impl Compiler<'_> {
             _ => Err(refuse::unknown(target)),
         }
     }
-}
-
-/// Whether an expression changes nothing, so that it may be evaluated at another time.
-pub(super) fn is_pure(expr: &Expr) -> bool {
-    !walk::any(expr, &|expr| match &expr.kind {
-        ExprKind::Step { .. } | ExprKind::Block(_) => true,
-        ExprKind::Call(name, _) => {
-            let changes = matches!(name.as_str(), "delete" | "find") || expr.ty == Type::Void;
-            changes || library::find(name).is_none_or(|entry| entry.needs == Needs::Unsafe)
-        }
-        _ => false,
-    })
 }

@@ -1,7 +1,7 @@
 //! Values that are known when a script is compiled.
 
 use crate::ast::{Expr, ExprKind};
-use crate::check::known;
+use crate::constant::known;
 use crate::operator::Unary;
 use crate::types::Type;
 

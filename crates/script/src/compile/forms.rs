@@ -48,9 +48,8 @@ impl Forms {
             }),
             Type::Opaque(opaque) => match opaque {
                 Opaque::KernelStack | Opaque::KernelSymbol | Opaque::Mac => Some(8),
-                Opaque::UserStack | Opaque::UserSymbol | Opaque::Timestamp => Some(16),
+                Opaque::UserStack | Opaque::UserSymbol | Opaque::Timestamp | Opaque::CgroupPath => Some(16),
                 Opaque::Inet => Some(24),
-                Opaque::CgroupPath => None,
             },
             Type::Array(_, Some(_)) | Type::Named(Tag::Struct | Tag::Union, _) => {
                 let size = usize::try_from(self.records.size(ty)?).ok()?;

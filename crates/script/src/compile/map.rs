@@ -9,9 +9,11 @@ use crate::types::{Integer, Type};
 use vm::Op;
 
 use super::arithmetic::sign;
+use super::assembler::SHORT;
 use super::compiler::{Compiler, Loop, Result};
 use super::forms::Form;
 use super::refuse;
+use super::walk::is_pure;
 
 /// A key in the frame.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +28,9 @@ pub(super) struct Key {
 enum Length {
     /// It is always the same.
     Fixed(u64),
-    /// It is in the frame, as the key ends with a string.
+    /// It is on the stack, as the key ends with a string: the key is for the next instruction.
+    Top,
+    /// It is in the frame.
     At(u16),
 }
 
@@ -79,10 +83,14 @@ impl Compiler<'_> {
                 }
                 self.last_to(&values[last], &types[last], at, start)
             }
+            (Type::Text, ExprKind::Text(text)) if text.len() <= SHORT.min(self.forms.room()) => {
+                self.asm.words(at, text);
+                Ok(Length::Fixed(before + text.len().next_multiple_of(8) as u64))
+            }
             (Type::Text | Type::Bytes, _) => {
                 let room = self.capacity(value);
                 self.text_bytes(value, at, room)?;
-                self.key_length(before, value)
+                Ok(self.key_length(before))
             }
             _ => {
                 self.member_to(value, ty, at)?;
@@ -90,18 +98,24 @@ impl Compiler<'_> {
                     return Ok(Length::Fixed(before + size as u64));
                 };
                 self.length_at(at + offset, room, value)?;
-                self.key_length(before + u64::from(offset), value)
+                Ok(self.key_length(before + u64::from(offset)))
             }
         }
     }
 
-    /// Keeps the length of a key that ends with the string whose length is on the stack.
-    fn key_length(&mut self, before: u64, value: &Expr) -> Result<Length> {
-        let length = self.take(8, value.at.0)?;
+    /// Makes the length of a string on the stack that of the key which ends with it.
+    fn key_length(&mut self, before: u64) -> Length {
         self.asm.round_up();
         self.asm.plus(before);
-        self.asm.set(length);
-        Ok(Length::At(length))
+        Length::Top
+    }
+
+    /// Keeps a key for several instructions.
+    fn kept(&mut self, key: Key, span: Span) -> Result<Key> {
+        let Length::Top = key.length else { return Ok(key) };
+        let at = self.take(8, span)?;
+        self.asm.set(at);
+        Ok(Key { length: Length::At(at), ..key })
     }
 
     /// Where the string is with which a tuple ends, and its size.
@@ -119,6 +133,7 @@ impl Compiler<'_> {
     fn with_key(&mut self, op: Op, key: Key) {
         match key.length {
             Length::Fixed(length) => self.asm.push(length),
+            Length::Top => {}
             Length::At(at) => self.asm.get(at),
         }
         self.asm.push(u64::from(key.at));
@@ -144,8 +159,8 @@ impl Compiler<'_> {
 
     /// Copies an entry to a place of the frame.
     pub(super) fn fetch(&mut self, name: &str, key: Option<&Expr>, at: u16, expr: &Expr) -> Result<()> {
-        let key = self.key(name, key, expr.at.0)?;
         self.asm.push(u64::from(at));
+        let key = self.key(name, key, expr.at.0)?;
         self.with_key(Op::Fetch, key);
         self.asm.drop();
         Ok(())
@@ -166,6 +181,7 @@ impl Compiler<'_> {
             None => self.declare(local, &variable.ty, variable.at.0)?,
         };
         let key = self.key(name, Some(key), variable.at.0)?;
+        let key = self.kept(key, variable.at.0)?;
         self.with_key(Op::Has, key);
         let none = self.asm.label();
         self.asm.jump(Op::Jz, none);
@@ -229,13 +245,13 @@ impl Compiler<'_> {
             }
             (Form::Word, Some(operator)) => self.combine(target, name, key, operator, value)?,
             (Form::Text, _) => {
-                let at = self.text(value)?;
-                let key = self.key(name, key, span)?;
+                let at = self.steady_text(value, key.is_none_or(is_pure))?;
                 // The length and the bytes that are used.
                 self.asm.get(at);
                 self.asm.round_up();
                 self.asm.plus(8);
                 self.asm.push(u64::from(at));
+                let key = self.key(name, key, span)?;
                 self.with_key(Op::Store, key);
             }
             (Form::Wide(size), _) => {
@@ -245,11 +261,11 @@ impl Compiler<'_> {
                         self.wide_to(value, &ty, at, size)?;
                         at
                     }
-                    _ => self.wide(value)?,
+                    _ => self.steady_wide(value, size, key.is_none_or(is_pure))?,
                 };
-                let key = self.key(name, key, span)?;
                 self.asm.push(size as u64);
                 self.asm.push(u64::from(at));
+                let key = self.key(name, key, span)?;
                 self.with_key(Op::Store, key);
             }
         }
@@ -269,6 +285,7 @@ impl Compiler<'_> {
         let sign = sign(operator, target, value);
         self.word(value)?;
         let key = self.key(name, key, target.at.0)?;
+        let key = self.kept(key, target.at.0)?;
         self.with_key(Op::Load, key);
         use super::arithmetic::Sign::{Signed, Unsigned};
         // The entry is on top, as the instructions expect their first operand.

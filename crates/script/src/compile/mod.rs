@@ -30,13 +30,14 @@
 //! | `value` | strings, and other values in the frame |
 //! | `place` | memory of the program: fields, elements |
 //! | `map` | keys, and what is done with entries |
-//! | `call`, `strings`, `objects` | builtins and functions |
+//! | `call`, `strings`, `objects`, `errors` | builtins and functions |
 //! | `event`, `refuse` | what the reader does; what is refused |
 
 mod arithmetic;
 mod assembler;
 mod call;
 mod compiler;
+mod errors;
 mod event;
 mod expression;
 mod fold;
@@ -70,8 +71,8 @@ pub use parameters::Parameters;
 ///
 /// # Errors
 ///
-/// What the script asks for and this engine does not have, or does not know yet; in the order of the
-/// text.
+/// What the script asks for and this engine does not have, or does not know yet; in the order of
+/// the text.
 pub fn compile(checked: &Checked, parameters: &Parameters) -> Result<Compiled, Vec<Diagnostic>> {
     if checked.has_errors() {
         return Err(errors(checked.diagnostics.clone()));
@@ -83,8 +84,8 @@ pub fn compile(checked: &Checked, parameters: &Parameters) -> Result<Compiled, V
         ]);
     }
     let mut script = checked.script.clone();
-    parameters::put(&mut script, parameters);
     let mut messages = Messages::default();
+    parameters::put(&mut script, parameters).into_iter().for_each(|message| messages.add(message));
     let facts = check::check(&mut script, &[], &mut messages);
     if messages.has_errors() {
         return Err(errors(messages.in_order(&checked.sources)));

@@ -8,6 +8,7 @@ use vm::Op;
 use super::call::Call;
 use super::compiler::Result;
 use super::forms::Form;
+use super::settings::stack_mode;
 use super::tables::MOST_FRAMES;
 
 impl Call<'_, '_> {
@@ -29,6 +30,19 @@ impl Call<'_, '_> {
                 Ok(())
             }
             "strftime" => self.formatted_time(at),
+            // The number of the filter's text, and that of the cgroup.
+            "cgroup_path" => {
+                let filter = match self.arguments.get(1).map(|filter| &filter.kind) {
+                    Some(ExprKind::Text(filter)) => filter.clone(),
+                    _ => Vec::new(),
+                };
+                let number = self.compiler.constant(&filter);
+                self.compiler.asm.push(number);
+                self.compiler.asm.set(at);
+                self.compiler.word(self.argument(0)?)?;
+                self.compiler.asm.set(at + 8);
+                Ok(())
+            }
             "macaddr" => {
                 self.compiler.asm.clear(at, 8);
                 let bytes = self.argument(0)?;
@@ -59,21 +73,18 @@ impl Call<'_, '_> {
 
     /// `ustack(mode, limit)`: the number of the stack, and the process with the mode above it.
     fn stack(self, at: u16) -> Result<()> {
-        let (mut mode, mut limit) = (0u64, None);
+        let (mut mode, mut limit) = (self.compiler.settings.stack_mode, None);
         for argument in self.arguments {
             match &argument.kind {
-                ExprKind::Name(name) if name == "bpftrace" => mode = 0,
-                ExprKind::Name(name) if name == "perf" => mode = 1,
-                ExprKind::Name(name) if name == "raw" => mode = 2,
-                ExprKind::Name(name) if name == "build_id" => {
-                    return Err(source::Diagnostic::error(
-                        argument.at.0,
-                        "stacks are not available in this mode",
-                    )
-                    .label("expected bpftrace, perf or raw"));
-                }
+                ExprKind::Name(name) if stack_mode(name).is_some() => mode = stack_mode(name).unwrap_or(0),
                 _ => limit = Some(argument),
             }
+        }
+        if mode > 2 {
+            let message = "stacks of build ids are not available";
+            return Err(source::Diagnostic::error(self.expr.at.0, message)
+                .label("expected the mode bpftrace, perf or raw")
+                .help("write `ustack(perf)`, or set `stack_mode`"));
         }
         let Some(stacks) = self.compiler.maps.stacks() else { return self.refused() };
         match limit {
@@ -88,7 +99,7 @@ impl Call<'_, '_> {
         asm.set(at);
         asm.op(Op::PushPid);
         if mode != 0 {
-            asm.push(mode << 32);
+            asm.push(u64::from(mode) << 32);
             asm.op(Op::Or);
         }
         asm.set(at + 8);

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use source::{Diagnostic, quote};
+
 use crate::ast::{At, Expr, ExprKind, Item, Script};
 use crate::constant;
 use crate::number;
@@ -50,22 +52,35 @@ impl Default for Parameters {
     }
 }
 
-/// Replaces parameters in a script by their values.
-pub(super) fn put(script: &mut Script, parameters: &Parameters) {
+/// Replaces parameters in a script by their values; gives the messages for attach points whose
+/// parameters are no numbers.
+pub(super) fn put(script: &mut Script, parameters: &Parameters) -> Vec<Diagnostic> {
+    let mut messages = Vec::new();
     for item in &mut script.items {
         let Item::Probe(probe) = item else { continue };
         for point in &mut probe.points {
             if let Place::Period(_, number) | Place::Event(_, Some(number)) = &mut point.place
                 && let Number::Positional(index) = number
             {
-                let value = parameters.positional(*index).and_then(|text| number::value(text).ok());
-                *number = Number::Literal(value.unwrap_or(0));
+                let text = parameters.positional(*index);
+                let value = text.and_then(|text| number::value(text).ok()).filter(|value| *value > 0);
+                if value.is_none() {
+                    let found =
+                        text.map_or("it is missing".to_string(), |text| format!("it is {}", quote(text)));
+                    messages.push(
+                        Diagnostic::error(point.at.0, format!("`${index}` is no number of an attach point"))
+                            .label(found)
+                            .help("give a number above 0 behind the script"),
+                    );
+                }
+                *number = Number::Literal(value.unwrap_or(1));
             }
         }
         let mut see = |expr: &mut Expr| parameters.replace(expr);
         probe.predicate.iter_mut().for_each(|predicate| walk::change_expr(predicate, &mut see));
         walk::change(&mut probe.action, &mut see);
     }
+    messages
 }
 
 impl Parameters {

@@ -230,7 +230,7 @@ impl Compiler<'_> {
 
     /// Zeros behind a value, up to a multiple of 8.
     pub(super) fn clear_tail(&mut self, at: u16, size: u64) {
-        if size % 8 != 0 {
+        if !size.is_multiple_of(8) {
             self.asm.push(0);
             self.asm.set(at + (size / 8 * 8) as u16);
         }

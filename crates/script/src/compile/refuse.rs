@@ -13,7 +13,6 @@ use super::compiler::Result;
 /// Names that are refused here: what they need, and what to do instead.
 const REFUSED: &[(&str, &str, &str)] = &[
     ("args", "the types of the arguments, from debug information", "use `arg0`, `arg1` and so on"),
-    ("cgroup_path", "the file system of cgroups", "print the number"),
     ("cgroupid", "the file system of cgroups", "select by `pid` or `comm`"),
     ("ctx", "a context of the kernel", "use `arg0` or `reg()`"),
     ("kaddr", "the kernel's symbols", "state the address"),
@@ -57,6 +56,15 @@ pub(super) fn is_unsafe(name: &str, span: Span) -> Diagnostic {
 
 /// An expression whose type is not known.
 pub(super) fn unknown(expr: &Expr) -> Diagnostic {
+    if let (Type::Unknown, ExprKind::Field(value, _)) = (&expr.ty, &expr.kind) {
+        let record = match &value.ty {
+            Type::Pointer(inner) => &**inner,
+            other => other,
+        };
+        if let Type::Named(tag, name) = record {
+            return not_defined(tag.word(), name, value.at.0);
+        }
+    }
     let mut inner = expr;
     while let ExprKind::Field(value, _) | ExprKind::Index(value, _) | ExprKind::Unary(_, value) = &inner.kind
     {

@@ -5,6 +5,9 @@ use crate::compiled::{MissingProbes, Settings};
 
 use super::parameters::Parameters;
 
+/// The shortest string that can be asked for.
+const LEAST_STRLEN: u64 = 8;
+
 /// The longest string that can be asked for: several must fit into a frame.
 const MOST_STRLEN: u64 = 8192;
 
@@ -41,7 +44,9 @@ fn set(settings: &mut Settings, name: &str, value: &SettingValue) {
     };
     let flag = || !matches!(text().as_str(), "false" | "0");
     match name {
-        "max_strlen" => settings.max_strlen = number(8, MOST_STRLEN).unwrap_or(settings.max_strlen),
+        "max_strlen" => {
+            settings.max_strlen = number(LEAST_STRLEN, MOST_STRLEN).unwrap_or(settings.max_strlen)
+        }
         "max_map_keys" => {
             let keys = number(1, MOST_KEYS).and_then(|keys| u32::try_from(keys).ok());
             settings.max_map_keys = keys.unwrap_or(settings.max_map_keys);
@@ -58,7 +63,14 @@ fn set(settings: &mut Settings, name: &str, value: &SettingValue) {
                 _ => MissingProbes::Error,
             };
         }
-        // The stack mode is that of the calls; the others have no effect here.
+        "stack_mode" => settings.stack_mode = stack_mode(&text()).unwrap_or(0),
+        // The others have no effect here.
         _ => {}
     }
+}
+
+/// The number of a way to show stacks.
+pub(super) fn stack_mode(name: &str) -> Option<u8> {
+    let place = ["bpftrace", "perf", "raw", "build_id"].iter().position(|mode| *mode == name)?;
+    u8::try_from(place).ok()
 }

@@ -6,7 +6,9 @@ use vm::Op;
 
 use super::call::Call;
 use super::compiler::Result;
+use super::errors::TEXTS;
 use super::forms::Form;
+use super::walk::is_pure;
 
 /// The class of constants that are names of attach points; of their functions.
 const POINTS: u64 = 1 << 32;
@@ -29,8 +31,9 @@ impl Call<'_, '_> {
                 self.compiler.asm.push(room);
             }
             "strcontains" | "strstr" => {
-                let haystack = self.compiler.text(first)?;
-                let needle = self.compiler.text(self.argument(1)?)?;
+                let second = self.argument(1)?;
+                let haystack = self.compiler.steady_text(first, is_pure(second))?;
+                let needle = self.compiler.text(second)?;
                 let asm = &mut self.compiler.asm;
                 for at in [needle, haystack] {
                     asm.get(at);
@@ -134,6 +137,16 @@ impl Call<'_, '_> {
     pub(super) fn text(mut self, at: u16, room: usize) -> Result<()> {
         let offset = u64::from(at);
         match self.entry.name {
+            // The instruction writes 16 bytes.
+            "comm" if self.arguments.is_empty() && room < 16 => {
+                let whole = self.compiler.take(16, self.expr.at.0)?;
+                let asm = &mut self.compiler.asm;
+                asm.push(whole.into());
+                asm.op(Op::CommF);
+                asm.at_most(room as u64);
+                asm.copy(whole, at, room as u64);
+                Ok(())
+            }
             "comm" if self.arguments.is_empty() => {
                 let asm = &mut self.compiler.asm;
                 asm.push(offset);
@@ -161,9 +174,21 @@ impl Call<'_, '_> {
                         .label("not known when the script is compiled")
                         .help("write a probe for each provider, or use `probe`"));
                 }
-                let number = self.compiler.constant(first.as_bytes());
+                let number = self.compiler.constant(&first.as_bytes()[..first.len().min(room)]);
                 let asm = &mut self.compiler.asm;
                 asm.push(number);
+                asm.push(offset);
+                asm.op(Op::TextF);
+                Ok(())
+            }
+            "strerror" => {
+                let most = self.compiler.settings.max_strlen;
+                let texts: Vec<&str> = TEXTS.iter().map(|text| &text[..text.len().min(most)]).collect();
+                let first = self.compiler.constants.block(&texts);
+                self.compiler.word(self.argument(0)?)?;
+                let asm = &mut self.compiler.asm;
+                asm.at_most(TEXTS.len() as u64 - 1);
+                asm.plus(first);
                 asm.push(offset);
                 asm.op(Op::TextF);
                 Ok(())

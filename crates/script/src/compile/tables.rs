@@ -34,6 +34,19 @@ impl Constants {
         number
     }
 
+    /// The number of the first of some texts whose numbers follow each other.
+    pub(super) fn block(&mut self, texts: &[&str]) -> u64 {
+        // The key is none that a single text has.
+        let key: Vec<u8> = texts.iter().flat_map(|text| [text.as_bytes(), b"\0"].concat()).collect();
+        if let Some(number) = self.numbers.get(&key) {
+            return *number;
+        }
+        let number = self.all.len() as u64;
+        self.all.extend(texts.iter().map(|text| text.as_bytes().to_vec()));
+        self.numbers.insert(key, number);
+        number
+    }
+
     /// All in the order of their numbers.
     pub(super) fn finish(self) -> Vec<Vec<u8>> {
         self.all

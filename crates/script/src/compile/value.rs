@@ -13,13 +13,12 @@ use crate::ast::{Block, Expr, ExprKind};
 use crate::types::{Integer, Type};
 use vm::Op;
 
+use super::assembler::{SHORT, word};
 use super::call::Call;
 use super::compiler::{Compiler, Result};
 use super::forms::Form;
 use super::refuse;
-
-/// Literals up to this size are compared as words.
-const SHORT: usize = 32;
+use super::walk::is_pure;
 
 impl Compiler<'_> {
     /// A string in the frame: where its length is.
@@ -41,6 +40,29 @@ impl Compiler<'_> {
                 Ok(at)
             }
         }
+    }
+
+    /// A string that stays what it is while something else is evaluated. `steady`: that changes
+    /// nothing.
+    pub(super) fn steady_text(&mut self, expr: &Expr, steady: bool) -> Result<u16> {
+        if steady || !matches!(expr.kind, ExprKind::Local(_) | ExprKind::Block(_)) {
+            return self.text(expr);
+        }
+        let room = self.forms.room();
+        let at = self.take(8 + room, expr.at.0)?;
+        self.text_to(expr, at, room)?;
+        Ok(at)
+    }
+
+    /// The same for a value of a fixed size.
+    pub(super) fn steady_wide(&mut self, expr: &Expr, size: usize, steady: bool) -> Result<u16> {
+        let from = self.wide(expr)?;
+        if steady {
+            return Ok(from);
+        }
+        let at = self.take(size, expr.at.0)?;
+        self.asm.copy(from, at, size as u64);
+        Ok(at)
     }
 
     /// The last expression of a block. Its places stay taken: the value may be in one of them.
@@ -67,6 +89,9 @@ impl Compiler<'_> {
             ExprKind::Text(text) => Some(text.len()),
             ExprKind::Name(name) | ExprKind::Call(name, _) if name == "comm" => Some(16),
             ExprKind::Name(name) | ExprKind::Call(name, _) if name == "probetype" => Some(24),
+            ExprKind::Call(name, _) if name == "strerror" => Some(64),
+            ExprKind::Ternary(_, yes, no) => Some(self.capacity(yes).max(self.capacity(no))),
+            ExprKind::Block(Block { value: Some(value), .. }) => Some(self.capacity(value)),
             ExprKind::Call(name, arguments) if matches!(name.as_str(), "str" | "buf") => arguments
                 .get(1)
                 .and_then(|length| self.fold(length))
@@ -101,6 +126,11 @@ impl Compiler<'_> {
     pub(super) fn text_bytes(&mut self, expr: &Expr, at: u16, room: usize) -> Result<()> {
         let offset = u64::from(at);
         match &expr.kind {
+            ExprKind::Text(text) if text.len() <= SHORT.min(room) => {
+                self.asm.words(at, text);
+                self.asm.push(text.len() as u64);
+                Ok(())
+            }
             ExprKind::Text(text) => {
                 let number = self.constant(&text[..text.len().min(room)]);
                 self.asm.push(number);
@@ -168,15 +198,14 @@ impl Compiler<'_> {
             self.asm.push(literal.len() as u64);
             self.asm.op(Op::Eq);
             for (index, bytes) in literal.chunks(8).enumerate() {
-                let mut word = [0; 8];
-                word[..bytes.len()].copy_from_slice(bytes);
                 self.asm.get(at + 8 + 8 * index as u16);
-                self.asm.push(u64::from_le_bytes(word));
+                self.asm.push(word(bytes));
                 self.asm.ops(&[Op::Eq, Op::And]);
             }
             return Ok(());
         }
-        let (first, second) = (self.text(left)?, self.text(right)?);
+        let first = self.steady_text(left, is_pure(right))?;
+        let second = self.text(right)?;
         for at in [second, first] {
             self.asm.get(at);
             self.asm.push(u64::from(at) + 8);
@@ -193,7 +222,8 @@ impl Compiler<'_> {
         if size != other {
             return Err(refuse::unknown(right));
         }
-        let (first, second) = (self.wide(left)?, self.wide(right)?);
+        let first = self.steady_wide(left, size, is_pure(right))?;
+        let second = self.wide(right)?;
         for at in [second, first] {
             self.asm.push(size as u64);
             self.asm.push(u64::from(at));

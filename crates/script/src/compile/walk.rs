@@ -1,6 +1,8 @@
 //! Goes through all expressions of a tree.
 
 use crate::ast::{Block, Expr, ExprKind, Statement, StatementKind};
+use crate::library::{self, Needs};
+use crate::types::Type;
 
 /// Calls a function with the expressions that an expression consists of.
 pub(super) fn parts<'e>(expr: &'e Expr, see: &mut dyn FnMut(&'e Expr)) {
@@ -75,6 +77,18 @@ pub(super) fn any(expr: &Expr, is: &dyn Fn(&Expr) -> bool) -> bool {
         parts(expr, &mut |part| found = found || any(part, is));
     }
     found
+}
+
+/// Whether an expression changes nothing, so that it may be evaluated at another time.
+pub(super) fn is_pure(expr: &Expr) -> bool {
+    !any(expr, &|expr| match &expr.kind {
+        ExprKind::Step { .. } | ExprKind::Block(_) => true,
+        ExprKind::Call(name, _) => {
+            let changes = matches!(name.as_str(), "delete" | "find") || expr.ty == Type::Void;
+            changes || library::find(name).is_none_or(|entry| entry.needs == Needs::Unsafe)
+        }
+        _ => false,
+    })
 }
 
 /// Calls a function with each expression of a block, inner ones first; it may change them.

@@ -185,6 +185,9 @@ pub(crate) fn seen(case: &Case) -> Case {
             return now;
         }
     };
+    if let Err(what) = crate::verify::handlers(&compiled) {
+        writeln!(now.says, "{what}").expect("a string takes it");
+    }
     let mut run = Run::new(compiled);
     let mut thread = thread(&case.thread);
     let hits: Vec<usize> = match case.hits.as_str() {

@@ -16,13 +16,18 @@
 //!
 //! `UPDATE_CASES=1` rewrites `EVENTS`, `MAPS` and `SAYS`. Read the difference.
 //!
-//! Besides, all scripts of `tests/cases` compile, or are refused with a message of their own.
+//! Besides, all scripts of `tests/cases` compile, or are refused with a message of their own; and
+//! random scripts do what an evaluator of their tree does. None raises an exception.
 
 mod bounds;
 mod case;
+mod evaluate;
+mod generate;
 mod machine;
+mod random;
 mod reader;
 mod run;
+mod verify;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -55,6 +60,8 @@ fn main() -> ExitCode {
     }
     if !update {
         trials.check("every script of the other cases compiles or is refused", bounds::all_cases);
+        trials.check("changed scripts run without an exception", bounds::changed_cases);
+        trials.check("random scripts do what they say", random::scripts);
     }
     trials.run()
 }

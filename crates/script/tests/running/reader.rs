@@ -81,7 +81,9 @@ pub(crate) fn events(run: &Run, log: &[u8]) -> String {
 /// All maps, one entry a line, sorted.
 pub(crate) fn maps(run: &Run) -> String {
     let mut lines = Vec::new();
-    for (number, map) in run.compiled.maps.iter().enumerate().filter(|(_, map)| !map.name.is_empty()) {
+    for (number, map) in
+        run.compiled.maps.iter().enumerate().filter(|(_, map)| map.info.kind() != maps::Kind::Stacks)
+    {
         for Entry { key, value: found } in run.maps().view(number) {
             let key = map.key.as_ref().map_or(String::new(), |ty| {
                 let text = value(&run.compiled, ty, &key);

@@ -46,6 +46,7 @@ impl Run {
             jmpmax: 100_000,
             insmax: 1_000_000,
             logmax: vm::LOG_LIMIT,
+            mask: dprobes_script::EXCEPTIONS,
             maps: Maps { infos: &self.infos, words: &self.words },
             constants: Constants(&self.constants),
             point: ProbepointInfo { minor, ..ProbepointInfo::default() },

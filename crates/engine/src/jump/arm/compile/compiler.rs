@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use jit::{Environment, Handler, Limits, Variable, Waiting};
-use layout::{HandlerInfo, PerProcessor, state};
+use layout::{CLOCK_WORDS, HandlerInfo, PerProcessor, state};
 use patch::Mode;
 use rpn::Location;
 use vm::Word;
@@ -110,6 +110,9 @@ impl HandlerCompiler<'_> {
             ring_size: handler_memory.ring_size as u32,
             locals,
             globals,
+            maps: tables.map_or(&[], |tables| &tables.infos),
+            tables: tables.map_or(0, |tables| tables.words.address(base) + 8 * CLOCK_WORDS as u32),
+            processors: cells.processors() as u32,
             counted: &counted,
             hits,
             missed: word(MISSED),
