@@ -120,7 +120,11 @@ impl<'a> Frame<'a> {
         let mut place = |saved, own| match saved {
             Saved::No => own,
             Saved::Below(bytes) => Place::Memory(cfa.wrapping_sub(u64::from(bytes))),
-            Saved::AtRbp => self.rbp(&mut read).map_or(Place::Lost, Place::Memory),
+            // Compilers do not say that the last instructions of such a function have rbp restored.
+            // Then it points beyond the frame.
+            Saved::AtRbp => self
+                .rbp(&mut read)
+                .map_or(Place::Lost, |rbp| if rbp < cfa { Place::Memory(rbp) } else { Place::Value(rbp) }),
             Saved::Lost => Place::Lost,
         };
         (place(rbp, own_rbp), place(rbx, own_rbx))

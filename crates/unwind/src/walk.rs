@@ -245,6 +245,18 @@ mod tests {
         assert_frames(&rules, &at(0x1018), &[0, 0, 0x1028], &[0x1018]);
     }
 
+    /// A function that aligns its stack, with rbp in its frame, and after it has restored rbp.
+    #[test]
+    fn rbp_is_at_rbp_until_it_is_restored() {
+        let (rbp, rbx) = (Saved::AtRbp, Saved::No);
+        let rules = [Rule::Frame { cfa: Cfa::Rsp(24), rbp, rbx }, frame(Cfa::Rbp(16)), Rule::End];
+        let mut stack = [0; 12];
+        (stack[1], stack[2], stack[9]) = (STACK + 64, 0x1018, 0x1028);
+        for rbp in [STACK + 8, STACK + 64] {
+            assert_frames(&rules, &Registers { rbp, ..at(0x1000) }, &stack, &[0x1000, 0x1018, 0x1028]);
+        }
+    }
+
     #[test]
     fn a_stack_that_does_not_grow_ends() {
         for (rbp, expected) in [(STACK + 8, 1), (STACK + 16, 1), (STACK + 24, 2)] {

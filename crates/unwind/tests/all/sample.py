@@ -12,6 +12,7 @@
 #   M start end offset path      a mapping of a file; new ones follow when they change
 #   V start bytes                the vdso
 #   P rip rax rdx rcx rbx rsi rdi rbp rsp r8 .. r15
+#   C bytes                      the code at rip
 #   N name ...                   the functions of the frames
 #   F address ...                gdb's frames, from the innermost
 #   U reason                     why gdb ends there; 2: it is the outermost frame
@@ -78,6 +79,7 @@ class Sampler:
             except gdb.error:
                 frame = None
         self.out.write('P %x %s\n' % (addresses[0], registers))
+        self.out.write('C %s\n' % self.memory(addresses[0], addresses[0] + 4))
         self.out.write('N %s\n' % ' '.join(names))
         self.out.write('F ' + ' '.join('%x' % address for address in addresses) + '\n')
         self.out.write('U %x\n' % last.unwind_stop_reason())

@@ -15,6 +15,11 @@ const OUTERMOST: u64 = 2;
 const STARTUP: [&str; 6] =
     ["__do_global_dtors_aux", "deregister_tm_clones", "register_tm_clones", "frame_dummy", "_init", "_fini"];
 
+/// `lea rsp, [r10 - 8]`: how gcc leaves a function that has aligned its stack. It has restored rbp,
+/// but gcc's information says that it has not, and gdb leaves frames out. Its stack at the next
+/// instruction is right.
+const LEAVE_ALIGNED: [u8; 4] = [0x49, 0x8d, 0x62, 0xf8];
+
 /// What to sample.
 pub(crate) struct Plan<'a> {
     pub(crate) program: &'a Path,
@@ -33,6 +38,8 @@ pub(crate) struct Plan<'a> {
 pub(crate) struct Sample {
     rip: u64,
     all: [u64; 16],
+    /// Four bytes at `rip`.
+    code: Vec<u8>,
     /// The functions of gdb's frames, with spaces between.
     pub(crate) names: String,
     /// gdb's frames.
@@ -116,6 +123,7 @@ impl Reader {
                     self.samples.push(Sample {
                         rip: numbers[0],
                         all,
+                        code: Vec::new(),
                         names: String::new(),
                         expected: Vec::new(),
                         is_whole: false,
@@ -126,6 +134,7 @@ impl Reader {
                 _ => {
                     let last = self.samples.last_mut().expect("a state before its frames");
                     match kind {
+                        "C" => last.code = bytes(rest),
                         "N" => last.names = rest.to_owned(),
                         "F" => last.expected = words.map(hex).collect(),
                         "U" => last.is_whole = hex(rest) == OUTERMOST,
@@ -140,6 +149,14 @@ impl Reader {
         }
         self.samples.retain(|sample| !sample.names.split(' ').any(|name| STARTUP.contains(&name)));
         self.samples.iter_mut().for_each(Sample::settle);
+        for at in 1..self.samples.len() {
+            let (before, after) = self.samples.split_at_mut(at);
+            let (last, next) = (&mut before[at - 1], &after[0]);
+            if last.code == LEAVE_ALIGNED {
+                last.expected = [&[last.rip], &next.expected[1..]].concat();
+                last.is_whole = next.is_whole;
+            }
+        }
         Samples { list: self.samples, indices: self.indices }
     }
 

@@ -45,7 +45,7 @@ fn sqlite() {
     let text = "create table t (a, b); insert into t values (1, 'x'), (2, 'y'); create index i on t (b); \
                 with recursive n(x) as (select 1 union all select x + 1 from n where x < 20) \
                 insert into t select x, hex(x) from n; select sum(a), group_concat(b) from t group by a % 3;";
-    check(test, &sqlite, &[":memory:", text], ("", "malloc", 30), rounds(200, 2000), rounds(400, 2000));
+    check(test, &sqlite, &[":memory:", text], ("", "malloc", 30), rounds(200, 600), rounds(400, 2000));
 }
 
 /// The functions of libcrypto that are written in assembler say with expressions where their frame
