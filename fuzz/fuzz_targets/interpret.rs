@@ -125,6 +125,7 @@ fn once(state: &mut State, settings: &[u8; 16], code: &[u8]) -> Left {
         autostacktrace: flags & 2 != 0,
         heap: usize::from(heap) << 6,
         point: ProbepointInfo { module: b"module", offset: 1, id: 2, major: 3, minor: 4 },
+        ..Program::default()
     };
     let memory = MEMORY.map(|at| rest[at as usize % rest.len()]).collect();
     let registers = u64::from_le_bytes([0, 0, rest[0], rest[1], rest[2], rest[3], rest[4], rest[5]]);

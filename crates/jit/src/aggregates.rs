@@ -41,7 +41,9 @@ impl Path<'_> {
     /// Emits `update`. Returns false if it is not compiled.
     pub(crate) fn update(&mut self, map: usize) -> bool {
         let Some(places) = self.places(map) else { return false };
-        if self.operand(1) != Operand::Number(0) {
+        // The place of a key of no bytes must be in the frame, too.
+        let is_inside = |place| matches!(place, Operand::Number(at) if at <= vm::FRAME_LIMIT as u64);
+        if self.operand(1) != Operand::Number(0) || !is_inside(self.operand(0)) {
             return false;
         }
         let info = &self.out.environment.maps[map];

@@ -14,6 +14,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use support::arena::Arena;
 use support::interpreter::{DynMachine, LEFT, WORLD, World};
 use support::native::{Registers, enter, exclusive};
+use support::script_pieces::processors;
 use testing::Trials;
 use testing::conformance::{self, Execution, GENERAL, Interpreter, Ran, TestMachine, number};
 use vm::{End, Instruction, Maps, Op, Outcome, Program, Register, Word};
@@ -95,6 +96,9 @@ impl Execution for Native {
         (environment.site, environment.tentative) = (site, self.tentative);
         let module = self.arena.put(program.point.module) as u32;
         let tables = self.arena.put_tables(&program.maps, program.constants);
+        environment.maps = program.maps.infos;
+        environment.tables = tables.address();
+        environment.processors = processors() as u32;
         environment.info = self.arena.info(&handler, &environment, |info| {
             info.excpt_log = program.excpt_log as u32;
             info.heap = program.heap as u32;

@@ -160,6 +160,10 @@ fn memory_is_what_it_is_from_outside() {
             for op in ["log mrf", "log str"] {
                 texts.push(format!("push {length}\npush {address:#x}\n{op}\nexit"));
             }
+            for op in ["read fr", "read str"] {
+                let read = format!("push {length}\npush {address:#x}\npush 3\n{op}");
+                texts.push(format!("{read}\nlog 1\npush 5016\npush 0\nlog fr\nexit"));
+            }
         }
         for text in texts {
             let before = readable(start);

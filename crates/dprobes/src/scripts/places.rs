@@ -244,7 +244,7 @@ impl Finder<'_> {
             ignore: 0,
             maxhits: UNLIMITED,
             logonfault: true,
-            mask: vm::DEFAULT_MASK,
+            mask: script::EXCEPTIONS,
             heap: 0,
             entry: handler.entry,
             end: handler.end,

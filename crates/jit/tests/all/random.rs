@@ -7,13 +7,14 @@ use crate::support::programs::{
     GLOBALS, LOCALS, Line, MEMORY, assemble, interesting, jumps_and_instructions, lines, memory,
     memory_bytes, traces,
 };
-use crate::support::script_pieces::{CONSTANTS, maps};
+use crate::support::script_pieces::{CONSTANTS, maps, processors};
 use dprobes_jit::{Environment, Handler, Limits, Variable, compile};
 use layout::Registers as Shared;
 use layout::hidden::{BEFORE_OURS, BELOW_STACK, MARK_OURS, PAGE_BITS};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use testing::conformance::{Content, contents};
 use vm::{Constants, End, Maps, Op, Program, State, Word};
 
 /// The start of a run.
@@ -92,8 +93,7 @@ struct Seen {
     globals: Vec<u64>,
     registers: [u64; 16],
     memory: Vec<u8>,
-    /// The words of the maps.
-    maps: Vec<u64>,
+    maps: Vec<Content>,
 }
 
 /// The bytes of a handler that is moved to another site, and those of the same handler compiled for
@@ -136,20 +136,23 @@ impl Start {
             arena.mark(memory() + (page << PAGE_BITS), self.mark);
         }
         let counted = [(Variable::Local(LOCALS as u16 - 1), arena.counter())];
+        let (infos, count) = maps();
+        let zeros = |count| (0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+        let words = zeros(count);
+        let maps = Maps { infos: &infos, words: &words };
+        let tables = arena.put_tables(&maps, Constants(CONSTANTS));
         let mut environment = arena.environment();
         // Only if no instruction reads it.
         let reads = [Op::PushLv, Op::PopLv, Op::MoveLv, Op::LogLv];
         if !self.lines.iter().any(|(op, _)| reads.contains(op)) {
             environment.counted = &counted;
         }
+        environment.maps = &infos;
+        environment.tables = tables.address();
+        environment.processors = processors() as u32;
         environment.flags_live = self.flags_live;
         environment.tentative = self.tentative;
         environment.rdpid = self.rdpid;
-        let (infos, count) = maps();
-        let zeros = |count| (0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
-        let words = zeros(count);
-        let maps = Maps { infos: &infos, words: &words };
-        let tables = arena.put_tables(&maps, Constants(CONSTANTS));
         environment.info = arena.info(&handler, &environment, |info| {
             tables.describe(info);
             (info.excpt_log, info.autostacktrace) = (self.excpt_log as u32, self.autostacktrace.into());
@@ -211,7 +214,7 @@ impl Start {
             globals: values(environment.globals, GLOBALS),
             registers: registers.general,
             memory: memory_bytes().to_vec(),
-            maps: plain(tables.words()),
+            maps: contents(&Maps { words: tables.words(), ..maps }),
         };
 
         // The same, interpreted from the start.
@@ -256,7 +259,7 @@ impl Start {
             globals: plain(&globals),
             registers: shared.general,
             memory: memory_bytes().to_vec(),
-            maps: plain(&words),
+            maps: contents(&maps),
         };
         prop_assert_eq!(&compiled_seen, &seen, "{:?}", outcome);
         if let Some(left) = &left {

@@ -28,6 +28,16 @@ pub(crate) fn time(clock: Clock) -> u64 {
 pub(crate) const CONSTANTS: &[u8] =
     b"\x02\0\0\0\x01\0\0\0\0\0\0\0\x24\0\0\0\x05\0\0\0\x24\0\0\0\0\0\0\0\x29\0\0\0\x05\0\0\0hellopoint";
 
+/// The number of processors that there can be.
+pub(crate) fn processors() -> usize {
+    // SAFETY: a call without pointers.
+    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    usize::try_from(count).expect("it is known")
+}
+
+/// A count, a sum and a histogram without keys among [`maps`].
+const COUNTED: [u64; 3] = [12, 13, 18];
+
 /// A map of each kind, with and without keys, and the number of words that they need.
 pub(crate) fn maps() -> (Vec<MapInfo>, usize) {
     let map = |number: u32| MapInfo {
@@ -36,13 +46,16 @@ pub(crate) fn maps() -> (Vec<MapInfo>, usize) {
         key: if number < 11 { 16 } else { 0 },
         value: 16,
         entries: 1,
-        a: if Kind::from_number(number % 11) == Some(Kind::Tseries) { 1 << 32 } else { 1 },
+        a: match Kind::from_number(number % 11) {
+            Some(Kind::Tseries) => 1 << 32,
+            _ => i64::from(number < 11),
+        },
         b: 10,
         c: 2,
         ..MapInfo::default()
     };
     let mut maps: Vec<MapInfo> = (0..22).map(map).collect();
-    let words = ::maps::plan(&mut maps, 2, usize::MAX).expect("they are small");
+    let words = ::maps::plan(&mut maps, processors(), usize::MAX).expect("they are small");
     (maps, words)
 }
 
@@ -146,6 +159,9 @@ pub(crate) fn compiled_piece() -> impl Strategy<Value = Vec<Line>> {
         1 => (interesting(), by_number)
             .prop_map(|(divisor, op)| vec![(Push, divisor), (Xchg, 0), (op, 0)]),
         1 => Just(after(&[], PushMinor, 0)),
+        3 => (prop_oneof![Just(1), interesting()], select(COUNTED.to_vec()))
+            .prop_map(|(value, map)| after(&[value, 0, 0], Update, map)),
+        1 => select(COUNTED.to_vec()).prop_map(|map| after(&[0, 0], Update, map)),
     ]
 }
 

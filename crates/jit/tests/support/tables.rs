@@ -46,6 +46,11 @@ impl Tables {
         (info.constants, info.constants_length) = (self.constants, self.constants_length);
     }
 
+    /// The address of the words of the maps.
+    pub(crate) fn address(&self) -> u32 {
+        self.words + 8 * CLOCK_WORDS as u32
+    }
+
     /// The words of the maps.
     pub(crate) fn words(&self) -> &[AtomicU64] {
         // SAFETY: `put_tables` has put that many words there, in memory that stays mapped.

@@ -159,6 +159,6 @@ macro_rules! files {
 }
 
 files! {
-    arithmetic data exception execution global heap hostile internal kernel local logging memory_log register
-    stack system trace wide
+    arithmetic comparison data exception execution frame frame_string global heap hostile internal kernel
+    local logging map map_kind memory_log register stack system thread trace wide
 }
