@@ -104,7 +104,8 @@ pub(crate) fn all_cases() -> Result<(), String> {
 /// Each handler keeps the laws of compiled code, and runs to its end without an exception.
 fn runs(compiled: Compiled) -> Result<(), String> {
     crate::verify::handlers(&compiled)?;
-    let mut run = Run::new(compiled);
+    // The runtime refuses a script whose maps are too large.
+    let Some(mut run) = Run::new(compiled) else { return Ok(()) };
     let mut thread =
         Thread { name: "prog".into(), pid: 1, tid: 2, stack: vec![1, 2, 3], ..Thread::default() };
     thread.memory.push((0x1000, (0..=255u8).collect()));

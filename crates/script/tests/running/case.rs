@@ -188,7 +188,7 @@ pub(crate) fn seen(case: &Case) -> Case {
     if let Err(what) = crate::verify::handlers(&compiled) {
         writeln!(now.says, "{what}").expect("a string takes it");
     }
-    let mut run = Run::new(compiled);
+    let mut run = Run::new(compiled).expect("the maps are small");
     let mut thread = thread(&case.thread);
     let hits: Vec<usize> = match case.hits.as_str() {
         "" => (0..run.compiled.handlers.len()).collect(),

@@ -46,7 +46,7 @@ fn check(seed: u64) -> Result<bool, String> {
         format!("seed {seed} is refused:\n{text}\n{}", all.join("\n"))
     })?;
     crate::verify::handlers(&compiled).map_err(|what| format!("seed {seed}: {what}\n{text}"))?;
-    let mut run = Run::new(compiled);
+    let mut run = Run::new(compiled).expect("the maps are small");
     let (outcome, log) = run.hit(0, 0, &mut thread);
     let found = printed(&run, &log);
     let describe =
