@@ -15,6 +15,7 @@
 //!   the process is held.
 //! - `bin/kernel` measures hits of the kernel engine, compared with other tracers that use the
 //!   kernel's events.
+//! - `bin/script` measures hits of scripts, compared with bpftrace.
 //! - `bin/convert` ([`convert`]) measures how fast traces are converted, and in how much memory.
 //! - `bin/soak` ([`soak`]) probes servers under load at random for any time, and checks whether a
 //!   client notices.
@@ -44,11 +45,13 @@ pub mod soak;
 pub mod soundness;
 mod subject;
 mod way;
+mod worker;
 
 pub use classic::classic;
 pub use figures::Figures;
 pub use subject::{Round, Subject};
 pub use way::{Way, ways};
+pub use worker::{Worker, wait};
 
 /// An error with this message.
 pub fn other(what: impl Into<String>) -> io::Error {

@@ -9,14 +9,14 @@
 //! ratio to dprobes, and the hits that a tracer has counted or written of those that were made: a
 //! tracer that loses hits is fast. Needs root.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
 use dprobes_bench::cleanup::{self, Started};
-use dprobes_bench::{Figures, build, other, status};
+use dprobes_bench::{Figures, Worker, build, other, status, wait};
 use nix::sys::signal::Signal;
 
 /// How long a tracer may take to begin or to end.
@@ -49,6 +49,13 @@ struct Row {
     /// Calls of each thread.
     times: u64,
     tracers: &'static [Tracer],
+}
+
+impl Row {
+    /// The subject's arguments.
+    fn words(&self) -> [String; 3] {
+        [self.kind.to_owned(), self.threads.to_string(), self.times.to_string()]
+    }
 }
 
 /// How a tracer's command is made, and how its hits are counted.
@@ -199,39 +206,6 @@ const ROWS: &[Row] = &[
     Row { name: "watch, 8 threads", kind: "write", threads: 8, times: 500, tracers: WATCH },
 ];
 
-/// The running subject.
-struct Subject {
-    process: Started,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Subject {
-    fn start(program: &Path, row: &Row) -> io::Result<Subject> {
-        let words = [row.kind.to_owned(), row.threads.to_string(), row.times.to_string()];
-        let mut child =
-            Command::new(program).args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let none = || other("the subject has no pipes");
-        let input = child.stdin.take().ok_or_else(none)?;
-        let mut output = BufReader::new(child.stdout.take().ok_or_else(none)?);
-        let process = Started::new(child);
-        let mut line = String::new();
-        output.read_line(&mut line)?;
-        if !line.starts_with("ready") {
-            return Err(other(format!("the subject says: {line}")));
-        }
-        Ok(Subject { process, input, output })
-    }
-
-    /// Lets it do its work, and returns the nanoseconds of one call.
-    fn go(mut self) -> io::Result<f64> {
-        self.input.write_all(b"\n")?;
-        let mut line = String::new();
-        self.output.read_line(&mut line)?;
-        line.trim().parse().map_err(|_| other(format!("the subject says: {line}")))
-    }
-}
-
 /// The files of a run.
 struct Place {
     subject: PathBuf,
@@ -249,10 +223,10 @@ impl Place {
 
     /// Runs a tracer on the subject. Returns the nanoseconds of a call, and the hits it tells of.
     fn measure(&self, row: &Row, tracer: &Tracer) -> io::Result<(f64, Option<u64>)> {
-        let subject = Subject::start(&self.subject, row)?;
+        let mut subject = Worker::start(&self.subject, &row.words())?;
         let words = tracer.arguments.iter().map(|word| {
             word.replace("SUBJECT", &self.subject.display().to_string())
-                .replace("PID", &subject.process.pid().to_string())
+                .replace("PID", &subject.pid().to_string())
                 .replace("ADDRESS", &self.address)
                 .replace("OUT", &self.out.display().to_string())
         });
@@ -265,7 +239,7 @@ impl Place {
         self.wait_until_ready(&mut traced, tracer, &said)?;
         let nanoseconds = subject.go()?;
         traced.signal(Signal::SIGINT);
-        wait(traced.child())?;
+        wait(traced.child(), PATIENCE)?;
         let told = std::fs::read_to_string(&said)?;
         let hits = match tracer.hits {
             Hits::Stats => Some(self.seen_by_stats()?),
@@ -303,18 +277,6 @@ impl Place {
     }
 }
 
-/// Waits for the end of a tracer.
-fn wait(child: &mut Child) -> io::Result<()> {
-    let begin = Instant::now();
-    while child.try_wait()?.is_none() {
-        if begin.elapsed() > PATIENCE {
-            return Err(other("a tracer does not end"));
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Ok(())
-}
-
 fn prepare(dprobes: Option<&Path>) -> io::Result<Place> {
     let dprobes = build::given(dprobes, true)?;
     let directory = build::target(!cfg!(debug_assertions))?.join("bench-kernel");
@@ -350,7 +312,7 @@ fn bench() -> io::Result<bool> {
         let mut figures = vec![Figures::default(); tracers.len()];
         let mut seen = vec![Some(0u64); tracers.len()];
         for _ in 0..repetitions {
-            let unprobed = Subject::start(&place.subject, row)?.go()?;
+            let unprobed = Worker::start(&place.subject, &row.words())?.go()?;
             for ((tracer, figures), seen) in tracers.iter().zip(&mut figures).zip(&mut seen) {
                 let (nanoseconds, hits) = place.measure(row, tracer)?;
                 figures.add(nanoseconds - unprobed);
