@@ -25,10 +25,11 @@ use super::world::World;
 use super::writer::Writer;
 use crate::arguments::{ScriptFormat, Trace};
 use crate::control::{self, Watch};
+use crate::messages::tell;
 use crate::{Failure, front, session, stdout};
 
 /// Words for the maps of a script, in all copies.
-const BUDGET: usize = (24 << 20) / 8;
+const BUDGET: usize = (56 << 20) / 8;
 
 /// Runs a script, or says what it would do.
 pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
@@ -116,7 +117,11 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
             script.borrow_mut().tick();
         }
     }
-    tracer.finish(&watch.control);
+    let report = tracer.finish(&watch.control);
+    let missed: u64 = report.probes.iter().map(|probe| probe.counts.missed).sum();
+    if missed > 0 {
+        tell(&format!("warning: {missed} hits ran no handler: too many threads were in handlers at a time"));
+    }
     let ended = started.and_then(|pid| tracer.status(pid));
     drop(tracer);
     drop(observer);

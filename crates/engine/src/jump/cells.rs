@@ -32,8 +32,8 @@ use super::trust::Trust;
 const WORD: usize = size_of::<u64>();
 /// Bytes of the global variables: the most that a program can have.
 const GLOBALS: usize = (u16::MAX as usize + 1) * WORD;
-/// Bytes for single words and global variables, about.
-const WORDS: usize = 32 << 20;
+/// Bytes for single words, maps of scripts and global variables, about.
+const WORDS: usize = 64 << 20;
 /// The most bytes for counters, of all processors together.
 const COUNTERS: usize = 256 << 20;
 /// The most bytes for the counters of one processor, as a power of two.
