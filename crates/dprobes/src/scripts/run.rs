@@ -2,7 +2,8 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -17,7 +18,7 @@ use trace::Items;
 use vm::{Op, State};
 
 use super::observer::{Script, SharedScript};
-use super::places::{self, Places, Scope, constants};
+use super::places::{self, Places, Scope, constants, found};
 use super::source;
 use super::symbols::Symbols;
 use super::timers::{Timers, Waker};
@@ -50,6 +51,7 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     arguments.pid.iter().try_for_each(|&pid| session::is_not_itself(pid))?;
+    are_there(&arguments.pid, &command, path.as_deref())?;
     let mask = control::inherited_mask();
     let front = front::split()?;
     let writer = Writer::start(arguments.output.as_deref())?;
@@ -57,6 +59,8 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
         ScriptFormat::Text => Output::Text,
         ScriptFormat::Json => Output::Json,
     };
+    let reader = Reader::new(&compiled, output, StackMode::default());
+    let shown = arguments.output.is_none() && io::stdout().is_terminal();
     let memory = Rc::new(OnceCell::new());
     let world = World {
         compiled: &compiled,
@@ -69,7 +73,7 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
     let shortest = timers.shortest();
     let watch = Watch::start(arguments.duration, front.ledger.pulse())?;
     let script = Rc::new(RefCell::new(Script {
-        reader: Reader::new(&compiled, output, StackMode::default()),
+        reader: if shown { reader.for_terminal() } else { reader },
         world,
         places: &places,
         timers,
@@ -131,6 +135,23 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
         session::reap(pid);
     }
     Ok(status.map_or(ExitCode::SUCCESS, ExitCode::from))
+}
+
+/// Whether the processes, or the command, are there: `begin` is run before they are traced.
+///
+/// # Errors
+/// One is not.
+fn are_there(pids: &[i32], command: &[OsString], path: Option<&Path>) -> Result<(), Failure> {
+    if let Some(pid) = pids.iter().find(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+        return Err(Failure::new(format!("no process {pid}")));
+    }
+    match command.first() {
+        Some(word) if !path.is_some_and(Path::exists) => {
+            let missing = io::Error::from_raw_os_error(libc::ENOENT);
+            Err(Failure::new(format!("cannot run `{}`: {missing}", printable::path(Path::new(word)))))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The longest sleep where nothing is probed: a signal, and a timer, end it.
@@ -223,16 +244,6 @@ fn words(text: &str) -> Option<Vec<String>> {
     }
     words.extend(word);
     quote.is_none().then_some(words)
-}
-
-/// The file that a command's first word means.
-fn found(command: &OsStr) -> Option<PathBuf> {
-    let path = Path::new(command);
-    if path.components().count() > 1 {
-        return Some(path.to_owned());
-    }
-    let directories = std::env::var_os("PATH")?;
-    std::env::split_paths(&directories).map(|directory| directory.join(path)).find(|path| path.is_file())
 }
 
 /// `-l`: shows what would be probed.
