@@ -73,7 +73,7 @@ fn erased() {
     let Some(program) = target("scripted") else { return testing::skipped("trace: hostile", "gcc") };
     let script = "uprobe:a.out:scripted_size { @[arg0] = count(); @h = hist(arg0); @s[str(\"a\")] = arg0;
           for ($entry : @) { if ($entry.0 == 1) { @t = $entry.1; } } @x[ustack] = stats(arg0); }
-        interval:ms:20 { print(@); print(@h, 3); clear(@); zero(@s); }";
+        interval:ms:20 { print(@); print(@h); clear(@); zero(@s); }";
     let line = "\"$0\" erase 300 & first=$!; \"$0\" threads 2000; second=$?; wait $first; test $? = 3 -a $second = 3 && echo well";
     for engine in ["jump", "trap"] {
         let rounds = if engine == "trap" { line.replace("2000", "200") } else { line.to_owned() };

@@ -1,17 +1,20 @@
 //! The same scripts with bpftrace, where it is installed and may load eBPF programs.
+//!
+//! Its probes are in a file, for all processes: it has a file of its own, and one trial at a time.
 
 use super::case::Case;
-use super::support::{find_program, run, target};
+use super::support::{find_program, run, variant};
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::Command;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// What skips are called.
 const NAME: &str = "optional: trace: bpftrace";
 
 /// Whether bpftrace can probe a function of a program here.
 static WORKS: LazyLock<bool> = LazyLock::new(|| {
-    let (Some(bpftrace), Some(program)) = (find_program("bpftrace"), target("scripted")) else {
+    let (Some(bpftrace), Some(program)) = (find_program("bpftrace"), program()) else {
         return false;
     };
     let script = format!("uprobe:{}:scripted_size {{ @ = count(); }}", program.display());
@@ -27,13 +30,20 @@ fn sorted(text: &str) -> String {
     lines.join("\n")
 }
 
+/// The program under test, in a file that only bpftrace probes.
+fn program() -> Option<PathBuf> {
+    variant("scripted", "scripted-peer", &[])
+}
+
 /// Plays a case with bpftrace.
 pub(crate) fn play(case: &Case) -> Result<(), String> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     if !*WORKS {
         testing::skipped(NAME, "bpftrace, and the right to load eBPF programs");
         return Ok(());
     }
-    let program = target("scripted").expect("it was built before");
+    let program = program().expect("it was built before");
     let mut line = OsString::from(&program);
     case.arguments().iter().for_each(|word| line.extend([" ".as_ref(), std::ffi::OsStr::new(word)]));
     let mut command = Command::new("bpftrace");
