@@ -74,9 +74,13 @@ fn erased() {
     let script = "uprobe:a.out:scripted_size { @[arg0] = count(); @h = hist(arg0); @s[str(\"a\")] = arg0;
           for ($entry : @) { if ($entry.0 == 1) { @t = $entry.1; } } @x[ustack] = stats(arg0); }
         interval:ms:20 { print(@); print(@h); clear(@); zero(@s); }";
-    let line = "\"$0\" erase 300 & first=$!; \"$0\" threads 2000; second=$?; wait $first; test $? = 3 -a $second = 3 && echo well";
+    let line = "\"$0\" erase 60 & first=$!; \"$0\" threads 2000; second=$?; wait $first; test $? = 3 -a $second = 3 && echo well";
     for engine in ["jump", "trap"] {
-        let rounds = if engine == "trap" { line.replace("2000", "200") } else { line.to_owned() };
+        // With traps, a process has no maps that it could write: it finds nothing to erase.
+        let rounds = match engine {
+            "trap" => line.replace("2000", "200").replace("$? = 3", "$? = 4"),
+            _ => line.to_owned(),
+        };
         let mut command = dprobes();
         let name = script.replace("a.out", &program.to_string_lossy());
         command.args(["trace", "-q", "--engine", engine, &name, "--", "sh", "-c", &rounds]).arg(&program);
