@@ -72,7 +72,7 @@ pub(crate) enum Command {
     /// Compile a probe program, or check a script, and report what is wrong with it
     ///
     /// A file whose name ends in .bt is a script in the language of bpftrace (docs/scripts.md).
-    /// Scripts are only checked: they cannot be run yet.
+    /// `dprobes trace` runs scripts.
     Check(Check),
     /// Compile a probe program and resolve its probes, for machines without the compiler or the
     /// symbols

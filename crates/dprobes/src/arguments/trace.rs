@@ -20,7 +20,7 @@ use super::values::duration;
 #[command(after_help = "\
 Examples:
   dprobes trace -p $(pidof -s redis-server) 'uprobe:a.out:zmalloc { @bytes = hist(arg0); }'
-  dprobes trace 'uprobe:libc:malloc /arg0 > 1M/ { @[ustack] = count(); }' -- ls -l /
+  dprobes trace 'uprobe:libc:malloc /arg0 > 1e6/ { @[ustack] = count(); }' -- ls -l /
   dprobes trace -p 4711 'uprobe:a.out:f { @t[tid] = nsecs; }
       uretprobe:a.out:f /@t[tid]/ { @ns = hist(nsecs - @t[tid]); delete(@t, tid); }'
   dprobes trace -p 4711 'interval:s:1 { print(@); clear(@); } uprobe:libc:read { @ = count(); }'
@@ -60,6 +60,19 @@ pub(crate) struct Trace {
     /// A directory with files that the script names
     #[arg(short = 'I', long, value_name = "DIR")]
     pub(crate) include: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) firing: Firing,
+    /// Stop this long after the probes are in: 10s, 500ms, 2m
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub(crate) duration: Option<Duration>,
+    /// The command and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// How probes fire, and what becomes of what they print.
+#[derive(Debug, Args)]
+pub(crate) struct Firing {
     /// How probes fire
     #[arg(long, value_name = "ENGINE", default_value = "auto")]
     pub(crate) engine: Engine,
@@ -69,12 +82,6 @@ pub(crate) struct Trace {
     /// Bytes of the buffer for each processor: 1M, 256K
     #[arg(long, value_name = "BYTES", value_parser = super::values::size)]
     pub(crate) buffer: Option<u64>,
-    /// Stop this long after the probes are in: 10s, 500ms, 2m
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
-    pub(crate) duration: Option<Duration>,
-    /// The command and its arguments
-    #[arg(last = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<OsString>,
 }
 
 /// The form of what a script prints.

@@ -89,7 +89,7 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
     let waker = shortest.map(Waker::start).transpose()?;
     let mut observer = SharedScript(Rc::clone(&script));
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut observer);
-    arguments.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
+    arguments.firing.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
     let (number, shared) = tracer.add_tables(plan).map_err(Failure::new)?;
     let _ = memory.set(shared);
     script.borrow_mut().begin();
@@ -160,10 +160,10 @@ const IDLE: Duration = Duration::from_millis(100);
 /// How the programs of a script are inserted.
 fn options(arguments: &Trace, tables: usize) -> Options {
     Options {
-        engine: arguments.engine.into(),
+        engine: arguments.firing.engine.into(),
         verify_opcodes: true,
         items: Items::PID.with(Items::TSC),
-        lossless: arguments.lossless,
+        lossless: arguments.firing.lossless,
         max_dumps: 1,
         symbols: None,
         tables: Some(tables),
