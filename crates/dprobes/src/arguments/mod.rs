@@ -64,6 +64,11 @@ pub(crate) enum Command {
     /// Probe a running process, or all processes
     Attach(Attach),
     /// Run a script in the language of bpftrace on processes
+    ///
+    /// SCRIPT is a text, or a file if one of that name is there (docs/scripts.md). It runs inside
+    /// the probed processes: with -p in running ones, with -c or `-- COMMAND` in a new one, and in
+    /// those that these create. What the script prints goes to standard output, what is told about
+    /// the probes to standard error. Tracing ends with the processes, with exit(), or with Ctrl-C.
     Trace(Trace),
     /// Show who changes a variable of a running process
     Watch(Watch),

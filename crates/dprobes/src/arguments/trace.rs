@@ -10,12 +10,6 @@ use super::tracing::Engine;
 use super::values::duration;
 
 /// Run a script in the language of bpftrace on processes
-///
-/// SCRIPT is a text, or a file if one of that name is there. It is compiled to what runs inside the
-/// probed processes (see docs/scripts.md): with -p in running ones, with -c or `-- COMMAND` in a
-/// new one, and in the processes that these create. What the script prints goes to standard
-/// output, what is told about the probes to standard error. Tracing ends with the processes, with
-/// exit(), or with Ctrl-C.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -2,12 +2,13 @@
 
 use super::support::{Scratch, Server, dprobes, run, target, text_differences};
 use super::tracing::{Tracing, becomes_free, send};
-use std::path::PathBuf;
+use std::path::Path;
+use std::process::Command;
 use testing::Trials;
 
 /// Adds the tests.
 pub(crate) fn add(trials: &mut Trials) {
-    let mut both = |name: &str, test: fn(&PathBuf, &str)| {
+    let mut both = |name: &str, test: fn(&Path, &str)| {
         for engine in ["jump", "trap"] {
             trials.add(format!("live: {name} ({engine})"), move || match target("scripted") {
                 Some(program) => test(&program, engine),
@@ -21,6 +22,11 @@ pub(crate) fn add(trials: &mut Trials) {
     both("who reads no more ends tracing", closed);
     both("after its time, tracing ends", after_a_time);
     both("a command is ended with the script", command_is_ended);
+    both("ctrl-c ends the command too", ctrl_c_with_a_command);
+    both("head ends tracing, and the command", head);
+    both("two processes share maps", two_processes);
+    both("what is printed is there, or counted as lost", lost);
+    both("with --lossless, all that is printed is there", lossless);
     trials.add("live: a file takes what the script prints", file);
     trials.add("live: a script in a file has parameters", script_file);
     trials.add("live: nothing runs if -p is nobody", nobody);
@@ -28,7 +34,7 @@ pub(crate) fn add(trials: &mut Trials) {
 
 const COUNTS: &str = "uprobe:a.out:scripted_size { @ = count(); }";
 
-fn serve(program: &PathBuf) -> Server {
+fn serve(program: &Path) -> Server {
     let server = Server::start(program, ["serve"]);
     assert_eq!(server.line(), "ready");
     server
@@ -50,7 +56,7 @@ fn is_whole(mut server: Server) {
     assert_eq!(server.end().0.code(), Some(3));
 }
 
-fn ctrl_c(program: &PathBuf, engine: &str) {
+fn ctrl_c(program: &Path, engine: &str) {
     let mut server = serve(program);
     let tracing = trace(&server, engine, COUNTS);
     for _ in 0..5 {
@@ -61,7 +67,7 @@ fn ctrl_c(program: &PathBuf, engine: &str) {
     is_whole(server);
 }
 
-fn end_of_the_program(program: &PathBuf, engine: &str) {
+fn end_of_the_program(program: &Path, engine: &str) {
     let mut server = serve(program);
     let script = format!("{COUNTS} end {{ printf(\"over\\n\"); }}");
     let tracing = trace(&server, engine, &script);
@@ -71,7 +77,7 @@ fn end_of_the_program(program: &PathBuf, engine: &str) {
     assert_eq!((status.code(), stdout.as_str()), (Some(0), "over\n\n\n@: 1\n"));
 }
 
-fn killed(program: &PathBuf, engine: &str) {
+fn killed(program: &Path, engine: &str) {
     let mut server = serve(program);
     let tracing = trace(&server, engine, COUNTS);
     server.ask("x");
@@ -80,7 +86,7 @@ fn killed(program: &PathBuf, engine: &str) {
     is_whole(server);
 }
 
-fn closed(program: &PathBuf, engine: &str) {
+fn closed(program: &Path, engine: &str) {
     let mut server = serve(program);
     let mut tracing = trace(&server, engine, "uprobe:a.out:scripted_size { printf(\"%d\\n\", arg0); }");
     tracing.close_output();
@@ -97,7 +103,7 @@ fn closed(program: &PathBuf, engine: &str) {
     assert!(tracing.end().0.success());
 }
 
-fn after_a_time(program: &PathBuf, engine: &str) {
+fn after_a_time(program: &Path, engine: &str) {
     let server = serve(program);
     let pid = server.pid().to_string();
     let words = ["--engine", engine, "--for", "200ms", "-q", "-p", &pid, COUNTS];
@@ -106,7 +112,7 @@ fn after_a_time(program: &PathBuf, engine: &str) {
     is_whole(server);
 }
 
-fn command_is_ended(program: &PathBuf, engine: &str) {
+fn command_is_ended(program: &Path, engine: &str) {
     let script = "uprobe:a.out:scripted_size { printf(\"%d\\n\", pid); exit(); }";
     let mut command = dprobes();
     command.args(["trace", "--engine", engine, script, "--"]).arg(program).arg("wait");
@@ -116,6 +122,73 @@ fn command_is_ended(program: &PathBuf, engine: &str) {
     assert!(pid.parse::<u32>().is_ok(), "{stdout}");
     let name = std::fs::read_link(format!("/proc/{pid}/exe"));
     assert!(name.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound), "it still runs");
+}
+
+fn ctrl_c_with_a_command(program: &Path, engine: &str) {
+    let script = "uprobe:a.out:scripted_size { @[pid] = count(); }";
+    let program = program.to_str().expect("text");
+    let tracing = Tracing::start(&["--engine", engine, script, "--", program, "wait"]);
+    tracing.says("armed");
+    let (status, stdout) = tracing.stop(libc::SIGINT);
+    assert_eq!(status.code(), Some(0));
+    let pid = stdout.trim().strip_prefix("@[").and_then(|rest| rest.strip_suffix("]: 1")).expect(&stdout);
+    assert!(!Path::new(&format!("/proc/{pid}/exe")).exists(), "it still runs");
+}
+
+fn head(program: &Path, engine: &str) {
+    let script = "uprobe:a.out:scripted_size { printf(\"%d %d\\n\", pid, arg0); }";
+    let mut command = Command::new("sh");
+    let line = "\"$0\" trace -q --engine \"$1\" \"$2\" -- \"$3\" calls 1000000000 | head -n 2";
+    command.args(["-c", line, env!("CARGO_BIN_EXE_dprobes"), engine, script]).arg(program);
+    let (status, stdout, stderr) = run(&mut command);
+    assert!(status.success(), "{stderr}");
+    let (pid, _) = stdout.split_once(' ').expect("two lines");
+    assert_eq!(stdout, format!("{pid} 0\n{pid} 1\n"));
+    assert!(!Path::new(&format!("/proc/{pid}/exe")).exists(), "it still runs");
+}
+
+fn two_processes(program: &Path, engine: &str) {
+    let (mut one, mut two) = (serve(program), serve(program));
+    let both = format!("{},{}", one.pid(), two.pid());
+    let script = "uprobe:a.out:scripted_size { @ = count(); @each[pid] = count(); } end { print(len(@each)); clear(@each); }";
+    let tracing = Tracing::start(&["--engine", engine, "-p", &both, script]);
+    tracing.says("armed");
+    tracing.says("armed");
+    for _ in 0..4 {
+        one.ask("x");
+        two.ask("x");
+    }
+    let (status, stdout) = tracing.stop(libc::SIGINT);
+    assert_eq!((status.code(), stdout.as_str()), (Some(0), "2\n\n\n@: 8\n"));
+    is_whole(one);
+    is_whole(two);
+}
+
+/// How often eight threads call, together.
+const CALLS: usize = 8 * 3000;
+
+/// Runs a script that prints a line for each of `CALLS` calls, through a small buffer; returns how
+/// many lines came, and standard error.
+fn lines(program: &Path, words: &[&str]) -> (usize, String) {
+    let mut command = dprobes();
+    command.args(["trace", "-q", "--buffer", "256K"]).args(words);
+    command.arg("uprobe:a.out:scripted_size { printf(\"a line of %d, and something behind it\\n\", arg0); @ = count(); }");
+    command.arg("--").arg(program).args(["threads", "3000"]);
+    let (status, stdout, stderr) = run(&mut command);
+    assert_eq!(status.code(), Some(0), "{stderr}");
+    assert!(stdout.ends_with(&format!("\n\n\n@: {CALLS}\n")), "{stderr}");
+    (stdout.lines().filter(|line| line.ends_with("something behind it")).count(), stderr)
+}
+
+fn lost(program: &Path, engine: &str) {
+    let (lines, stderr) = lines(program, &["--engine", engine]);
+    let said = stderr.lines().find_map(|line| line.split_once("Lost ")?.1.strip_suffix(" events"));
+    let lost: usize = said.map_or(0, |number| number.parse().expect("a number"));
+    assert_eq!(lines + lost, CALLS, "{stderr}");
+}
+
+fn lossless(program: &Path, engine: &str) {
+    assert_eq!(lines(program, &["--lossless", "--engine", engine]), (CALLS, String::new()));
 }
 
 fn file() {
@@ -143,7 +216,7 @@ fn script_file() {
 
 /// The process has ended, but nobody has taken its status: its number is not given anew.
 fn nobody() {
-    let mut child = std::process::Command::new("true").spawn().expect("it starts");
+    let mut child = Command::new("true").spawn().expect("it starts");
     let pid = child.id().to_string();
     child.wait().expect("it ends");
     let mut command = dprobes();
