@@ -31,8 +31,6 @@ pub(super) struct Places {
     pub(super) objects: Vec<Object>,
     pub(super) begin: Vec<Own>,
     pub(super) end: Vec<Own>,
-    /// Handlers of signals to dprobes, with the signals' names.
-    pub(super) signals: Vec<(String, Own)>,
     /// Handlers that run regularly.
     pub(super) intervals: Vec<(Duration, Own)>,
     /// The attach points' full names and their functions, by number.
@@ -94,9 +92,8 @@ impl Finder<'_> {
                 let own = self.own(entry, point);
                 self.places.end.push(own);
             }
-            (Provider::Own, Place::Signal(signal)) => {
-                let own = self.own(entry, point);
-                self.places.signals.push((signal.clone(), own));
+            (Provider::Own, _) => {
+                self.refuse(point, "signals to dprobes run no handlers yet", "`end` is run at Ctrl-C");
             }
             (Provider::Interval, Place::Period(unit, Number::Literal(count))) => {
                 match period(*unit, *count) {
