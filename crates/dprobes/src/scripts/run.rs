@@ -188,14 +188,39 @@ fn tables(compiled: &Compiled, places: &Places) -> Result<TablesPlan, Failure> {
         infos.push(maps::MapInfo { key, value, entries, ..maps::MapInfo::default() });
     }
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let planned = maps::plan(&mut infos, processors, BUDGET);
-    let words = planned.ok().filter(|words| *words <= BUDGET).ok_or_else(|| {
-        Failure::new(format!(
-            "the maps of the script are larger than {} MiB; `max_map_keys` and `max_strlen` in `config` make them smaller",
-            (BUDGET * 8) >> 20
-        ))
-    })?;
+    let words = maps::plan(&mut infos, processors, BUDGET).unwrap_or(usize::MAX);
+    if words > BUDGET {
+        return Err(too_large(compiled, &infos, words));
+    }
     Ok(TablesPlan { infos, words, constants: constants(compiled, places), threads })
+}
+
+/// Says which map is the largest. Maps lie one behind the other, if they could be placed at all.
+fn too_large(compiled: &Compiled, infos: &[maps::MapInfo], words: usize) -> Failure {
+    let places = infos.iter().map(|info| info.place as usize);
+    let ends = places.clone().skip(1).chain([words]);
+    let sizes = places.zip(ends).map(|(place, end)| end.saturating_sub(place));
+    let largest = compiled.maps.iter().zip(sizes).max_by_key(|(_, size)| *size);
+    let largest = match largest {
+        Some((map, size)) if words < usize::MAX => {
+            format!(
+                ": they need {} MiB, and @{} needs {} of them",
+                mebibytes(words),
+                map.name,
+                mebibytes(size)
+            )
+        }
+        _ => String::new(),
+    };
+    Failure::new(format!(
+        "the maps of the script are larger than {} MiB{largest}; `max_map_keys` and `max_strlen` in `config` make them smaller",
+        mebibytes(BUDGET)
+    ))
+}
+
+/// Words as MiB, rounded up.
+fn mebibytes(words: usize) -> usize {
+    words.div_ceil((1 << 20) / 8)
 }
 
 /// Whether addresses of processes are shown as symbols.
