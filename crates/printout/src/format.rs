@@ -6,6 +6,7 @@
 
 use crate::conversion::{Conversion, Kind};
 use crate::datum::Datum;
+use crate::terminal;
 
 /// A format: literal text and conversions.
 #[derive(Clone, Debug, Default)]
@@ -46,12 +47,25 @@ impl Format {
 
     /// The text with these values.
     pub(crate) fn apply(&self, values: &[Datum]) -> Vec<u8> {
-        let mut out = Vec::new();
+        self.written(values, |value, out| out.extend_from_slice(value))
+    }
+
+    /// The same for a terminal: what the format says is the script's own, what values say is not.
+    pub(crate) fn apply_visibly(&self, values: &[Datum]) -> Vec<u8> {
+        self.written(values, |value, out| out.extend_from_slice(&terminal::text(value)))
+    }
+
+    fn written(&self, values: &[Datum], put: impl Fn(&[u8], &mut Vec<u8>)) -> Vec<u8> {
+        let (mut out, mut shown) = (Vec::new(), Vec::new());
         let mut values = values.iter();
         for part in &self.parts {
             match part {
                 Part::Text(text) => out.extend_from_slice(text),
-                Part::Value(conversion) => conversion.write(values.next().unwrap_or(&Datum::Null), &mut out),
+                Part::Value(conversion) => {
+                    shown.clear();
+                    conversion.write(values.next().unwrap_or(&Datum::Null), &mut shown);
+                    put(&shown, &mut out);
+                }
             }
         }
         out
@@ -143,6 +157,13 @@ mod tests {
             shown("%lld%hhu%-6.2llx|", &[values[0].clone(), Datum::Signed(257), Datum::Signed(10)]),
             { "-110a    |" }
         );
+    }
+
+    #[test]
+    fn a_terminal_gets_the_escapes_of_the_format_and_none_of_values() {
+        let format = Format::parse(b"\x1b[1m%s|%c|%d\x1b[0m");
+        let values = [Datum::text("\x1b[2J"), Datum::Signed(0x9b), Datum::Signed(-1)];
+        assert_eq!(format.apply_visibly(&values), b"\x1b[1m\\x1b[2J|\\x9b|-1\x1b[0m");
     }
 
     #[test]

@@ -32,6 +32,7 @@
 //! | `table`, `order` | a map as a table of rows |
 //! | `histogram`, `series`, `graph` | histograms and time series |
 //! | `text`, `json` | the two forms of a message |
+//! | `terminal` | what a terminal must not be sent |
 
 #![forbid(unsafe_code)]
 
@@ -52,6 +53,7 @@ mod reader;
 mod series;
 mod symbols;
 mod table;
+mod terminal;
 mod text;
 mod world;
 

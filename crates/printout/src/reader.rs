@@ -14,7 +14,7 @@ use crate::format::Format;
 use crate::symbols::StackMode;
 use crate::table::{self, Cell, Selection, Table};
 use crate::world::World;
-use crate::{json, text};
+use crate::{json, terminal, text};
 
 /// The form of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub enum Next {
 pub struct Reader<'a> {
     decoder: Decoder<'a>,
     output: Output,
+    /// Whether a terminal shows the output.
+    terminal: bool,
     /// The format of each event that has one.
     formats: Vec<Format>,
 }
@@ -55,7 +57,14 @@ impl<'a> Reader<'a> {
             _ => Format::default(),
         };
         let formats = script.events.iter().map(format).collect();
-        Reader { decoder: Decoder { script, stacks }, output, formats }
+        Reader { decoder: Decoder { script, stacks }, output, terminal: false, formats }
+    }
+
+    /// Makes control characters of values visible: a terminal shows the output, and processes may
+    /// be hostile. What the formats of the script say stays.
+    pub fn for_terminal(mut self) -> Reader<'a> {
+        self.terminal = true;
+        self
     }
 
     /// Does what the events in the log of a record say.
@@ -187,7 +196,13 @@ impl<'a> Reader<'a> {
         world: &mut dyn World,
     ) -> Result<Next, Error> {
         match &event.action {
-            Action::Printf(_) => self.message("printf", &format.apply(values), sink)?,
+            Action::Printf(_) => {
+                let text = match (self.terminal, self.output) {
+                    (true, Output::Text) => format.apply_visibly(values),
+                    _ => format.apply(values),
+                };
+                self.message("printf", &text, sink)?;
+            }
             Action::Errorf(_) => self.error(&format.apply(values), event.at, sink, world)?,
             Action::Print => {
                 let value = values.first().cloned().unwrap_or(Datum::Null);
@@ -223,16 +238,26 @@ impl<'a> Reader<'a> {
     fn message(&self, kind: &str, text: &[u8], sink: &mut dyn Write) -> Result<(), Error> {
         match self.output {
             Output::Text => sink.write_all(text)?,
-            Output::Json => sink.write_all(&json::message(kind, text))?,
+            Output::Json => self.write(&json::message(kind, text), sink)?,
         }
         Ok(())
+    }
+
+    /// Writes what may hold foreign text anywhere.
+    fn write(&self, bytes: &[u8], sink: &mut dyn Write) -> Result<(), Error> {
+        let shown = match (self.terminal, self.output) {
+            (false, _) => bytes.into(),
+            (true, Output::Text) => terminal::text(bytes),
+            (true, Output::Json) => terminal::json(bytes),
+        };
+        Ok(sink.write_all(&shown)?)
     }
 
     /// A message that text has in a line of its own.
     fn line(&self, kind: &str, text: &[u8], sink: &mut dyn Write) -> Result<(), Error> {
         match self.output {
-            Output::Text => sink.write_all(&[text, b"\n"].concat())?,
-            Output::Json => sink.write_all(&json::message(kind, text))?,
+            Output::Text => self.write(&[text, b"\n"].concat(), sink)?,
+            Output::Json => self.write(&json::message(kind, text), sink)?,
         }
         Ok(())
     }
@@ -251,7 +276,7 @@ impl<'a> Reader<'a> {
                 message.extend_from_slice(text);
                 world.report(&message);
             }
-            Output::Json => sink.write_all(&json::error(text, &location))?,
+            Output::Json => self.write(&json::error(text, &location), sink)?,
         }
         Ok(())
     }
@@ -262,7 +287,7 @@ impl<'a> Reader<'a> {
             Output::Text => text::value(cell, &zone),
             Output::Json => json::value(cell, &zone),
         };
-        Ok(sink.write_all(&text)?)
+        self.write(&text, sink)
     }
 
     fn print_map(
@@ -284,7 +309,7 @@ impl<'a> Reader<'a> {
             Output::Text => text::table(table, &zone),
             Output::Json => json::table(table, &zone),
         };
-        Ok(sink.write_all(&text)?)
+        self.write(&text, sink)
     }
 
     /// The table of a map, if the script has this map.
@@ -330,7 +355,10 @@ impl<'a> Reader<'a> {
         match world.read_file(path, most) {
             Ok(mut text) => {
                 text.truncate(most);
-                self.message("cat", &text, sink)
+                match self.output {
+                    Output::Text => self.write(&text, sink),
+                    Output::Json => self.message("cat", &text, sink),
+                }
             }
             Err(why) => {
                 let mut message = b"ERROR: failed to open file '".to_vec();

@@ -64,6 +64,11 @@ pub(crate) enum Command {
     /// Probe a running process, or all processes
     Attach(Attach),
     /// Run a script in the language of bpftrace on processes
+    ///
+    /// SCRIPT is a text, or a file if one of that name is there (docs/scripts.md). It runs inside
+    /// the probed processes: with -p in running ones, with -c or `-- COMMAND` in a new one, and in
+    /// those that these create. What the script prints goes to standard output, what is told about
+    /// the probes to standard error. Tracing ends with the processes, with exit(), or with Ctrl-C.
     Trace(Trace),
     /// Show who changes a variable of a running process
     Watch(Watch),
@@ -72,7 +77,7 @@ pub(crate) enum Command {
     /// Compile a probe program, or check a script, and report what is wrong with it
     ///
     /// A file whose name ends in .bt is a script in the language of bpftrace (docs/scripts.md).
-    /// Scripts are only checked: they cannot be run yet.
+    /// `dprobes trace` runs scripts.
     Check(Check),
     /// Compile a probe program and resolve its probes, for machines without the compiler or the
     /// symbols

@@ -10,17 +10,11 @@ use super::tracing::Engine;
 use super::values::duration;
 
 /// Run a script in the language of bpftrace on processes
-///
-/// SCRIPT is a text, or a file if one of that name is there. It is compiled to what runs inside the
-/// probed processes (see docs/scripts.md): with -p in running ones, with -c or `-- COMMAND` in a
-/// new one, and in the processes that these create. What the script prints goes to standard
-/// output, what is told about the probes to standard error. Tracing ends with the processes, with
-/// exit(), or with Ctrl-C.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   dprobes trace -p $(pidof -s redis-server) 'uprobe:a.out:zmalloc { @bytes = hist(arg0); }'
-  dprobes trace 'uprobe:libc:malloc /arg0 > 1M/ { @[ustack] = count(); }' -- ls -l /
+  dprobes trace 'uprobe:libc:malloc /arg0 > 1e6/ { @[ustack] = count(); }' -- ls -l /
   dprobes trace -p 4711 'uprobe:a.out:f { @t[tid] = nsecs; }
       uretprobe:a.out:f /@t[tid]/ { @ns = hist(nsecs - @t[tid]); delete(@t, tid); }'
   dprobes trace -p 4711 'interval:s:1 { print(@); clear(@); } uprobe:libc:read { @ = count(); }'
@@ -33,8 +27,12 @@ pub(crate) struct Trace {
     /// The script's text
     #[arg(short = 'e', value_name = "TEXT")]
     pub(crate) text: Option<String>,
-    #[command(flatten)]
-    pub(crate) processes: TracedProcesses,
+    /// A process, and its descendants from then on; may be given several times
+    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]
+    pub(crate) pid: Vec<i32>,
+    /// Start this command, with its arguments in one word
+    #[arg(short, long = "cmd", value_name = "COMMAND", conflicts_with = "command")]
+    pub(crate) cmd: Option<String>,
     /// The form of the output
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) format: ScriptFormat,
@@ -56,6 +54,19 @@ pub(crate) struct Trace {
     /// A directory with files that the script names
     #[arg(short = 'I', long, value_name = "DIR")]
     pub(crate) include: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) firing: Firing,
+    /// Stop this long after the probes are in: 10s, 500ms, 2m
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub(crate) duration: Option<Duration>,
+    /// The command and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// How probes fire, and what becomes of what they print.
+#[derive(Debug, Args)]
+pub(crate) struct Firing {
     /// How probes fire
     #[arg(long, value_name = "ENGINE", default_value = "auto")]
     pub(crate) engine: Engine,
@@ -65,23 +76,6 @@ pub(crate) struct Trace {
     /// Bytes of the buffer for each processor: 1M, 256K
     #[arg(long, value_name = "BYTES", value_parser = super::values::size)]
     pub(crate) buffer: Option<u64>,
-    /// Stop this long after the probes are in: 10s, 500ms, 2m
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
-    pub(crate) duration: Option<Duration>,
-}
-
-/// The processes that a script is run on.
-#[derive(Debug, Args)]
-pub(crate) struct TracedProcesses {
-    /// A process, and its descendants from then on; may be given several times
-    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]
-    pub(crate) pid: Vec<i32>,
-    /// Start this command, with its arguments in one word
-    #[arg(short, long = "cmd", value_name = "COMMAND", conflicts_with = "command")]
-    pub(crate) cmd: Option<String>,
-    /// The command and its arguments
-    #[arg(last = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<OsString>,
 }
 
 /// The form of what a script prints.

@@ -118,10 +118,10 @@ impl Script<'_> {
         for (index, map) in self.world.compiled.maps.iter().enumerate() {
             let lost = tables.maps().lost(index);
             if lost > 0 {
-                let name = if map.name.is_empty() {
-                    "the map of stacks".to_owned()
-                } else {
-                    format!("@{}", map.name)
+                // A map may be called `@` alone.
+                let name = match map.info.kind == maps::Kind::Stacks as u32 {
+                    true => "the map of stacks".to_owned(),
+                    false => format!("@{}", map.name),
                 };
                 tell(&format!(
                     "warning: {name} was full {lost} times; `max_map_keys` in `config` sets how many entries a map has"

@@ -1,6 +1,7 @@
 //! Attach points: as programs of the engine, one for each module, and as what dprobes itself does.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -30,8 +31,6 @@ pub(super) struct Places {
     pub(super) objects: Vec<Object>,
     pub(super) begin: Vec<Own>,
     pub(super) end: Vec<Own>,
-    /// Handlers of signals to dprobes, with the signals' names.
-    pub(super) signals: Vec<(String, Own)>,
     /// Handlers that run regularly.
     pub(super) intervals: Vec<(Duration, Own)>,
     /// The attach points' full names and their functions, by number.
@@ -93,9 +92,8 @@ impl Finder<'_> {
                 let own = self.own(entry, point);
                 self.places.end.push(own);
             }
-            (Provider::Own, Place::Signal(signal)) => {
-                let own = self.own(entry, point);
-                self.places.signals.push((signal.clone(), own));
+            (Provider::Own, _) => {
+                self.refuse(point, "signals to dprobes run no handlers yet", "`end` is run at Ctrl-C");
             }
             (Provider::Interval, Place::Period(unit, Number::Literal(count))) => {
                 match period(*unit, *count) {
@@ -192,8 +190,13 @@ impl Finder<'_> {
                 Err(reason) => reasons.push(reason.to_string()),
             }
         }
-        if functions.is_empty() && !images.is_empty() {
-            let reason = reasons.pop().unwrap_or_else(|| "nothing matches".to_owned());
+        // Behind `a.out` is what a script of a shell will start.
+        let is_missing = images.is_empty() && file != "a.out";
+        if functions.is_empty() && (is_missing || !images.is_empty()) {
+            let reason = match is_missing {
+                true => "there is no such program or library".to_owned(),
+                false => reasons.pop().unwrap_or_else(|| "nothing matches".to_owned()),
+            };
             match self.compiled.settings.missing_probes {
                 MissingProbes::Error => self.refuse(
                     point,
@@ -203,7 +206,10 @@ impl Finder<'_> {
                 MissingProbes::Warn => tell(&format!("{WARNING}{point}: {}", printable::text(&reason))),
                 MissingProbes::Ignore => {}
             }
-            return;
+            if !is_missing || self.compiled.settings.missing_probes == MissingProbes::Error {
+                return;
+            }
+            // It may come later.
         }
         let provider = point.provider.name();
         let shown = |function: &str| match at {
@@ -269,7 +275,11 @@ impl Finder<'_> {
         let paths = match (file.contains('/'), self.scope.command) {
             (true, _) => vec![PathBuf::from(file)],
             (false, Some(command)) if is_named(command, file) => vec![command.to_owned()],
-            (false, _) => process::libraries_named(file),
+            (false, _) => {
+                let mut paths = process::libraries_named(file);
+                paths.extend(paths.is_empty().then(|| found(OsStr::new(file))).flatten());
+                paths
+            }
         };
         paths.iter().filter_map(|path| Image::open(path).ok()).map(std::sync::Arc::new).collect()
     }
@@ -305,6 +315,16 @@ fn module(binary: &ProbedFile) -> String {
         true => std::path::absolute(path).map_or_else(|_| path.clone(), |path| path.display().to_string()),
         false => path.clone(),
     }
+}
+
+/// The file that the first word of a command means.
+pub(super) fn found(command: &OsStr) -> Option<PathBuf> {
+    let path = Path::new(command);
+    if path.components().count() > 1 {
+        return Some(path.to_owned());
+    }
+    let directories = std::env::var_os("PATH")?;
+    std::env::split_paths(&directories).map(|directory| directory.join(path)).find(|path| path.is_file())
 }
 
 /// Whether a name without a slash means the command.

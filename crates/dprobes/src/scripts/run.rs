@@ -2,8 +2,9 @@
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use trace::Items;
 use vm::{Op, State};
 
 use super::observer::{Script, SharedScript};
-use super::places::{self, Places, Scope, constants};
+use super::places::{self, Places, Scope, constants, found};
 use super::source;
 use super::symbols::Symbols;
 use super::timers::{Timers, Waker};
@@ -39,9 +40,9 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
     let (checked, compiled) = source::compile(arguments)?;
     let command = command(arguments)?;
     let path = command.first().and_then(|command| found(command));
-    let scope = Scope { pids: &arguments.processes.pid, command: path.as_deref(), expands: false };
+    let scope = Scope { pids: &arguments.pid, command: path.as_deref(), expands: false };
     let places = places::find(&compiled, &checked.sources, &scope)?;
-    if !places.objects.is_empty() && arguments.processes.pid.is_empty() && command.is_empty() {
+    if !places.objects.is_empty() && arguments.pid.is_empty() && command.is_empty() {
         return Err(Failure::new(
             "no process is given: -p PID, or a command behind `--`; scripts cannot probe all processes yet",
         ));
@@ -50,7 +51,8 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
     if arguments.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
-    arguments.processes.pid.iter().try_for_each(|&pid| session::is_not_itself(pid))?;
+    arguments.pid.iter().try_for_each(|&pid| session::is_not_itself(pid))?;
+    are_there(&arguments.pid, &command, path.as_deref())?;
     let mask = control::inherited_mask();
     let front = front::split()?;
     let writer = Writer::start(arguments.output.as_deref())?;
@@ -58,6 +60,8 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
         ScriptFormat::Text => Output::Text,
         ScriptFormat::Json => Output::Json,
     };
+    let reader = Reader::new(&compiled, output, StackMode::default());
+    let shown = arguments.output.is_none() && io::stdout().is_terminal();
     let memory = Rc::new(OnceCell::new());
     let world = World {
         compiled: &compiled,
@@ -70,7 +74,7 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
     let shortest = timers.shortest();
     let watch = Watch::start(arguments.duration, front.ledger.pulse())?;
     let script = Rc::new(RefCell::new(Script {
-        reader: Reader::new(&compiled, output, StackMode::default()),
+        reader: if shown { reader.for_terminal() } else { reader },
         world,
         places: &places,
         timers,
@@ -86,7 +90,7 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
     let waker = shortest.map(Waker::start).transpose()?;
     let mut observer = SharedScript(Rc::clone(&script));
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut observer);
-    arguments.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
+    arguments.firing.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
     let (number, shared) = tracer.add_tables(plan).map_err(Failure::new)?;
     let _ = memory.set(shared);
     script.borrow_mut().begin();
@@ -101,7 +105,7 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
         if !command.is_empty() {
             result = tracer.start(&command, &surroundings).map(|pid| started = Some(pid));
         }
-        result = result.and_then(|()| arguments.processes.pid.iter().try_for_each(|&pid| tracer.attach(pid)));
+        result = result.and_then(|()| arguments.pid.iter().try_for_each(|&pid| tracer.attach(pid)));
         result = result.and_then(|()| tracer.run(&watch.control));
         if let (Some(pid), Err(_)) = (started, &result) {
             // The command has not begun, and must not run without its probes.
@@ -111,8 +115,7 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
         // Nothing is probed: what is due is run until the script, or somebody, ends it.
         watch.control.placed.store(true, Ordering::Relaxed);
         let lives = |&pid: &i32| Path::new(&format!("/proc/{pid}")).exists();
-        while !is_over() && (arguments.processes.pid.is_empty() || arguments.processes.pid.iter().any(lives))
-        {
+        while !is_over() && (arguments.pid.is_empty() || arguments.pid.iter().any(lives)) {
             std::thread::sleep(IDLE);
             script.borrow_mut().tick();
         }
@@ -139,16 +142,33 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
     Ok(status.map_or(ExitCode::SUCCESS, ExitCode::from))
 }
 
+/// Whether the processes, or the command, are there: `begin` is run before they are traced.
+///
+/// # Errors
+/// One is not.
+fn are_there(pids: &[i32], command: &[OsString], path: Option<&Path>) -> Result<(), Failure> {
+    if let Some(pid) = pids.iter().find(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+        return Err(Failure::new(format!("no process {pid}")));
+    }
+    match command.first() {
+        Some(word) if !path.is_some_and(Path::exists) => {
+            let missing = io::Error::from_raw_os_error(libc::ENOENT);
+            Err(Failure::new(format!("cannot run `{}`: {missing}", printable::path(Path::new(word)))))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The longest sleep where nothing is probed: a signal, and a timer, end it.
 const IDLE: Duration = Duration::from_millis(100);
 
 /// How the programs of a script are inserted.
 fn options(arguments: &Trace, tables: usize) -> Options {
     Options {
-        engine: arguments.engine.into(),
+        engine: arguments.firing.engine.into(),
         verify_opcodes: true,
         items: Items::PID.with(Items::TSC),
-        lossless: arguments.lossless,
+        lossless: arguments.firing.lossless,
         max_dumps: 1,
         symbols: None,
         tables: Some(tables),
@@ -172,14 +192,39 @@ fn tables(compiled: &Compiled, places: &Places) -> Result<TablesPlan, Failure> {
         let (key, value, entries) = (8, engine::THREAD_BYTES, MAX_THREADS);
         infos.push(maps::MapInfo { key, value, entries, ..maps::MapInfo::default() });
     }
-    let planned = maps::plan(&mut infos, engine::processors(), BUDGET);
-    let words = planned.ok().filter(|words| *words <= BUDGET).ok_or_else(|| {
-        Failure::new(format!(
-            "the maps of the script are larger than {} MiB; `max_map_keys` and `max_strlen` in `config` make them smaller",
-            (BUDGET * 8) >> 20
-        ))
-    })?;
+    let words = maps::plan(&mut infos, engine::processors(), BUDGET).unwrap_or(usize::MAX);
+    if words > BUDGET {
+        return Err(too_large(compiled, &infos, words));
+    }
     Ok(TablesPlan { infos, words, constants: constants(compiled, places), threads })
+}
+
+/// Says which map is the largest. Maps lie one behind the other, if they could be placed at all.
+fn too_large(compiled: &Compiled, infos: &[maps::MapInfo], words: usize) -> Failure {
+    let places = infos.iter().map(|info| info.place as usize);
+    let ends = places.clone().skip(1).chain([words]);
+    let sizes = places.zip(ends).map(|(place, end)| end.saturating_sub(place));
+    let largest = compiled.maps.iter().zip(sizes).max_by_key(|(_, size)| *size);
+    let largest = match largest {
+        Some((map, size)) if words < usize::MAX => {
+            format!(
+                ": they need {} MiB, and @{} needs {} of them",
+                mebibytes(words),
+                map.name,
+                mebibytes(size)
+            )
+        }
+        _ => String::new(),
+    };
+    Failure::new(format!(
+        "the maps of the script are larger than {} MiB{largest}; `max_map_keys` and `max_strlen` in `config` make them smaller",
+        mebibytes(BUDGET)
+    ))
+}
+
+/// Words as MiB, rounded up.
+fn mebibytes(words: usize) -> usize {
+    words.div_ceil((1 << 20) / 8)
 }
 
 /// Whether addresses of processes are shown as symbols.
@@ -200,7 +245,7 @@ fn shows_symbols(compiled: &Compiled) -> bool {
 /// # Errors
 /// It is not complete.
 fn command(arguments: &Trace) -> Result<Vec<OsString>, Failure> {
-    let Some(text) = &arguments.processes.cmd else { return Ok(arguments.processes.command.clone()) };
+    let Some(text) = &arguments.cmd else { return Ok(arguments.command.clone()) };
     let words = words(text).ok_or_else(|| Failure::new(format!("-c '{text}': a quote is not closed")))?;
     match words.is_empty() {
         true => Err(Failure::new("-c: the command is empty")),
@@ -230,16 +275,6 @@ fn words(text: &str) -> Option<Vec<String>> {
     quote.is_none().then_some(words)
 }
 
-/// The file that a command's first word means.
-fn found(command: &OsStr) -> Option<PathBuf> {
-    let path = Path::new(command);
-    if path.components().count() > 1 {
-        return Some(path.to_owned());
-    }
-    let directories = std::env::var_os("PATH")?;
-    std::env::split_paths(&directories).map(|directory| directory.join(path)).find(|path| path.is_file())
-}
-
 /// `-l`: shows what would be probed.
 fn list(arguments: &Trace) -> Result<ExitCode, Failure> {
     let listed = match &*arguments.script {
@@ -252,7 +287,7 @@ fn list(arguments: &Trace) -> Result<ExitCode, Failure> {
     let (checked, compiled) = source::compile_text(arguments, listed.as_deref())?;
     let command = command(arguments)?;
     let path = command.first().and_then(|command| found(command));
-    let scope = Scope { pids: &arguments.processes.pid, command: path.as_deref(), expands: true };
+    let scope = Scope { pids: &arguments.pid, command: path.as_deref(), expands: true };
     let places = places::find(&compiled, &checked.sources, &scope)?;
     let names: String = places.names.iter().map(|(name, _)| format!("{name}\n")).collect();
     stdout::show(&printable::lines(&names))?;
