@@ -131,13 +131,16 @@ impl<'c, 'a> Call<'c, 'a> {
     fn register(self) -> Result<()> {
         use crate::provider::Provider;
         let span = self.expr.at.0;
+        let number = library::argument(self.name).unwrap_or(0);
+        if self.compiler.sites.is_some() && self.entry.name == "argN" {
+            return self.compiler.static_argument(self.name, number, span);
+        }
         if self.compiler.providers.contains(&Provider::Usdt) && matches!(self.entry.name, "argN" | "sargN") {
             let message = format!("`{}` of a `usdt` probe is not available", self.name);
             return Err(source::Diagnostic::error(span, message)
                 .label("where it is is said in the program's notes")
                 .help("read it with `reg()`, or probe a function"));
         }
-        let number = library::argument(self.name).unwrap_or(0);
         let register = match self.entry.name {
             "retval" => Some(Register::Rax),
             "reg" => match &self.argument(0)?.kind {

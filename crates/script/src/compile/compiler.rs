@@ -16,6 +16,7 @@ use super::forms::{Form, Forms};
 use super::frame::{Frame, LIMIT, Mark};
 use super::parameters::Parameters;
 use super::refuse;
+use super::static_probe::{self, Group, StaticSite};
 use super::tables::{Constants, Maps};
 use super::walk;
 use vm::Op;
@@ -58,6 +59,8 @@ pub(super) struct Compiler<'a> {
     logs: (bool, bool),
     /// The providers of the probe's points.
     pub(super) providers: Vec<Provider>,
+    /// The sites of the `usdt` point that is compiled, if it is one whose notes are known.
+    pub(super) sites: Option<Vec<StaticSite>>,
     messages: Messages,
 }
 
@@ -88,6 +91,7 @@ impl<'a> Compiler<'a> {
             none,
             logs: (false, false),
             providers: Vec::new(),
+            sites: None,
             messages,
         }
     }
@@ -112,14 +116,25 @@ impl<'a> Compiler<'a> {
         (compiled, self.messages, self.forms)
     }
 
-    /// Compiles a probe to a handler.
+    /// Compiles a probe: to a handler, or to several where arguments are in different places.
     pub(super) fn probe(&mut self, probe: &Probe) {
         let served: Vec<Option<()>> =
             probe.points.iter().map(|point| self.keep(refuse::provider(point))).collect();
         if served.contains(&None) {
             return;
         }
-        self.providers = probe.points.iter().map(|point| point.provider).collect();
+        for group in static_probe::groups(probe, &self.parameters.sites) {
+            self.handler(probe, group);
+            if self.messages.has_errors() {
+                return;
+            }
+        }
+    }
+
+    fn handler(&mut self, probe: &Probe, group: Group) {
+        let Group { points, sites } = group;
+        self.providers = points.iter().map(|point| point.provider).collect();
+        self.sites = sites;
         self.frame = Frame::default();
         self.scopes = vec![BTreeMap::new()];
         self.loops.clear();
@@ -141,9 +156,9 @@ impl<'a> Compiler<'a> {
         }
         self.asm.place(self.none);
         self.asm.op(Op::Abort);
-        let (points, end) = (probe.points.clone(), self.asm.here());
-        let frame = self.frame.most();
-        self.handlers.push(Handler { points, entry, end, logs: self.logs.0, frame });
+        let (end, frame) = (self.asm.here(), self.frame.most());
+        let sites = self.sites.take().unwrap_or_default();
+        self.handlers.push(Handler { points, sites, entry, end, logs: self.logs.0, frame });
     }
 
     /// Ends the run: keeps the log if there is something in it.
