@@ -7,6 +7,7 @@ use maps::MapInfo;
 
 use crate::ast::At;
 use crate::check::Bits;
+use crate::compile::StaticSite;
 use crate::point::AttachPoint;
 use crate::types::Type;
 
@@ -55,6 +56,8 @@ pub struct Member {
 pub struct Handler {
     /// Where it fires; `minor` of a site tells which attach point it was.
     pub points: Vec<AttachPoint>,
+    /// The sites of its `usdt` point, in which its arguments are in the same places.
+    pub sites: Vec<StaticSite>,
     /// The offset of its first instruction.
     pub entry: usize,
     /// The offset after its last instruction.

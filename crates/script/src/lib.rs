@@ -74,7 +74,7 @@ pub use ast::{
     Probe, Record, Script, Setting, SettingValue, Statement, StatementKind,
 };
 pub use check::{Bits, Facts, MapTypes};
-pub use compile::{Parameters, compile};
+pub use compile::{Parameters, SiteArgument, SitePlace, StaticSite, StaticSites, compile};
 pub use compiled::{Action, Compiled, EXCEPTIONS, Event, Handler, Map, Member, MissingProbes, Settings};
 pub use listing::listing;
 pub use operator::{Binary, Unary};

@@ -31,6 +31,7 @@
 //! | `place` | memory of the program: fields, elements |
 //! | `map` | keys, and what is done with entries |
 //! | `call`, `strings`, `objects`, `errors` | builtins and functions |
+//! | `static_probe` | the arguments of static probes |
 //! | `event`, `refuse` | what the reader does; what is refused |
 
 mod arithmetic;
@@ -51,6 +52,7 @@ mod place;
 mod refuse;
 mod settings;
 mod statement;
+mod static_probe;
 mod strings;
 mod tables;
 mod value;
@@ -66,6 +68,7 @@ use crate::compiled::{Compiled, Member};
 use compiler::Compiler;
 use forms::Forms;
 pub use parameters::Parameters;
+pub use static_probe::{SiteArgument, SitePlace, StaticSite, StaticSites};
 
 /// Compiles a checked script.
 ///

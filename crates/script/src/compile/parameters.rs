@@ -14,6 +14,7 @@ use crate::operator::Unary;
 use crate::point::{Number, Place};
 use crate::types::Type;
 
+use super::static_probe::StaticSites;
 use super::walk;
 
 /// What the runtime knows when a script is compiled.
@@ -33,6 +34,8 @@ pub struct Parameters {
     pub word: u8,
     /// Whether functions are allowed that change the process or start commands.
     pub allow_unsafe: bool,
+    /// Where static probes are. A `usdt` point without an entry is compiled, but has no arguments.
+    pub sites: StaticSites,
     /// Nanoseconds by which atomic time is ahead of the time of day.
     pub atomic_time: u64,
 }
@@ -47,6 +50,7 @@ impl Default for Parameters {
             processors: 1,
             word: 8,
             allow_unsafe: false,
+            sites: StaticSites::new(),
             atomic_time: 37_000_000_000,
         }
     }

@@ -4,7 +4,7 @@
 //! `= NUMBER`, `REGISTER`, `REGISTER >> BITS` or `[BASE + INDEX * SCALE + NUMBER]` (0 is written for
 //! a register that is not there), or `?`.
 
-use script::{Parameters, SiteArgument, SitePlace, StaticSite};
+use dprobes_script::{Parameters, SiteArgument, SitePlace, StaticSite};
 use vm::Register;
 
 /// Adds a site; `text` is what follows `site`.
