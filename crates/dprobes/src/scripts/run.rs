@@ -17,7 +17,8 @@ use trace::Items;
 use vm::{Op, State};
 
 use super::observer::{Script, SharedScript};
-use super::places::{self, Places, Scope, constants};
+use super::places::{self, Places, constants};
+use super::scope::Scope;
 use super::source;
 use super::symbols::Symbols;
 use super::timers::{Timers, Waker};
@@ -35,10 +36,10 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
     if arguments.list {
         return list(arguments);
     }
-    let (checked, compiled) = source::compile(arguments)?;
     let command = command(arguments)?;
     let path = command.first().and_then(|command| found(command));
     let scope = Scope { pids: &arguments.pid, command: path.as_deref(), expands: false };
+    let (checked, compiled) = source::compile(arguments, &scope)?;
     let places = places::find(&compiled, &checked.sources, &scope)?;
     if !places.objects.is_empty() && arguments.pid.is_empty() && command.is_empty() {
         return Err(Failure::new(
@@ -243,10 +244,10 @@ fn list(arguments: &Trace) -> Result<ExitCode, Failure> {
         }
         _ => None,
     };
-    let (checked, compiled) = source::compile_text(arguments, listed.as_deref())?;
     let command = command(arguments)?;
     let path = command.first().and_then(|command| found(command));
     let scope = Scope { pids: &arguments.pid, command: path.as_deref(), expands: true };
+    let (checked, compiled) = source::compile_text(arguments, listed.as_deref(), &scope)?;
     let places = places::find(&compiled, &checked.sources, &scope)?;
     let names: String = places.names.iter().map(|(name, _)| format!("{name}\n")).collect();
     stdout::show(&printable::lines(&names))?;
