@@ -121,12 +121,7 @@ impl Finder<'_> {
                 }
                 for site in &handler.sites {
                     let name = format!("{}:{}:{}", point.provider.name(), site.file, site.name);
-                    self.add(
-                        handler,
-                        &site.file,
-                        Location::Offset(site.offset),
-                        (name, site.function.clone()),
-                    );
+                    self.add(handler, &site.file, Location::Offset(site.offset), (name, String::new()));
                 }
             }
             _ => self.refuse(

@@ -59,11 +59,9 @@ fn of_image(image: &Image, file: &str, provider: Option<&str>, name: &str) -> Ve
         }
         // An address without bytes of the file is damage.
         let Some(offset) = image.offset_of_address(probe.vaddr) else { continue };
-        let function = image.function_at(probe.vaddr).map(|function| function.name.clone());
         sites.push(StaticSite {
             file: file.to_owned(),
             name: format!("{}:{}", probe.provider, probe.name),
-            function: function.unwrap_or_default(),
             offset,
             arguments: probe.arguments.iter().map(argument).collect(),
         });

@@ -30,8 +30,6 @@ pub struct StaticSite {
     pub file: String,
     /// Its provider and its name: `python:gc__start`.
     pub name: String,
-    /// The name of the function that contains it, or nothing.
-    pub function: String,
     /// Where its instruction is in the file.
     pub offset: u64,
     /// Where its arguments are.

@@ -19,7 +19,6 @@ pub(crate) fn add(parameters: &mut Parameters, text: &str) {
     sites.push(StaticSite {
         file: "/bin/x".into(),
         name: name.into(),
-        function: String::new(),
         offset,
         arguments: arguments.split("; ").filter(|text| *text != "-").map(argument).collect(),
     });
