@@ -14,7 +14,7 @@ type Row = (String, String, u64, u64, Vec<String>);
 
 /// What readelf says of a file's static probes.
 fn told(path: &Path) -> Vec<Row> {
-    let text = run(Command::new("readelf").args(["--wide", "-n"]).arg(path));
+    let text = run(Command::new("readelf").arg("-n").arg(path));
     let mut rows: Vec<Row> = Vec::new();
     for line in text.lines().map(str::trim) {
         let Some((key, value)) = line.split_once(':').map(|(key, value)| (key, value.trim())) else {
