@@ -7,8 +7,8 @@ use maps::MapInfo;
 
 use crate::ast::At;
 use crate::check::Bits;
-use crate::compile::StaticSite;
 use crate::point::AttachPoint;
+use crate::static_sites::StaticSite;
 use crate::types::Type;
 
 /// The exceptions that end a handler (the mask of its program): the default ones, and a log that is

@@ -1,4 +1,4 @@
-//! The static probes (`usdt`) that a script names, as the notes of programs and libraries tell them.
+//! The static probes (`usdt`) that a script names, as the notes of programs and libraries tell.
 //!
 //! A script is compiled for the places where a file has their arguments, so files are read before
 //! it is compiled: those that the processes have mapped, else those on disk. A library that a

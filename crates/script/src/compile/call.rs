@@ -18,7 +18,7 @@ pub(super) struct Call<'c, 'a> {
     pub(super) compiler: &'c mut Compiler<'a>,
     pub(super) entry: &'static Entry,
     /// Its name as written: `arg3`.
-    name: &'c str,
+    pub(super) name: &'c str,
     pub(super) arguments: &'c [Expr],
     pub(super) expr: &'c Expr,
 }
@@ -128,14 +128,16 @@ impl<'c, 'a> Call<'c, 'a> {
     }
 
     /// Pushes a register, or an argument of the function.
-    fn register(self) -> Result<()> {
+    fn register(mut self) -> Result<()> {
         use crate::provider::Provider;
         let span = self.expr.at.0;
         let number = library::argument(self.name).unwrap_or(0);
-        if self.compiler.sites.is_some() && self.entry.name == "argN" {
-            return self.compiler.static_argument(self.name, number, span);
+        if self.compiler.served.sites.is_some() && self.entry.name == "argN" {
+            return self.static_argument(number);
         }
-        if self.compiler.providers.contains(&Provider::Usdt) && matches!(self.entry.name, "argN" | "sargN") {
+        if self.compiler.served.providers.contains(&Provider::Usdt)
+            && matches!(self.entry.name, "argN" | "sargN")
+        {
             let message = format!("`{}` of a `usdt` probe is not available", self.name);
             return Err(source::Diagnostic::error(span, message)
                 .label("where it is is said in the program's notes")

@@ -8,15 +8,14 @@ use crate::ast::{At, Block, Expr, ExprKind, Local, Probe, Script};
 use crate::check::Facts;
 use crate::compiled::{Action, Compiled, Event, Handler, Settings};
 use crate::library::{self, Gives};
-use crate::provider::Provider;
 use crate::types::Type;
 
 use super::assembler::{Assembler, Label, MAX_CODE};
 use super::forms::{Form, Forms};
 use super::frame::{Frame, LIMIT, Mark};
+use super::groups::{self, Group, Served};
 use super::parameters::Parameters;
 use super::refuse;
-use super::static_probe::{self, Group, StaticSite};
 use super::tables::{Constants, Maps};
 use super::walk;
 use vm::Op;
@@ -57,10 +56,8 @@ pub(super) struct Compiler<'a> {
     none: Label,
     /// Whether the handler may log; whether it surely has when it is here.
     logs: (bool, bool),
-    /// The providers of the probe's points.
-    pub(super) providers: Vec<Provider>,
-    /// The sites of the `usdt` point that is compiled, if it is one whose notes are known.
-    pub(super) sites: Option<Vec<StaticSite>>,
+    /// What the handler serves.
+    pub(super) served: Served,
     messages: Messages,
 }
 
@@ -90,8 +87,7 @@ impl<'a> Compiler<'a> {
             loops: Vec::new(),
             none,
             logs: (false, false),
-            providers: Vec::new(),
-            sites: None,
+            served: Served::default(),
             messages,
         }
     }
@@ -123,7 +119,7 @@ impl<'a> Compiler<'a> {
         if served.contains(&None) {
             return;
         }
-        for group in static_probe::groups(probe, &self.parameters.sites) {
+        for group in groups::groups(probe, &self.parameters.sites) {
             self.handler(probe, group);
             if self.messages.has_errors() {
                 return;
@@ -133,8 +129,8 @@ impl<'a> Compiler<'a> {
 
     fn handler(&mut self, probe: &Probe, group: Group) {
         let Group { points, sites } = group;
-        self.providers = points.iter().map(|point| point.provider).collect();
-        self.sites = sites;
+        let providers = points.iter().map(|point| point.provider).collect();
+        self.served = Served { providers, sites };
         self.frame = Frame::default();
         self.scopes = vec![BTreeMap::new()];
         self.loops.clear();
@@ -157,7 +153,7 @@ impl<'a> Compiler<'a> {
         self.asm.place(self.none);
         self.asm.op(Op::Abort);
         let (end, frame) = (self.asm.here(), self.frame.most());
-        let sites = self.sites.take().unwrap_or_default();
+        let sites = self.served.sites.take().unwrap_or_default();
         self.handlers.push(Handler { points, sites, entry, end, logs: self.logs.0, frame });
     }
 

@@ -31,7 +31,7 @@
 //! | `place` | memory of the program: fields, elements |
 //! | `map` | keys, and what is done with entries |
 //! | `call`, `strings`, `objects`, `errors` | builtins and functions |
-//! | `static_probe` | the arguments of static probes |
+//! | `groups`, `static_probe` | one handler for each way to read a static probe's arguments |
 //! | `event`, `refuse` | what the reader does; what is refused |
 
 mod arithmetic;
@@ -44,6 +44,7 @@ mod expression;
 mod fold;
 mod forms;
 mod frame;
+mod groups;
 mod map;
 mod objects;
 
@@ -68,7 +69,6 @@ use crate::compiled::{Compiled, Member};
 use compiler::Compiler;
 use forms::Forms;
 pub use parameters::Parameters;
-pub use static_probe::{SiteArgument, SitePlace, StaticSite, StaticSites};
 
 /// Compiles a checked script.
 ///

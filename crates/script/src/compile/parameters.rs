@@ -12,9 +12,9 @@ use crate::constant;
 use crate::number;
 use crate::operator::Unary;
 use crate::point::{Number, Place};
+use crate::static_sites::StaticSites;
 use crate::types::Type;
 
-use super::static_probe::StaticSites;
 use super::walk;
 
 /// What the runtime knows when a script is compiled.
