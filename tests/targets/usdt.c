@@ -1,10 +1,11 @@
 /* build: -O2 -Wall -Wextra */
 /* Static probes (USDT) with arguments in all kinds of places. The program prints what a tracer must
  * see at each probe, so both can be compared. With the argument `wait` it waits for a byte of its
- * input before it begins. */
+ * input before it begins, and for another one at the end; with `fork`, a child does the work. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* A probe: an instruction, and a note with its address. `arguments` is a string. */
@@ -95,14 +96,8 @@ static __attribute__((noinline)) void counted(int32_t value)
     }
 }
 
-int main(int count, char **arguments)
+static void work(void)
 {
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    if (count > 1 && strcmp(arguments[1], "wait") == 0) {
-        char byte;
-        if (read(0, &byte, 1) < 0)
-            return 1;
-    }
     struct table table = { { 1, -2, 3, -4 }, { 250, 251, 252, 253, 254, 255, 0, 1 } };
     for (int round = 0; round < 3; round++) {
         registers(-round - 1, 4000000000u + (unsigned)round, -5000000000 - round, (int16_t)(-7 - round), (uint16_t)(65530 + round),
@@ -116,5 +111,25 @@ int main(int count, char **arguments)
         counted(round);
     }
     printf("semaphore %d\n", counted_semaphore);
+}
+
+int main(int count, char **arguments)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    int waits = count > 1 && strcmp(arguments[1], "wait") == 0;
+    char byte;
+    if (waits && read(0, &byte, 1) < 0)
+        return 1;
+    if (count > 1 && strcmp(arguments[1], "fork") == 0) {
+        pid_t child = fork();
+        if (child > 0)
+            return waitpid(child, NULL, 0) < 0;
+    }
+    work();
+    if (waits) {
+        if (read(0, &byte, 1) < 0)
+            return 1;
+        printf("semaphore at the end %d\n", counted_semaphore);
+    }
     return 0;
 }

@@ -17,6 +17,8 @@ pub struct StaticSite {
     pub name: String,
     /// Where its instruction is in the file.
     pub offset: u64,
+    /// The address in the file of the counter that must be more than 0, if it has one.
+    pub semaphore: Option<u64>,
     /// Where its arguments are.
     pub arguments: Vec<SiteArgument>,
 }

@@ -28,6 +28,8 @@ pub(super) struct Own {
 pub(super) struct Places {
     /// The programs, one for each module.
     pub(super) objects: Vec<Object>,
+    /// The semaphores of their static probes, by the module's name.
+    pub(super) semaphores: BTreeMap<String, Vec<u64>>,
     pub(super) begin: Vec<Own>,
     pub(super) end: Vec<Own>,
     /// Handlers of signals to dprobes, with the signals' names.
@@ -120,6 +122,7 @@ impl Finder<'_> {
                     self.missing(point, &module(binary), "there is no such static probe");
                 }
                 for site in &handler.sites {
+                    self.places.semaphores.entry(site.file.clone()).or_default().extend(site.semaphore);
                     let name = format!("{}:{}:{}", point.provider.name(), site.file, site.name);
                     self.add(handler, &site.file, Location::Offset(site.offset), (name, String::new()));
                 }

@@ -96,7 +96,8 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
     if !is_over() && (!places.objects.is_empty() || !command.is_empty()) {
         for object in &places.objects {
             let versions = Versions::only(object.clone(), "scripts are for x86-64 programs");
-            tracer.insert(versions, options(arguments, number), None);
+            let semaphores = places.semaphores.get(&object.module).cloned().unwrap_or_default();
+            tracer.insert(versions, Options { semaphores, ..options(arguments, number) }, None);
         }
         if !command.is_empty() {
             result = tracer.start(&command, &surroundings).map(|pid| started = Some(pid));
@@ -147,6 +148,7 @@ fn options(arguments: &Trace, tables: usize) -> Options {
         max_dumps: 1,
         symbols: None,
         tables: Some(tables),
+        semaphores: Vec::new(),
     }
 }
 

@@ -63,6 +63,7 @@ fn of_image(image: &Image, file: &str, provider: Option<&str>, name: &str) -> Ve
             file: file.to_owned(),
             name: format!("{}:{}", probe.provider, probe.name),
             offset,
+            semaphore: probe.semaphore,
             arguments: probe.arguments.iter().map(argument).collect(),
         });
     }

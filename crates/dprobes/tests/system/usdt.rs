@@ -3,7 +3,8 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::support::{Scratch, dprobes, find_program, need, target};
 
@@ -52,30 +53,135 @@ fn arguments_are_what_the_program_has_there() {
     }
 }
 
+/// The target, waiting for a byte, and a tracer that has armed its probes in it.
+struct Attached {
+    program: Child,
+    said: BufReader<ChildStdout>,
+    tracer: Child,
+}
+
+impl Attached {
+    fn start(target: &Path, script: &str, probes: &str) -> Attached {
+        let mut program = Command::new(target);
+        let program = program.arg("wait").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut program = program.spawn().expect("the target starts");
+        let mut command = dprobes();
+        command.args(["trace", "-p", &program.id().to_string(), "-e", script]);
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut tracer = command.spawn().expect("dprobes starts");
+        let mut told = BufReader::new(tracer.stderr.take().expect("it is piped"));
+        let mut line = String::new();
+        while !line.contains("armed") {
+            line.clear();
+            assert!(told.read_line(&mut line).expect("it can be read") > 0, "no probe was armed");
+        }
+        assert!(line.contains(probes), "{line}");
+        // What it says later must not block it.
+        std::thread::spawn(move || told.read_to_string(&mut String::new()));
+        let said = BufReader::new(program.stdout.take().expect("it is piped"));
+        Attached { program, said, tracer }
+    }
+
+    /// Lets the target go on.
+    fn go_on(&mut self) {
+        self.program.stdin.as_mut().expect("it is piped").write_all(b"\n").expect("the target reads");
+    }
+
+    /// What the target prints, up to and with the number of those who trace.
+    fn work(&mut self) -> String {
+        self.go_on();
+        let mut text = String::new();
+        while !text.contains("semaphore") {
+            assert!(self.said.read_line(&mut text).expect("it is text") > 0, "{text}");
+        }
+        text
+    }
+
+    /// What the target prints at last.
+    fn end(mut self) -> String {
+        self.go_on();
+        let mut text = String::new();
+        self.said.read_to_string(&mut text).expect("it is text");
+        assert!(self.program.wait().expect("it ends").success());
+        text
+    }
+}
+
 #[test]
 fn a_running_program_is_probed() {
     let target = need!("usdt", target("usdt"), "gcc");
-    let piped = || (Stdio::piped(), Stdio::piped());
-    let (stdin, stdout) = piped();
-    let mut program = Command::new(&target);
-    let mut program = program.arg("wait").stdin(stdin).stdout(stdout).spawn().expect("the target starts");
-    let mut command = dprobes();
-    command.args(["trace", "-p", &program.id().to_string(), "-e"]).arg(script(Path::new("usdt")));
-    let mut tracer = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("dprobes starts");
-    let mut said = BufReader::new(tracer.stderr.take().expect("it is piped"));
-    let mut line = String::new();
-    while !line.contains("armed") {
-        line.clear();
-        assert!(said.read_line(&mut line).expect("it can be read") > 0, "no probe was armed");
-    }
-    assert!(line.contains("7 probes"), "{line}");
-    program.stdin.take().expect("it is piped").write_all(b"\n").expect("the target reads");
-    let mut expected = String::new();
-    program.stdout.take().expect("it is piped").read_to_string(&mut expected).expect("it is text");
-    assert!(program.wait().expect("it ends").success());
-    let seen = tracer.wait_with_output().expect("dprobes ends");
+    let mut attached = Attached::start(&target, &script(Path::new("usdt")), "7 probes");
+    let expected = attached.work();
+    attached.go_on();
+    assert!(attached.program.wait().expect("it ends").success());
+    let seen = attached.tracer.wait_with_output().expect("dprobes ends");
     let seen = String::from_utf8(seen.stdout).expect("it is text");
     assert_eq!(told(&seen), told(&expected));
+}
+
+/// A script about the probe that has a semaphore.
+const COUNTED: &str = "usdt:@:counted { printf(\"seen %d\\n\", arg0); }";
+
+#[test]
+fn a_probe_with_a_semaphore_is_hit_in_parents_and_children() {
+    let target = need!("usdt", target("usdt"), "gcc");
+    let script = COUNTED.replace('@', &target.display().to_string());
+    for engine in ["auto", "trap"] {
+        for way in ["work", "fork"] {
+            let mut command = dprobes();
+            command.args(["trace", "--engine", engine, "-e", &script, "--"]).arg(&target).arg(way);
+            let seen = output(&mut command);
+            for expected in ["counted 0", "seen 0", "counted 6", "seen 6", "semaphore 1"] {
+                assert!(seen.lines().any(|line| line == expected), "{engine}, {way}: {expected}: {seen}");
+            }
+        }
+    }
+    let untraced = output(&mut Command::new(&target));
+    assert!(untraced.ends_with("semaphore 0\n") && !untraced.contains("counted"), "{untraced}");
+}
+
+#[test]
+fn a_semaphore_is_counted_down_however_the_tracer_ends() {
+    let target = need!("usdt", target("usdt"), "gcc");
+    for way in ["interrupted", "tracer killed", "front killed"] {
+        let mut attached = Attached::start(&target, &COUNTED.replace('@', "usdt"), "1 probe");
+        assert!(attached.work().ends_with("counted 6\nsemaphore 1\n"));
+        let front = attached.tracer.id() as i32;
+        let (pid, signal) = match way {
+            "interrupted" => (front, libc::SIGINT),
+            "tracer killed" => {
+                let children = std::fs::read_to_string(format!("/proc/{front}/task/{front}/children"));
+                let children = children.expect("the front lives");
+                (children.split_whitespace().next().expect("a child").parse().expect("a pid"), libc::SIGKILL)
+            }
+            _ => (front, libc::SIGKILL),
+        };
+        // SAFETY: no memory is involved; both are processes of this test.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "{way}");
+        attached.tracer.wait().expect("dprobes ends");
+        // If the front was killed, the tracer still has to notice.
+        let began = Instant::now();
+        let pid = attached.program.id();
+        while crate::support::is_traced(pid) {
+            assert!(began.elapsed() < Duration::from_secs(30), "{way}: it is still traced");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(attached.end(), "semaphore at the end 0\n", "{way}");
+    }
+}
+
+#[test]
+fn an_interpreters_probes_are_hit() {
+    let python = need!("usdt", find_program("python3"), "python3");
+    let listed = dprobes().args(["list", "-u"]).arg(&python).arg("gc__start").output().expect("it starts");
+    let listed = listed.status.success().then_some(());
+    need!("usdt", listed, "python3 with static probes");
+    let script = format!("usdt:{}:python:gc__start / arg0 == 1 / {{ @ = count(); }}", python.display());
+    let work = "import gc\ngc.disable()\nfor i in range(7): gc.collect(1)";
+    let mut command = dprobes();
+    command.args(["trace", "-e", &script, "--"]).arg(&python).args(["-c", work]);
+    let seen = output(&mut command);
+    assert!(seen.contains("@: 7\n"), "{seen}");
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub(crate) fn add(parameters: &mut Parameters, text: &str) {
         file: "/bin/x".into(),
         name: name.into(),
         offset,
+        semaphore: None,
         arguments: arguments.split("; ").filter(|text| *text != "-").map(argument).collect(),
     });
 }
