@@ -45,6 +45,7 @@ fn names(image: &Image) {
         let _ = (image.lookup(name), image.select_named(name));
     }
     let _ = image.select_matching(&|name| name.len() % 2 == 0);
+    let _ = image.static_probes();
     for function in image.functions().iter().take(PLACES) {
         let _ = (function.full_name(), function.demangled());
     }

@@ -1,5 +1,7 @@
-//! `dprobes list`: shows modules, functions and points of functions that can be probed.
+//! `dprobes list`: shows modules, functions, points of functions and static probes that can be
+//! probed.
 
+mod static_probes;
 mod tactics;
 
 use std::io::{BufWriter, Write};
@@ -18,12 +20,15 @@ use crate::arguments::List;
 /// Bytes of the longest instruction.
 const LONGEST: usize = 15;
 
-/// Lists the modules of a process, or the functions of a file or process.
+/// Lists the modules of a process, or the functions or static probes of a file or process.
 pub(crate) fn list(arguments: &List) -> Result<ExitCode, Failure> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     let found = match arguments.pid {
         None => {
             let file = arguments.file.as_ref().map(PathBuf::from).unwrap_or_default();
+            if arguments.usdt {
+                return finish(static_probes::of_file(&file, arguments.pattern.as_deref(), &mut out)?, out);
+            }
             let image = Image::open(&file).map_err(Failure::new)?;
             let wanted = Wanted::parse(arguments.pattern.as_deref().unwrap_or("*"))?;
             match arguments.points {
@@ -39,6 +44,9 @@ pub(crate) fn list(arguments: &List) -> Result<ExitCode, Failure> {
                 return Err(Failure::new("give either a file or -p PID, and one pattern").with_status(2));
             }
             let pattern = arguments.file.as_ref().map(|pattern| pattern.to_string_lossy().into_owned());
+            if arguments.usdt {
+                return finish(static_probes::of_process(pid, pattern.as_deref(), &mut out)?, out);
+            }
             match arguments.tactics {
                 true => {
                     tactics::of_process(pid, pattern.as_deref(), arguments.points, arguments.json, &mut out)?
@@ -47,6 +55,10 @@ pub(crate) fn list(arguments: &List) -> Result<ExitCode, Failure> {
             }
         }
     };
+    finish(found, out)
+}
+
+fn finish(found: usize, mut out: impl Write) -> Result<ExitCode, Failure> {
     let _ = out.flush();
     if found == 0 {
         return Err(Failure::new("nothing matches"));

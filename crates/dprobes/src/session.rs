@@ -216,6 +216,7 @@ fn options(tracing: &Tracing, engine: engine::Engine, program: &Versions) -> Res
         max_dumps: tracing.max_dumps,
         symbols: symbols::of(program.main(), tracing.sym.as_deref())?,
         tables: None,
+        semaphores: Vec::new(),
     })
 }
 

@@ -163,6 +163,7 @@ impl Placer<'_, '_> {
         let by_key: HashMap<ModuleKey, &Module> =
             modules.iter().map(|module| (module_key(module), module)).collect();
         space.modules.placed.retain(|(_, placed)| by_key.contains_key(placed));
+        space.semaphores.retain(|key| by_key.contains_key(key));
         space.modules.named.retain(|key| by_key.contains_key(key));
         space.modules.blocking.retain(|key| by_key.contains_key(key));
         let memory = &space.code.memory;

@@ -50,6 +50,10 @@ pub struct Options {
     /// The maps and constants that it uses, by the number from
     /// [`Tracer::add_tables`](crate::Tracer::add_tables).
     pub tables: Option<usize>,
+    /// Counters in the data of its module, by their addresses in the file: two bytes each. They are
+    /// counted up while its probes are in a process, since the module's static probes are skipped
+    /// otherwise.
+    pub semaphores: Vec<u64>,
 }
 
 /// A compiled program with its variables and counters. The processes of a trust domain share the

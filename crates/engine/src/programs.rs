@@ -129,6 +129,7 @@ mod tests {
             max_dumps: 1,
             symbols: None,
             tables: None,
+            semaphores: Vec::new(),
         };
         Program::new(Versions::only(object, ""), options, None, None)
     }

@@ -16,6 +16,7 @@ use crate::ledger::Ledger;
 use crate::memory_entries::MemoryEntries;
 use crate::module_key::{Generation, ModuleKey};
 use crate::module_names::Named;
+use crate::semaphores::Semaphores;
 use crate::site::{self, Armed, Code, Disarmed, Site};
 use crate::site_use::Use;
 use crate::sites::Sites;
@@ -54,6 +55,7 @@ pub(crate) struct Space {
     pub(crate) jumps: Jumps,
     pub(crate) calls: CallState,
     pub(crate) modules: ModuleState,
+    pub(crate) semaphores: Semaphores,
     /// At the end of a session: a thread that is kept stopped until the others have left, to unmap
     /// the memory for probes.
     pub(crate) unmapper: Option<Stopped>,
@@ -114,6 +116,7 @@ impl Space {
                 stale: true,
                 foreseen: None,
             },
+            semaphores: Semaphores::default(),
             unmapper: None,
         })
     }
@@ -149,8 +152,10 @@ impl Space {
         // Fails only if the child is gone.
         let _ = site::write(batch, &code, &held);
         let guard = self.calls.guard.as_ref().and_then(|guard| guard.copy(&code.memory));
+        let semaphores = self.semaphores.copy(&code);
         let mut copy = Space {
             code,
+            semaphores,
             members: 1,
             sites,
             disarmed,

@@ -21,6 +21,7 @@
 //!   region(s)  disassembled stretches        boundary  does an instruction start here?
 //!   outline    one function's parts and exits   selection functions by name or pattern
 //!   flow       which instructions control provably reaches      landing   which others it may
+//!   usdt       static probes and where their arguments are
 //!   restartable  code in which no thread may be stopped      dynrel   what the dynamic linker writes
 //! ```
 
@@ -55,6 +56,7 @@ mod separate;
 mod source;
 mod starts;
 mod table;
+mod usdt;
 mod variables;
 mod version;
 
@@ -73,5 +75,6 @@ pub use self::possible_targets::PossibleTargets;
 pub use self::selection::Selected;
 pub use self::separate::SymbolMismatch;
 pub use self::source::{FileId, open_regular};
+pub use self::usdt::{Argument, ArgumentPlace, ArgumentRegister, StaticProbe};
 pub use self::variables::{NoVariable, ValueKind, Variable, variable};
 pub use self::version::Version;

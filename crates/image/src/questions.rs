@@ -12,6 +12,7 @@ use super::possible_targets::PossibleTargets;
 use super::restartable::DESCRIPTOR;
 use super::selection::Selected;
 use super::separate::SymbolMismatch;
+use super::usdt::{self, StaticProbe};
 use super::{boundary, entry_points, flow, lookup, outline, restartable, selection, separate};
 
 impl Image {
@@ -119,6 +120,12 @@ impl Image {
         read: impl Fn(u64) -> Option<[u8; DESCRIPTOR]>,
     ) -> Vec<Range<u64>> {
         restartable::restartable_sequences_by(self, read)
+    }
+
+    /// The static probes (USDT) that the program's author placed, in the order of their notes. They
+    /// are read anew each time. A file without section headers has none.
+    pub fn static_probes(&self) -> Vec<StaticProbe> {
+        usdt::static_probes(self)
     }
 
     /// Whether this file's symbols are a module's: both come from one build, with the same

@@ -8,6 +8,7 @@ use maps::MapInfo;
 use crate::ast::At;
 use crate::check::Bits;
 use crate::point::AttachPoint;
+use crate::static_sites::StaticSite;
 use crate::types::Type;
 
 /// The exceptions that end a handler (the mask of its program): the default ones, and a log that is
@@ -55,6 +56,8 @@ pub struct Member {
 pub struct Handler {
     /// Where it fires; `minor` of a site tells which attach point it was.
     pub points: Vec<AttachPoint>,
+    /// The sites of its `usdt` point, in which its arguments are in the same places.
+    pub sites: Vec<StaticSite>,
     /// The offset of its first instruction.
     pub entry: usize,
     /// The offset after its last instruction.

@@ -28,6 +28,7 @@
 //! | file | what it contains |
 //! |---|---|
 //! | `scan`, `token`, `number` | tokens of one text |
+//! | `static_sites` | where static probes and their arguments are |
 //! | `read`, `conditions` | preprocessor lines, named files, imports |
 //! | `provider`, `point`, `pointparse` | attach points |
 //! | `ast`, `operator`, `types` | the tree |
@@ -59,6 +60,7 @@ mod print;
 mod provider;
 mod read;
 mod scan;
+mod static_sites;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -81,6 +83,7 @@ pub use operator::{Binary, Unary};
 pub use point::{AttachPoint, Binary as ProbedFile, Memory, Number, Place, Process, Unit};
 pub use print::{print, print_typed};
 pub use provider::{Provider, Providers, Row, TABLE};
+pub use static_sites::{SiteArgument, SitePlace, StaticSite, StaticSites};
 pub use types::{Aggregate, Integer, Opaque, Tag, Type};
 
 /// A checked script.

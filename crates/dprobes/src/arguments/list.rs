@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::values::point;
 
-/// List modules and the functions in them that can be probed
+/// List modules, and the functions and static probes in them that can be probed
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -15,19 +15,25 @@ Examples:
   dprobes list /bin/ls main --points return   where main is left
   dprobes list --tactics /bin/ls       which jumps its functions' entries would get
   dprobes list --tactics -p 4711 'libc*:mem*' --points '*'   each of their instructions, in a process
+  dprobes list -u /usr/bin/python3 'gc__*'   static probes (USDT) and the types of their arguments
   dprobes list -p 4711                 the modules of a process
   dprobes list -p 4711 'libc*:mall*'   functions of its modules")]
 pub(crate) struct List {
     /// A program or shared library (with -p: the pattern)
     #[arg(value_name = "FILE", required_unless_present = "pid")]
     pub(crate) file: Option<OsString>,
-    /// Functions whose names match, with * ? [ ]; MODULE:FUNCTION for both
+    /// Functions whose names match, with * ? [ ]; MODULE:FUNCTION for both. With -u, static probes:
+    /// NAME or PROVIDER:NAME
     #[arg(value_name = "PATTERN")]
     pub(crate) pattern: Option<String>,
     /// List the points of these functions that --at MODULE:FUNCTION:POINT would probe: entry,
     /// return, * or an offset
     #[arg(long, value_name = "POINT", value_parser = point)]
     pub(crate) points: Option<rpn::FunctionPoint>,
+    /// List static probes (USDT), as scripts name them, and the types of their arguments; a
+    /// question mark marks an argument whose place is not understood
+    #[arg(short, long, conflicts_with_all = ["points", "tactics"])]
+    pub(crate) usdt: bool,
     /// Count how many of these points would be jumps, by tactic, and how many would not, by reason;
     /// no process is changed
     ///

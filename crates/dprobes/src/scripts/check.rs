@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 use script::{Checked, Item, Parameters};
 
+use super::scope::Scope;
+use super::static_probes;
 use crate::Failure;
 use crate::arguments::{Check, Emit};
 use crate::messages::{count, say};
@@ -39,7 +41,11 @@ pub(crate) fn check(arguments: &Check) -> Result<ExitCode, Failure> {
     }
     let text = match arguments.emit {
         Some(Emit::Asm) => {
-            let compiled = script::compile(&checked, &Parameters::default()).map_err(|messages| {
+            // No process is there: files are those on disk.
+            let scope = Scope { pids: &[], command: None, expands: false };
+            let sites = static_probes::find(&checked, &scope);
+            let parameters = Parameters { sites, ..Parameters::default() };
+            let compiled = script::compile(&checked, &parameters).map_err(|messages| {
                 let colour = io::stderr().is_terminal();
                 let messages = messages.iter().map(|message| message.render(&checked.sources, colour));
                 Failure::complete(messages.collect::<Vec<_>>().join("\n\n"))

@@ -11,6 +11,8 @@
 //! | `check` | `dprobes check` of a script |
 //! | `source` | the text, and what the command line gives to it |
 //! | `places` | attach points as programs of the engine, and as what dprobes itself does |
+//! | `scope` | the processes and files that attach points are found in |
+//! | `static_probes` | the static probes that attach points name, with their arguments |
 //! | `run` | the command: the processes, and the end |
 //! | `observer` | takes records and messages, and runs what is due |
 //! | `own`, `timers` | handlers that run in dprobes: their machine; when they are due |
@@ -22,7 +24,9 @@ mod observer;
 mod own;
 mod places;
 mod run;
+mod scope;
 mod source;
+mod static_probes;
 mod symbols;
 mod timers;
 mod world;

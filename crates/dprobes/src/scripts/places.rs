@@ -1,11 +1,9 @@
 //! Attach points: as programs of the engine, one for each module, and as what dprobes itself does.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use image::{Image, Pattern};
+use image::Pattern;
 use process::ImageCache;
 use rpn::{Arch, FunctionPoint, Location, Object};
 use script::{
@@ -14,6 +12,7 @@ use script::{
 use source::{Diagnostic, Sources};
 use vm::Op;
 
+use super::scope::{Found, Scope, module};
 use crate::Failure;
 use crate::messages::{WARNING, tell};
 
@@ -29,22 +28,14 @@ pub(super) struct Own {
 pub(super) struct Places {
     /// The programs, one for each module.
     pub(super) objects: Vec<Object>,
+    /// The semaphores of their static probes, by the module's name.
+    pub(super) semaphores: BTreeMap<String, Vec<u64>>,
     pub(super) begin: Vec<Own>,
     pub(super) end: Vec<Own>,
     /// Handlers that run regularly.
     pub(super) intervals: Vec<(Duration, Own)>,
     /// The attach points' full names and their functions, by number.
     pub(super) names: Vec<(String, String)>,
-}
-
-/// What attach points are found in.
-pub(super) struct Scope<'a> {
-    /// The processes that are probed.
-    pub(super) pids: &'a [i32],
-    /// The command that is started.
-    pub(super) command: Option<&'a Path>,
-    /// Whether patterns are replaced by what they match, in any case.
-    pub(super) expands: bool,
 }
 
 /// Finds the places of all handlers.
@@ -123,11 +114,16 @@ impl Finder<'_> {
                 "source lines cannot be probed by scripts yet",
                 "name a function: `uprobe:PROGRAM:FUNCTION`",
             ),
-            (Provider::Usdt, _) => self.refuse(
-                point,
-                "static probes cannot be probed by scripts yet",
-                "name a function: `uprobe:PROGRAM:FUNCTION`",
-            ),
+            (Provider::Usdt, Place::Usdt { binary, .. }) => {
+                if handler.sites.is_empty() {
+                    self.missing(point, &module(binary), "there is no such static probe");
+                }
+                for site in &handler.sites {
+                    self.places.semaphores.entry(site.file.clone()).or_default().extend(site.semaphore);
+                    let name = format!("{}:{}:{}", point.provider.name(), site.file, site.name);
+                    self.add(handler, &site.file, Location::Offset(site.offset), (name, String::new()));
+                }
+            }
             _ => self.refuse(
                 point,
                 &format!(
@@ -179,10 +175,10 @@ impl Finder<'_> {
         let file = module(binary);
         let is_pattern = Pattern::is_one(function) && !function.contains("operator");
         let named = self.scope.expands || is_pattern && names_its_point(self.compiled, handler);
-        let images = self.images(&file);
+        let images = self.scope.images(&file, &mut self.cache);
         let mut functions: BTreeMap<String, ()> = BTreeMap::new();
         let mut reasons = Vec::new();
-        for image in &images {
+        for Found { image, .. } in &images {
             match engine::survey(function, at, None, image, image, true) {
                 Ok(survey) => {
                     functions.extend(survey.sites.into_iter().map(|site| (site.function, ())));
@@ -197,15 +193,7 @@ impl Finder<'_> {
                 true => "there is no such program or library".to_owned(),
                 false => reasons.pop().unwrap_or_else(|| "nothing matches".to_owned()),
             };
-            match self.compiled.settings.missing_probes {
-                MissingProbes::Error => self.refuse(
-                    point,
-                    &format!("{}: {}", printable::text(&file), printable::text(&reason)),
-                    "`missing_probes = \"warn\"` in `config` lets the others be traced",
-                ),
-                MissingProbes::Warn => tell(&format!("{WARNING}{point}: {}", printable::text(&reason))),
-                MissingProbes::Ignore => {}
-            }
+            self.missing(point, &file, &reason);
             if !is_missing || self.compiled.settings.missing_probes == MissingProbes::Error {
                 return;
             }
@@ -225,6 +213,19 @@ impl Finder<'_> {
         }
         let location = Location::Points { function: function.to_owned(), point: at };
         self.add(handler, &file, location, (shown(function), function.to_owned()));
+    }
+
+    /// An attach point matches nothing.
+    fn missing(&mut self, point: &AttachPoint, file: &str, reason: &str) {
+        match self.compiled.settings.missing_probes {
+            MissingProbes::Error => self.refuse(
+                point,
+                &format!("{}: {}", printable::text(file), printable::text(reason)),
+                "`missing_probes = \"warn\"` in `config` lets the others be traced",
+            ),
+            MissingProbes::Warn => tell(&format!("{WARNING}{point}: {}", printable::text(reason))),
+            MissingProbes::Ignore => {}
+        }
     }
 
     /// Adds a probe to the program of a module.
@@ -258,31 +259,6 @@ impl Finder<'_> {
             sites: Vec::new(),
         });
     }
-
-    /// The files that a name means now: those that the processes have mapped, or else those that
-    /// are on disk. A file may still come later.
-    fn images(&mut self, file: &str) -> Vec<std::sync::Arc<Image>> {
-        let mut images = Vec::new();
-        for &pid in self.scope.pids {
-            let root = PathBuf::from(format!("/proc/{pid}/root"));
-            let modules = process::modules(pid, &mut self.cache).unwrap_or_default();
-            let named = modules.into_iter().filter(|module| module.is_named(file, &root));
-            images.extend(named.map(|module| module.image));
-        }
-        if !images.is_empty() {
-            return images;
-        }
-        let paths = match (file.contains('/'), self.scope.command) {
-            (true, _) => vec![PathBuf::from(file)],
-            (false, Some(command)) if is_named(command, file) => vec![command.to_owned()],
-            (false, _) => {
-                let mut paths = process::libraries_named(file);
-                paths.extend(paths.is_empty().then(|| found(OsStr::new(file))).flatten());
-                paths
-            }
-        };
-        paths.iter().filter_map(|path| Image::open(path).ok()).map(std::sync::Arc::new).collect()
-    }
 }
 
 /// The greatest `maxhits`, which means no limit.
@@ -306,30 +282,6 @@ fn names_its_point(compiled: &Compiled, handler: &Handler) -> bool {
     let code = compiled.code.get(handler.entry..handler.end).unwrap_or(&[]);
     let instructions = vm::instructions(code, vm::Word::W8);
     instructions.filter_map(|it| it.instruction()).any(|it| it.op == Op::PushMinor)
-}
-
-/// The module of a program or library, as the engine names it.
-fn module(binary: &ProbedFile) -> String {
-    let path = &binary.path;
-    match path.contains('/') {
-        true => std::path::absolute(path).map_or_else(|_| path.clone(), |path| path.display().to_string()),
-        false => path.clone(),
-    }
-}
-
-/// The file that the first word of a command means.
-pub(super) fn found(command: &OsStr) -> Option<PathBuf> {
-    let path = Path::new(command);
-    if path.components().count() > 1 {
-        return Some(path.to_owned());
-    }
-    let directories = std::env::var_os("PATH")?;
-    std::env::split_paths(&directories).map(|directory| directory.join(path)).find(|path| path.is_file())
-}
-
-/// Whether a name without a slash means the command.
-fn is_named(command: &Path, name: &str) -> bool {
-    name == "a.out" || command.file_name().is_some_and(|file| file == name)
 }
 
 /// The time between two runs.

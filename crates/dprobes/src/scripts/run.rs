@@ -18,7 +18,8 @@ use trace::Items;
 use vm::{Op, State};
 
 use super::observer::{Script, SharedScript};
-use super::places::{self, Places, Scope, constants, found};
+use super::places::{self, Places, constants};
+use super::scope::{Scope, program_named};
 use super::source;
 use super::symbols::Symbols;
 use super::timers::{Timers, Waker};
@@ -37,10 +38,10 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
     if arguments.list {
         return list(arguments);
     }
-    let (checked, compiled) = source::compile(arguments)?;
     let command = command(arguments)?;
-    let path = command.first().and_then(|command| found(command));
+    let path = command.first().and_then(|command| program_named(command));
     let scope = Scope { pids: &arguments.pid, command: path.as_deref(), expands: false };
+    let (checked, compiled) = source::compile(arguments, &scope)?;
     let places = places::find(&compiled, &checked.sources, &scope)?;
     if !places.objects.is_empty() && arguments.pid.is_empty() && command.is_empty() {
         return Err(Failure::new(
@@ -100,7 +101,8 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
     if !is_over() && (!places.objects.is_empty() || !command.is_empty()) {
         for object in &places.objects {
             let versions = Versions::only(object.clone(), "scripts are for x86-64 programs");
-            tracer.insert(versions, options(arguments, number), None);
+            let semaphores = places.semaphores.get(&object.module).cloned().unwrap_or_default();
+            tracer.insert(versions, Options { semaphores, ..options(arguments, number) }, None);
         }
         if !command.is_empty() {
             result = tracer.start(&command, &surroundings).map(|pid| started = Some(pid));
@@ -172,6 +174,7 @@ fn options(arguments: &Trace, tables: usize) -> Options {
         max_dumps: 1,
         symbols: None,
         tables: Some(tables),
+        semaphores: Vec::new(),
     }
 }
 
@@ -284,10 +287,10 @@ fn list(arguments: &Trace) -> Result<ExitCode, Failure> {
         }
         _ => None,
     };
-    let (checked, compiled) = source::compile_text(arguments, listed.as_deref())?;
     let command = command(arguments)?;
-    let path = command.first().and_then(|command| found(command));
+    let path = command.first().and_then(|command| program_named(command));
     let scope = Scope { pids: &arguments.pid, command: path.as_deref(), expands: true };
+    let (checked, compiled) = source::compile_text(arguments, listed.as_deref(), &scope)?;
     let places = places::find(&compiled, &checked.sources, &scope)?;
     let names: String = places.names.iter().map(|(name, _)| format!("{name}\n")).collect();
     stdout::show(&printable::lines(&names))?;

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use script::{Checked, Compiled, Parameters};
 
+use super::scope::Scope;
+use super::static_probes;
 use crate::Failure;
 use crate::arguments::Trace;
 use crate::messages::say;
@@ -16,15 +18,19 @@ const NAME: &str = "script";
 ///
 /// # Errors
 /// It has mistakes, or needs what this engine does not have.
-pub(super) fn compile(arguments: &Trace) -> Result<(Checked, Compiled), Failure> {
-    compile_text(arguments, None)
+pub(super) fn compile(arguments: &Trace, scope: &Scope<'_>) -> Result<(Checked, Compiled), Failure> {
+    compile_text(arguments, None, scope)
 }
 
 /// The same with a text in the place of the command line's.
 ///
 /// # Errors
 /// As [`compile`].
-pub(super) fn compile_text(arguments: &Trace, text: Option<&str>) -> Result<(Checked, Compiled), Failure> {
+pub(super) fn compile_text(
+    arguments: &Trace,
+    text: Option<&str>,
+    scope: &Scope<'_>,
+) -> Result<(Checked, Compiled), Failure> {
     let (checked, positional) = match text {
         Some(text) => {
             (script::check_with(&rpn::DiskFiles, Path::new(NAME), text, &arguments.include), Vec::new())
@@ -44,6 +50,7 @@ pub(super) fn compile_text(arguments: &Trace, text: Option<&str>) -> Result<(Che
         processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u32),
         allow_unsafe: arguments.allow_unsafe,
         settings: settings(),
+        sites: static_probes::find(&checked, scope),
         ..Parameters::default()
     };
     let compiled = script::compile(&checked, &parameters).map_err(|messages| {

@@ -56,6 +56,7 @@ impl Session<'_> {
             max_dumps: insert.max_dumps,
             symbols,
             tables: None,
+            semaphores: Vec::new(),
         };
         insert.buffer.into_iter().for_each(|bytes| self.tracer.set_buffer(bytes));
         if insert.share_variables {

@@ -63,4 +63,5 @@ mod templates;
 mod threads;
 mod top;
 mod unusual;
+mod usdt;
 mod waves;

@@ -63,6 +63,7 @@ impl Followed {
     /// Restores all bytes of an address space.
     pub(crate) fn restore_all(&mut self, messages: &mut Messages<'_>, number: u32) {
         let Some(space) = self.spaces.get_mut(&number) else { return };
+        space.semaphores.lower(&space.code.memory);
         if space.plans.planners.is_empty() {
             let fixed = Fixed::of(&process::maps(space.code.process).unwrap_or_default());
             match space.has_jumps() {

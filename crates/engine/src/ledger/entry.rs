@@ -39,6 +39,10 @@ pub(crate) struct Mapped {
 /// process.
 const LISTED: u64 = 0x3c;
 
+/// In an origin, instead of a number of bytes: the entry is for a counter of two bytes that was
+/// counted up.
+const COUNTER: u64 = 0x3b;
+
 /// A change in one process, a change of a list, or a list applied in one process.
 #[repr(C)]
 pub(super) struct Entry {
@@ -97,6 +101,19 @@ impl Entry {
         self.original[0].store(memory.size, Ordering::Relaxed);
         self.origin.store((process as u32 as u64) << 8 | piece, Ordering::Relaxed);
         self.address.store(memory.base, Ordering::Release);
+    }
+
+    /// Writes that a counter is counted up in a process.
+    pub(super) fn write_counter(&self, process: i32, address: u64) {
+        self.origin.store((process as u32 as u64) << 8 | COUNTER, Ordering::Relaxed);
+        self.address.store(address, Ordering::Release);
+    }
+
+    /// The process and the address, if the entry is for a counter.
+    pub(super) fn counter(&self) -> Option<(i32, u64)> {
+        let address = self.address.load(Ordering::Acquire);
+        let origin = self.origin.load(Ordering::Relaxed);
+        (address != 0 && origin & 0xff == COUNTER).then_some(((origin >> 8) as i32, address))
     }
 
     /// Frees the entry.

@@ -31,6 +31,14 @@
 //! +16  bytes of it
 //! ```
 //!
+//! A counter of the program that is counted up while it is traced (`semaphores.rs`) has an entry too.
+//! It is counted down, not restored, since others count as well:
+//!
+//! ```text
+//! +0   address of the counter, or 0
+//! +8   process << 8 | 0x3b
+//! ```
+//!
 //! An entry for a change is complete before the bytes are written, and is freed after they are
 //! restored. So at any moment every change in a process has an entry.
 //!
@@ -58,6 +66,7 @@ use process::Memory;
 use crate::after_tracer;
 use crate::change::{Batch, Change, Fixed, Undo, is_of_unmapped_memory};
 use crate::jump::{Heartbeat, HeartbeatHandle};
+use crate::semaphores;
 pub(crate) use entered::{Entered, EnteredList, Listed};
 use entry::{Content, Entry};
 pub(crate) use entry::{Mapped, Piece};
@@ -219,6 +228,14 @@ impl Ledger {
         Ok(Entered { ledger: Rc::clone(self), number })
     }
 
+    /// Enters a counter of two bytes that is about to be counted up; the returned entry is to be
+    /// dropped after it is counted down.
+    pub(crate) fn enter_counter(self: &Rc<Self>, process: i32, address: u64) -> Result<Entered, Full> {
+        let number = self.take()?;
+        self.entries()[number].write_counter(process, address);
+        Ok(Entered { ledger: Rc::clone(self), number })
+    }
+
     /// Enters a change that is about to be made; dropping the returned entry strikes it out.
     pub(crate) fn enter(self: &Rc<Self>, process: i32, change: &Change) -> Result<Entered, Full> {
         let number = self.take()?;
@@ -341,6 +358,13 @@ impl Ledger {
                 unless_unmapped(batch.write(memory, held))
             });
             done.note(process, changes.len(), held);
+        }
+        let used = self.entries().iter().take_while(|entry| entry.origin.load(Ordering::Relaxed) != 0);
+        for (process, address) in used.filter_map(Entry::counter) {
+            // A process that is gone has no counter.
+            if let Ok(memory) = Memory::open(process) {
+                semaphores::lower(&memory, address);
+            }
         }
         for (process, change) in lent {
             match after_tracer::give_back(process, &change) {

@@ -24,6 +24,25 @@ fn what_was_entered_and_not_struck_out_is_restored() {
 }
 
 #[test]
+fn a_counter_is_counted_down_and_not_restored() {
+    use std::sync::atomic::AtomicU16;
+    static COUNTERS: [AtomicU16; 3] = [AtomicU16::new(5), AtomicU16::new(0), AtomicU16::new(7)];
+    let pid = std::process::id() as i32;
+    let ledger = Rc::new(Ledger::with_capacity(8).expect("memory"));
+    let mut entered: Vec<Entered> = COUNTERS
+        .iter()
+        .map(|counter| ledger.enter_counter(pid, std::ptr::from_ref(counter) as u64).expect("room"))
+        .collect();
+    let unmapped = ledger.enter_counter(pid, 0x10).expect("room");
+    drop(entered.pop());
+    assert!(ledger.changes().is_empty(), "a counter is no change of code");
+    assert_eq!(ledger.restore(), Restored::default());
+    let now = COUNTERS.each_ref().map(|counter| counter.load(Ordering::Relaxed));
+    assert_eq!(now, [4, 0, 7], "one that is 0 was not counted up, and the last was struck out");
+    drop(unmapped);
+}
+
+#[test]
 fn a_change_of_many_bytes_is_entered_whole() {
     let ledger = Rc::new(Ledger::new().expect("memory"));
     let original: Vec<u8> = (1..=15).collect();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use process::{Error as ProcessError, Stop, Stopped};
+use process::{Error as ProcessError, Module, Stop, Stopped};
 
 use super::{Work, add_uses, count_asked, join, note_offsets, note_trapped, set_armed};
 use crate::cache::Cache;
@@ -140,7 +140,8 @@ impl<'a> Placer<'_, 'a> {
                 (thread, stop) = self.lend_sets(number, thread, stop, &mut work)?;
             }
         }
-        if work.program.is_some() {
+        if let Some(program) = work.program {
+            self.raise_semaphores(number, program, &work.module);
             let pid = self.followed.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
             self.messages.tell_placed(&self.followed.spaces, number, pid, &work.module, &work.probes);
             self.messages.observer.note(&Note::Armed {
@@ -150,6 +151,19 @@ impl<'a> Placer<'_, 'a> {
             });
         }
         Ok((thread, stop))
+    }
+
+    /// Counts up the semaphores of a program's probes in a module.
+    fn raise_semaphores(&mut self, number: u32, program: usize, module: &Module) {
+        let Some(space) = self.followed.spaces.get_mut(&number) else { return };
+        for &vaddr in &self.programs[program].options.semaphores {
+            if let Err(full) = space.semaphores.raise(&space.code, module, vaddr) {
+                let path = printable::path(&module.path);
+                self.messages.tell_once(Note::Other(format!(
+                    "{path}: the semaphore of a static probe is not counted up: {full}"
+                )));
+            }
+        }
     }
 
     /// Sorts out sites that did not become jumps, or no longer are. Returns those to be armed as

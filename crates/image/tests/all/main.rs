@@ -9,4 +9,5 @@ mod landing;
 mod outline;
 mod separate;
 mod symbols;
+mod usdt;
 mod variables;

@@ -18,7 +18,7 @@ pub(super) struct Call<'c, 'a> {
     pub(super) compiler: &'c mut Compiler<'a>,
     pub(super) entry: &'static Entry,
     /// Its name as written: `arg3`.
-    name: &'c str,
+    pub(super) name: &'c str,
     pub(super) arguments: &'c [Expr],
     pub(super) expr: &'c Expr,
 }
@@ -128,16 +128,21 @@ impl<'c, 'a> Call<'c, 'a> {
     }
 
     /// Pushes a register, or an argument of the function.
-    fn register(self) -> Result<()> {
+    fn register(mut self) -> Result<()> {
         use crate::provider::Provider;
         let span = self.expr.at.0;
-        if self.compiler.providers.contains(&Provider::Usdt) && matches!(self.entry.name, "argN" | "sargN") {
+        let number = library::argument(self.name).unwrap_or(0);
+        if self.compiler.served.sites.is_some() && self.entry.name == "argN" {
+            return self.static_argument(number);
+        }
+        if self.compiler.served.providers.contains(&Provider::Usdt)
+            && matches!(self.entry.name, "argN" | "sargN")
+        {
             let message = format!("`{}` of a `usdt` probe is not available", self.name);
             return Err(source::Diagnostic::error(span, message)
                 .label("where it is is said in the program's notes")
                 .help("read it with `reg()`, or probe a function"));
         }
-        let number = library::argument(self.name).unwrap_or(0);
         let register = match self.entry.name {
             "retval" => Some(Register::Rax),
             "reg" => match &self.argument(0)?.kind {

@@ -8,12 +8,12 @@ use crate::ast::{At, Block, Expr, ExprKind, Local, Probe, Script};
 use crate::check::Facts;
 use crate::compiled::{Action, Compiled, Event, Handler, Settings};
 use crate::library::{self, Gives};
-use crate::provider::Provider;
 use crate::types::Type;
 
 use super::assembler::{Assembler, Label, MAX_CODE};
 use super::forms::{Form, Forms};
 use super::frame::{Frame, LIMIT, Mark};
+use super::groups::{self, Group, Served};
 use super::parameters::Parameters;
 use super::refuse;
 use super::tables::{Constants, Maps};
@@ -56,8 +56,8 @@ pub(super) struct Compiler<'a> {
     none: Label,
     /// Whether the handler may log; whether it surely has when it is here.
     logs: (bool, bool),
-    /// The providers of the probe's points.
-    pub(super) providers: Vec<Provider>,
+    /// What the handler serves.
+    pub(super) served: Served,
     messages: Messages,
 }
 
@@ -87,7 +87,7 @@ impl<'a> Compiler<'a> {
             loops: Vec::new(),
             none,
             logs: (false, false),
-            providers: Vec::new(),
+            served: Served::default(),
             messages,
         }
     }
@@ -112,14 +112,25 @@ impl<'a> Compiler<'a> {
         (compiled, self.messages, self.forms)
     }
 
-    /// Compiles a probe to a handler.
+    /// Compiles a probe: to a handler, or to several where arguments are in different places.
     pub(super) fn probe(&mut self, probe: &Probe) {
         let served: Vec<Option<()>> =
             probe.points.iter().map(|point| self.keep(refuse::provider(point))).collect();
         if served.contains(&None) {
             return;
         }
-        self.providers = probe.points.iter().map(|point| point.provider).collect();
+        for group in groups::groups(probe, &self.parameters.sites) {
+            self.handler(probe, group);
+            if self.messages.has_errors() {
+                return;
+            }
+        }
+    }
+
+    fn handler(&mut self, probe: &Probe, group: Group) {
+        let Group { points, sites } = group;
+        let providers = points.iter().map(|point| point.provider).collect();
+        self.served = Served { providers, sites };
         self.frame = Frame::default();
         self.scopes = vec![BTreeMap::new()];
         self.loops.clear();
@@ -141,9 +152,9 @@ impl<'a> Compiler<'a> {
         }
         self.asm.place(self.none);
         self.asm.op(Op::Abort);
-        let (points, end) = (probe.points.clone(), self.asm.here());
-        let frame = self.frame.most();
-        self.handlers.push(Handler { points, entry, end, logs: self.logs.0, frame });
+        let (end, frame) = (self.asm.here(), self.frame.most());
+        let sites = self.served.sites.take().unwrap_or_default();
+        self.handlers.push(Handler { points, sites, entry, end, logs: self.logs.0, frame });
     }
 
     /// Ends the run: keeps the log if there is something in it.

@@ -31,6 +31,7 @@
 //! | `place` | memory of the program: fields, elements |
 //! | `map` | keys, and what is done with entries |
 //! | `call`, `strings`, `objects`, `errors` | builtins and functions |
+//! | `groups`, `static_probe` | one handler for each way to read a static probe's arguments |
 //! | `event`, `refuse` | what the reader does; what is refused |
 
 mod arithmetic;
@@ -43,6 +44,7 @@ mod expression;
 mod fold;
 mod forms;
 mod frame;
+mod groups;
 mod map;
 mod objects;
 
@@ -51,6 +53,7 @@ mod place;
 mod refuse;
 mod settings;
 mod statement;
+mod static_probe;
 mod strings;
 mod tables;
 mod value;

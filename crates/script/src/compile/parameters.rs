@@ -12,6 +12,7 @@ use crate::constant;
 use crate::number;
 use crate::operator::Unary;
 use crate::point::{Number, Place};
+use crate::static_sites::StaticSites;
 use crate::types::Type;
 
 use super::walk;
@@ -33,6 +34,8 @@ pub struct Parameters {
     pub word: u8,
     /// Whether functions are allowed that change the process or start commands.
     pub allow_unsafe: bool,
+    /// Where static probes are. A `usdt` point without an entry is compiled, but has no arguments.
+    pub sites: StaticSites,
     /// Nanoseconds by which atomic time is ahead of the time of day.
     pub atomic_time: u64,
 }
@@ -47,6 +50,7 @@ impl Default for Parameters {
             processors: 1,
             word: 8,
             allow_unsafe: false,
+            sites: StaticSites::new(),
             atomic_time: 37_000_000_000,
         }
     }

@@ -166,7 +166,7 @@ impl Call<'_, '_> {
                 Ok(())
             }
             "probetype" => {
-                let mut names = self.compiler.providers.iter().map(|provider| provider.name());
+                let mut names = self.compiler.served.providers.iter().map(|provider| provider.name());
                 let first = names.next().unwrap_or("");
                 if names.any(|name| name != first) {
                     let message = "`probetype` differs between the points of this probe";

@@ -155,6 +155,10 @@ fn thread(text: &str) -> Thread {
 fn parameters(text: &str) -> Parameters {
     let mut parameters = Parameters { processors: 2, ..Parameters::default() };
     for line in text.lines() {
+        if let Some(site) = line.strip_prefix("site ") {
+            crate::sites::add(&mut parameters, site);
+            continue;
+        }
         match line.split_once(" = ") {
             Some(("child", value)) => parameters.child = Some(number(value) as u32),
             Some((name, value)) if name.starts_with("--") => {

@@ -6,7 +6,7 @@
 //! | keyword | what |
 //! |---|---|
 //! | `NAME text` | what the case shows |
-//! | `WITH` | `$1 = text`, `--name = text`, `child = pid`, `unsafe`: what the script gets |
+//! | `WITH` | `$1 = text`, `--name = text`, `child = pid`, `unsafe`, `site ...`: what the script gets |
 //! | `THREAD` | `rdi = 1`, `pid = 1`, `name = cat`, `at ADDRESS: bytes`: a word, a text in quotes |
 //! | `SCRIPT` | the script |
 //! | `HITS numbers` | the handlers that run, in this order; without it each one once |
@@ -27,6 +27,7 @@ mod machine;
 mod random;
 mod reader;
 mod run;
+mod sites;
 mod verify;
 
 use std::path::{Path, PathBuf};

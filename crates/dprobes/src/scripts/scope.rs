@@ -1,0 +1,81 @@
+//! The processes and files that attach points are found in.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use image::Image;
+use process::ImageCache;
+use script::ProbedFile;
+
+/// What attach points are found in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scope<'a> {
+    /// The processes that are probed.
+    pub(super) pids: &'a [i32],
+    /// The command that is started.
+    pub(super) command: Option<&'a Path>,
+    /// Whether patterns are replaced by what they match, in any case.
+    pub(super) expands: bool,
+}
+
+/// A file that a name means.
+#[derive(Debug)]
+pub(super) struct Found {
+    /// Where it is: as the process that has mapped it sees it, else on disk.
+    pub(super) path: PathBuf,
+    /// Its contents.
+    pub(super) image: Arc<Image>,
+}
+
+impl Scope<'_> {
+    /// The files that a name means now: those that the processes have mapped, or else those that
+    /// are on disk. A file may still come later.
+    pub(super) fn images(&self, file: &str, cache: &mut ImageCache) -> Vec<Found> {
+        let mut found = Vec::new();
+        for &pid in self.pids {
+            let root = PathBuf::from(format!("/proc/{pid}/root"));
+            let modules = process::modules(pid, cache).unwrap_or_default();
+            let named = modules.into_iter().filter(|module| module.is_named(file, &root));
+            found.extend(named.map(|module| Found { path: module.path, image: module.image }));
+        }
+        if !found.is_empty() {
+            return found;
+        }
+        let paths = match (file.contains('/'), self.command) {
+            (true, _) => vec![PathBuf::from(file)],
+            (false, Some(command)) if is_named(command, file) => vec![command.to_owned()],
+            (false, _) => {
+                let mut paths = process::libraries_named(file);
+                paths.extend(paths.is_empty().then(|| program_named(OsStr::new(file))).flatten());
+                paths
+            }
+        };
+        let open = |path: PathBuf| Some(Found { image: Arc::new(Image::open(&path).ok()?), path });
+        paths.into_iter().filter_map(open).collect()
+    }
+}
+
+/// The module of a program or library, as the engine names it.
+pub(super) fn module(binary: &ProbedFile) -> String {
+    let path = &binary.path;
+    match path.contains('/') {
+        true => std::path::absolute(path).map_or_else(|_| path.clone(), |path| path.display().to_string()),
+        false => path.clone(),
+    }
+}
+
+/// The file that the first word of a command means.
+pub(super) fn program_named(command: &OsStr) -> Option<PathBuf> {
+    let path = Path::new(command);
+    if path.components().count() > 1 {
+        return Some(path.to_owned());
+    }
+    let directories = std::env::var_os("PATH")?;
+    std::env::split_paths(&directories).map(|directory| directory.join(path)).find(|path| path.is_file())
+}
+
+/// Whether a name without a slash means the command.
+fn is_named(command: &Path, name: &str) -> bool {
+    name == "a.out" || command.file_name().is_some_and(|file| file == name)
+}
