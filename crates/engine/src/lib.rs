@@ -95,7 +95,7 @@
 //! | `module_key`, `site_use`, `counts`, `jump_counters`, `doubt`, `code_bytes`, `patch_registers` | what many files need, in files that need few: keys, what a site is for, counts, checks of bytes, registers |
 //! | `reason` | why something is not done, by families, and the texts of these reasons |
 //! | `observer`, `placed_report`, `losses`, `site_hits`, `report`, `error` | what is told: as it happens, and in the end |
-//! | `semaphores` | the counters of static probes that are counted up in an address space |
+//! | `semaphores`, `counter` | the counters of static probes that are counted up in an address space |
 //! | `ledger`, `memory_entries`, `after_tracer` | what remains if the tracer is killed, and how the bytes are put back then, and memory is given back |
 //! | `guard` | what the process itself has for that case: a handler that answers its traps |
 
@@ -104,6 +104,7 @@ mod attach;
 mod cache;
 mod change;
 mod code_bytes;
+mod counter;
 mod counts;
 mod coverage;
 mod detach;

@@ -9,12 +9,10 @@
 
 use process::{Memory, Module};
 
+use crate::counter::{BYTES, lower, value};
 use crate::ledger::{Entered, Full};
 use crate::module_key::{ModuleKey, module_key};
 use crate::site::Code;
-
-/// The bytes of a semaphore.
-const BYTES: u64 = 2;
 
 /// The semaphores that are counted up in an address space.
 #[derive(Debug, Default)]
@@ -77,20 +75,6 @@ impl Semaphores {
     pub(crate) fn retain(&mut self, is_there: impl Fn(&ModuleKey) -> bool) {
         self.0.retain(|raised| is_there(&raised.module));
     }
-}
-
-/// Counts a semaphore down. One that is 0 was not counted up.
-pub(crate) fn lower(memory: &Memory, address: u64) {
-    if let Some(count) = value(memory, address).filter(|count| *count > 0) {
-        // Fails only if the process is gone or has unmapped the page.
-        let _ = memory.poke(address, &(count - 1).to_le_bytes());
-    }
-}
-
-fn value(memory: &Memory, address: u64) -> Option<u16> {
-    let mut bytes = [0; BYTES as usize];
-    memory.peek(address, &mut bytes).ok()?;
-    Some(u16::from_le_bytes(bytes))
 }
 
 fn is_data(module: &Module, vaddr: u64) -> bool {

@@ -31,8 +31,8 @@
 //! +16  bytes of it
 //! ```
 //!
-//! A counter of the program that is counted up while it is traced (`semaphores.rs`) has an entry too.
-//! It is counted down, not restored, since others count as well:
+//! A counter of the program that is counted up while it is traced (`semaphores.rs`) has an entry
+//! too. It is counted down, not restored, since others count as well:
 //!
 //! ```text
 //! +0   address of the counter, or 0
@@ -65,8 +65,8 @@ use process::Memory;
 
 use crate::after_tracer;
 use crate::change::{Batch, Change, Fixed, Undo, is_of_unmapped_memory};
+use crate::counter;
 use crate::jump::{Heartbeat, HeartbeatHandle};
-use crate::semaphores;
 pub(crate) use entered::{Entered, EnteredList, Listed};
 use entry::{Content, Entry};
 pub(crate) use entry::{Mapped, Piece};
@@ -363,7 +363,7 @@ impl Ledger {
         for (process, address) in used.filter_map(Entry::counter) {
             // A process that is gone has no counter.
             if let Ok(memory) = Memory::open(process) {
-                semaphores::lower(&memory, address);
+                counter::lower(&memory, address);
             }
         }
         for (process, change) in lent {

@@ -1,6 +1,7 @@
-//! The handlers that a probe becomes: one, but for static probes (`usdt`). Their arguments are where
-//! the program's notes say, which differs from site to site. So an action is compiled once for all
-//! sites that have them in the same places.
+//! The handlers that a probe becomes: one, but for static probes (`usdt`).
+//!
+//! Their arguments are where the program's notes say, which differs from site to site. So an action
+//! is compiled once for all sites that have them in the same places.
 
 use crate::ast::{Expr, ExprKind, Probe};
 use crate::library;
