@@ -6,7 +6,6 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::cleanup::Started;
-use crate::other;
 
 /// The running program.
 #[derive(Debug)]
@@ -24,14 +23,14 @@ impl Worker {
     pub fn start(program: &Path, words: &[String]) -> io::Result<Worker> {
         let mut child =
             Command::new(program).args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        let none = || other("the subject has no pipes");
+        let none = || io::Error::other("the subject has no pipes");
         let input = child.stdin.take().ok_or_else(none)?;
         let mut output = BufReader::new(child.stdout.take().ok_or_else(none)?);
         let process = Started::new(child);
         let mut line = String::new();
         output.read_line(&mut line)?;
         if !line.starts_with("ready") {
-            return Err(other(format!("the subject says: {line}")));
+            return Err(io::Error::other(format!("the subject says: {line}")));
         }
         Ok(Worker { process, input, output })
     }
@@ -49,7 +48,7 @@ impl Worker {
         self.input.write_all(b"\n")?;
         let mut line = String::new();
         self.output.read_line(&mut line)?;
-        line.trim().parse().map_err(|_| other(format!("the subject says: {line}")))
+        line.trim().parse().map_err(|_| io::Error::other(format!("the subject says: {line}")))
     }
 }
 
@@ -61,7 +60,7 @@ pub fn wait(child: &mut Child, patience: Duration) -> io::Result<()> {
     let begin = Instant::now();
     while child.try_wait()?.is_none() {
         if begin.elapsed() > patience {
-            return Err(other("a tracer does not end"));
+            return Err(io::Error::other("a tracer does not end"));
         }
         std::thread::sleep(Duration::from_millis(5));
     }
