@@ -105,8 +105,7 @@ impl Finder<'_> {
             }
             (Provider::Uprobe, Place::Offset(binary, address)) => {
                 if self.is_probed(point, binary) {
-                    let location = Location::Address(*address);
-                    self.add(handler, &module(binary), location, (point.to_string(), String::new()));
+                    self.address(handler, point, &module(binary), *address);
                 }
             }
             (_, Place::Line { .. }) => self.refuse(
@@ -225,6 +224,20 @@ impl Finder<'_> {
             ),
             MissingProbes::Warn => tell(&format!("{WARNING}{point}: {}", printable::text(reason))),
             MissingProbes::Ignore => {}
+        }
+    }
+
+    /// Adds the instruction at an address of a file, as its symbol table counts.
+    fn address(&mut self, handler: &Handler, point: &AttachPoint, file: &str, address: u64) {
+        let images = self.scope.images(file, &mut self.cache);
+        let offsets = images.iter().filter_map(|found| found.image.offset_of_address(address));
+        match offsets.collect::<Vec<_>>().first() {
+            Some(&offset) => {
+                let name = (point.to_string(), String::new());
+                self.add(handler, file, Location::Offset(offset), name);
+            }
+            None if images.is_empty() => self.missing(point, file, "there is no such program or library"),
+            None => self.missing(point, file, &format!("no code of the file is at {address:#x}")),
         }
     }
 

@@ -27,6 +27,7 @@ pub(crate) fn add(trials: &mut Trials) {
     both("two processes share maps", two_processes);
     both("what is printed is there, or counted as lost", lost);
     both("with --lossless, all that is printed is there", lossless);
+    both("an address is that of the file", address);
     trials.add("live: a file takes what the script prints", file);
     trials.add("live: a script in a file has parameters", script_file);
     trials.add("live: nothing runs if -p is nobody", nobody);
@@ -59,6 +60,26 @@ fn is_whole(mut server: Server) {
 fn ctrl_c(program: &Path, engine: &str) {
     let mut server = serve(program);
     let tracing = trace(&server, engine, COUNTS);
+    for _ in 0..5 {
+        server.ask("x");
+    }
+    let (status, stdout) = tracing.stop(libc::SIGINT);
+    assert_eq!((status.code(), stdout.trim()), (Some(0), "@: 5"));
+    is_whole(server);
+}
+
+/// An address means what `nm` shows, wherever the program is loaded.
+fn address(program: &Path, engine: &str) {
+    if testing::find_program("nm").is_none() {
+        return testing::skipped("trace: address", "nm");
+    }
+    let symbols = Command::new("nm").arg(program).output().expect("it runs");
+    let symbols = String::from_utf8_lossy(&symbols.stdout).into_owned();
+    let line = symbols.lines().find(|line| line.ends_with(" scripted_size")).expect("the function");
+    let address = line.split(' ').next().expect("its address");
+    let script = format!("uprobe:{}:0x{address} {{ @ = count(); }}", program.display());
+    let mut server = serve(program);
+    let tracing = trace(&server, engine, &script);
     for _ in 0..5 {
         server.ask("x");
     }
