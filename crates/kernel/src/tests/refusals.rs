@@ -44,7 +44,7 @@ fn with(op: Op, register: Register) -> Vec<u8> {
 #[test]
 fn each_reason_is_given_where_it_holds() {
     use Place::{KernelBreakpoint, Kprobe, Kretprobe, Tracepoint, Uprobe, UserBreakpoint};
-    let cases: [(Reason, Vec<u8>, &[Place]); 20] = [
+    let cases: [(Reason, Vec<u8>, &[Place]); 21] = [
         (Reason::UserContext, with(Op::PopU, Register::Rax), &[Kprobe, Kretprobe, KernelBreakpoint]),
         (Reason::Facility, one(Op::ExitTo), &[Kprobe, Kretprobe, KernelBreakpoint]),
         (Reason::SegmentRegister, with(Op::PushR, Register::FsBase), &[Uprobe, Kprobe, UserBreakpoint]),
@@ -64,6 +64,7 @@ fn each_reason_is_given_where_it_holds() {
         (Reason::NoRecord, one(Op::PushField), &[Kprobe, Kretprobe, KernelBreakpoint]),
         (Reason::NoSuchField, one(Op::PushField), &[Tracepoint]),
         (Reason::HiddenField, with_field(HIDDEN), &[Tracepoint]),
+        (Reason::Scripts, one(Op::Update), &[Uprobe, Kprobe, Tracepoint]),
         (Reason::TooLong, vec![Op::Add as u8; 100_000], &[Uprobe]),
     ];
     let given: Vec<Reason> = cases.iter().map(|(reason, ..)| *reason).collect();
