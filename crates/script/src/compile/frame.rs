@@ -20,7 +20,8 @@ pub(super) struct Mark(usize);
 impl Frame {
     /// Takes bytes, a multiple of 8; `Err` with the number of all bytes if there is no room.
     pub(super) fn take(&mut self, bytes: usize) -> Result<u16, usize> {
-        let end = self.next.saturating_add(bytes.next_multiple_of(8));
+        let bytes = bytes.checked_next_multiple_of(8).unwrap_or(usize::MAX);
+        let end = self.next.saturating_add(bytes);
         if end > LIMIT {
             return Err(end);
         }
@@ -43,5 +44,21 @@ impl Frame {
     /// The most bytes that were in use, and a word behind them.
     pub(super) fn most(&self) -> usize {
         if self.most == 0 { 0 } else { self.most + 8 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_large_is_refused() {
+        let mut frame = Frame::default();
+        assert_eq!(frame.take(9), Ok(0));
+        assert_eq!(frame.take(8), Ok(16));
+        for bytes in [LIMIT, usize::MAX - 8, usize::MAX] {
+            assert!(frame.take(bytes).is_err());
+        }
+        assert_eq!(frame.most(), 32);
     }
 }

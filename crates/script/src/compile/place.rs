@@ -134,7 +134,8 @@ impl Compiler<'_> {
 
     /// Copies an element of an array in the frame; zeros if there is none.
     fn element(&mut self, at: u16, size: u64, length: u64, index: &Expr) -> Result<u16> {
-        let room = usize::try_from(size).unwrap_or(usize::MAX).next_multiple_of(8);
+        let room = usize::try_from(size).ok().and_then(|size| size.checked_next_multiple_of(8));
+        let room = room.unwrap_or(usize::MAX);
         let copy = self.take(room, index.at.0)?;
         self.asm.clear(copy, room as u64);
         let out = self.asm.label();
