@@ -44,6 +44,7 @@ struct Options {
 struct Row {
     action: &'static str,
     at_return: &'static str,
+    /// The calls of all threads together.
     times: u64,
     deep: bool,
 }
@@ -75,8 +76,13 @@ const THREADS: [u64; 2] = [1, 8];
 const TRACERS: [&str; 2] = ["dprobes", "bpftrace"];
 
 impl Row {
+    /// The calls of each thread.
+    fn calls(&self, threads: u64) -> u64 {
+        self.times / threads
+    }
+
     fn words(&self, threads: u64) -> [String; 3] {
-        [threads.to_string(), self.times.to_string(), u8::from(self.deep).to_string()]
+        [threads.to_string(), self.calls(threads).to_string(), u8::from(self.deep).to_string()]
     }
 
     /// The script for a tracer. What dprobes prints when it begins is no sign that the probes are
@@ -160,7 +166,9 @@ fn bench() -> io::Result<bool> {
     std::fs::create_dir_all(&directory)?;
     let subject = directory.join("script");
     let source = build::repository().join("crates/bench/subject/script.c");
-    let flags = ["-O2", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-no-pie"];
+    // So that the function begins with `push`, which the kernel need not step.
+    let frames = ["-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-fno-optimize-sibling-calls"];
+    let flags = [&["-O2", "-no-pie", "-fcf-protection=none"][..], &frames].concat();
     build::c_program(&[source], &flags, &["-lpthread"], &subject)?;
     let dprobes = build::given(dprobes.as_deref(), true)?;
     let place = Place { subject: subject.canonicalize()?, dprobes, said: directory.join("said") };
@@ -185,7 +193,7 @@ fn bench() -> io::Result<bool> {
                 *all += hits;
             }
         }
-        let made = threads * row.times * repetitions;
+        let made = threads * row.calls(threads) * repetitions;
         let own = figures.first().map_or(0.0, Figures::median);
         // A sum, and what a condition excludes, is no count of hits.
         let counts = !row.action.contains("sum(") && !row.action.contains("if (");
