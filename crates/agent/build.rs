@@ -33,7 +33,8 @@ fn main() -> Result<()> {
     }
     let here = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
     let out = PathBuf::from(variable("OUT_DIR")?);
-    for source in ["src", "../maps/src", "../vm/src", "../layout/src", "blob.ld", "build.rs"] {
+    for source in ["src", "../maps/src", "../vm/src", "../layout/src", "../unwind/src", "blob.ld", "build.rs"]
+    {
         println!("cargo::rerun-if-changed={}", here.join(source).display());
     }
     for name in ["RUSTC_LINKER", "CC"] {
@@ -41,7 +42,7 @@ fn main() -> Result<()> {
     }
     // Each with those before it, and with the directory where the compiler finds what those use.
     let mut before = vec!["-L".to_owned(), format!("dependency={}", out.display())];
-    for name in ["maps", "vm", "layout"] {
+    for name in ["maps", "vm", "layout", "unwind"] {
         let library = out.join(format!("lib{name}.rlib"));
         let options: Vec<&str> = before.iter().map(String::as_str).collect();
         compile(&here.join(format!("../{name}/src/lib.rs")), name, "rlib", &library, &options)?;

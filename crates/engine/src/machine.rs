@@ -250,36 +250,18 @@ impl Machine for HitMachine<'_> {
     }
 
     fn stack(&mut self, frames: &mut [u64]) -> Option<usize> {
-        /// The most bytes between two frames.
-        const MAX_FRAME: u64 = 1 << 20;
-        let mut found = 0;
-        let general = self.registers.general();
-        let (mut address, mut frame, mut below) = (self.registers.rip(), general[5], general[4]);
-        while let Some(into) = frames.get_mut(found) {
-            *into = address;
-            found += 1;
-            let mut bytes = [0; 16];
-            let is_near = frame >= below && frame - below <= MAX_FRAME && frame.is_multiple_of(8);
-            if !is_near || self.read(frame, &mut bytes).is_err() {
-                break;
-            }
-            below = frame + 16;
-            (frame, address) = (word(&bytes[..8]), word(&bytes[8..]));
-            if address == 0 {
-                break;
-            }
-        }
-        Some(found)
+        let [rsp, rbp] = [4, 5].map(|number| self.registers.general()[number]);
+        let registers = unwind::Registers { rip: self.registers.rip(), rsp, rbp, all: None };
+        let read = |address| {
+            let mut bytes = [0; 8];
+            self.read(address, &mut bytes).ok().map(|()| u64::from_le_bytes(bytes))
+        };
+        Some(unwind::walk_frame_pointers(&registers, read, frames))
     }
 
     fn linear_address(&mut self, selector: u16, offset: u64) -> Option<u64> {
         self.thread.segment_base(selector).map(|base| base.wrapping_add(offset))
     }
-}
-
-/// The word in 8 bytes.
-fn word(bytes: &[u8]) -> u64 {
-    bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }
 
 /// The memory of a stopped thread, for an emulated instruction.

@@ -34,9 +34,6 @@ pub(super) struct Thread<'a> {
     pub(super) tid: u32,
 }
 
-/// The most bytes between two frames of a stack.
-const MAX_FRAME: u64 = 1 << 20;
-
 /// The time stamp counter, or what stands for it where threads may not read it.
 fn counter() -> u64 {
     let identity = settings::identity();
@@ -211,26 +208,13 @@ impl Machine for Thread<'_> {
     }
 
     fn stack(&mut self, frames: &mut [u64]) -> Option<usize> {
-        let mut found = 0;
-        let (mut address, mut frame) = (self.registers.rip, self.registers.general[5]);
-        let mut below = self.registers.general[4];
-        while let Some(into) = frames.get_mut(found) {
-            *into = address;
-            found += 1;
-            let mut bytes = [0; 16];
-            let is_near = frame >= below && frame - below <= MAX_FRAME && frame.is_multiple_of(8);
-            if !is_near || self.read(frame, &mut bytes).is_err() {
-                break;
-            }
-            below = frame + 16;
-            let [next, back] = [0, 8]
-                .map(|place| bytes[place..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)));
-            (frame, address) = (next, back);
-            if address == 0 {
-                break;
-            }
-        }
-        Some(found)
+        let [rsp, rbp] = [4, 5].map(|number| self.registers.general[number]);
+        let registers = unwind::Registers { rip: self.registers.rip, rsp, rbp, all: None };
+        let read = |address| {
+            let mut bytes = [0; 8];
+            self.read(address, &mut bytes).ok().map(|()| u64::from_le_bytes(bytes))
+        };
+        Some(unwind::walk_frame_pointers(&registers, read, frames))
     }
 
     fn linear_address(&mut self, selector: u16, offset: u64) -> Option<u64> {
