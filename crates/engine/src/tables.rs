@@ -216,3 +216,48 @@ fn nanoseconds(clock: ClockId) -> u64 {
 }
 
 const _: () = assert!(size_of::<Clock>() == CLOCK_WORDS * 8);
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::jump::Trust;
+
+    fn tables() -> Tables {
+        let mut cells = Cells::new().expect("memory");
+        let domain = cells.domain(&Rc::new(Trust::default())).expect("there is none yet");
+        let plan = TablesPlan { words: 64, ..TablesPlan::default() };
+        Tables::new(plan, &mut cells, domain).expect("it is small")
+    }
+
+    #[test]
+    fn times_are_the_kernels_and_never_go_back_when_the_clock_is_set() {
+        const NEAR: u64 = 1_000_000;
+        let tables = tables();
+        let mut last = 0;
+        for _ in 0..200 {
+            let before = nanoseconds(ClockId::CLOCK_MONOTONIC);
+            let time = tables.time(vm::Clock::Monotonic);
+            let after = nanoseconds(ClockId::CLOCK_MONOTONIC);
+            assert!((before - NEAR..=after + NEAR).contains(&time), "{before} {time} {after}");
+            assert!(time >= last, "{last} {time}");
+            last = time;
+            // As if it was due.
+            tables.pace.set.set(Instant::now() - EVERY);
+            tables.set_clock();
+        }
+        assert!(tables.time(vm::Clock::Elapsed) < tables.time(vm::Clock::Monotonic));
+    }
+
+    #[test]
+    fn a_clock_that_a_process_has_overwritten_is_only_wrong() {
+        let tables = tables();
+        for value in [0, 1, u64::MAX, 1 << 63] {
+            tables.clock().iter().for_each(|word| word.store(value, Ordering::Relaxed));
+            tables.time(vm::Clock::Real);
+            tables.pace.set.set(Instant::now() - EVERY);
+            tables.set_clock();
+        }
+    }
+}
