@@ -10,6 +10,7 @@
 //! | `arguments`, `join_words`, `usage` | the command line; options that take lists of words; messages for a wrong command line |
 //! | `session`, `top`, `front`, `control` | `run`, `attach` and `top`: the front and tracer processes, signals and time limits |
 //! | `kernel_engine` | `attach` to all processes, and to one with `--engine kernel`: the kernel runs the handlers |
+//! | `scripts` | `trace`, which runs scripts, and `check` of them |
 //! | `service` | the background session: `insert`, `remove`, `query`, `getvars`, `session` |
 //! | `program`, `points`, `ppdf`, `symbols` | what is probed: a program's text, `--at`, a PPDF; files with symbols |
 //! | `check`, `list` | `check` and `list`, which change nothing |
