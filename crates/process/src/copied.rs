@@ -1,8 +1,9 @@
 //! A copy of a process ([`crate::Caller::copy_process`]): its memory at one moment, to be read.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
 
 use libc::pid_t;
 
@@ -17,7 +18,13 @@ use crate::thread::{Stopped, events};
 pub struct Copied {
     pid: pid_t,
     handle: OwnedFd,
+    /// Its `stat` in /proc: of this process alone, whoever gets its id later. None without /proc.
+    status: Option<File>,
 }
+
+/// The flag of a thread that has begun to end (PF_EXITING of the kernel's sched.h), in the ninth
+/// field of `stat` (proc(5)).
+const EXITING: u64 = 0x4;
 
 impl Copied {
     /// A traced process that has just been created; waits for its first stop.
@@ -37,7 +44,8 @@ impl Copied {
             .write(true)
             .open(format!("/proc/{pid}/oom_score_adj"))
             .and_then(|mut file| file.write_all(b"1000"));
-        Ok(Copied { pid, handle })
+        let status = File::open(format!("/proc/{pid}/stat")).ok();
+        Ok(Copied { pid, handle, status })
     }
 
     /// Its process id.
@@ -50,6 +58,20 @@ impl Copied {
         let mut asked = libc::pollfd { fd: self.handle.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: `asked` is valid for the call, which does not wait.
         unsafe { libc::poll(&mut asked, 1, 0) == 0 }
+    }
+
+    /// Whether all that was read of its memory until now was its memory. A process that is killed
+    /// loses its memory, which then reads as zeros or not at all, a while before it has ended.
+    pub fn has_memory(&self) -> bool {
+        let ending = || {
+            let mut stat = [0; 512];
+            let length = self.status.as_ref()?.read_at(&mut stat, 0).unwrap_or(0);
+            // Its name, in parentheses, may have any character.
+            let fields = stat[..length].rsplit(|byte| *byte == b')').next()?;
+            let flags = std::str::from_utf8(fields).ok()?.split_ascii_whitespace().nth(6);
+            Some(flags.is_none_or(|flags| flags.parse().is_ok_and(|flags: u64| flags & EXITING != 0)))
+        };
+        self.lives() && !ending().unwrap_or(false)
     }
 
     /// Kills it. Any thread may do that, at any time.

@@ -44,7 +44,7 @@ impl Job {
         file.watch(Arc::clone(&watch));
         let written = write_moment(&mut file, moment, &origin);
         // Whatever became of it: the memory of a process that has ended reads as zeros, or not.
-        let written = if watch.copied.lives() { written } else { Err(NotDumped::CopyKilled) };
+        let written = if watch.copied.has_memory() { written } else { Err(NotDumped::CopyKilled) };
         watch.copied.kill();
         written.map_err(|reason| file.discard(reason))
     }

@@ -83,9 +83,15 @@ fn a_copy_has_the_memory_of_its_moment_and_its_process_never_sees_it() {
         read.is_ok() && u64::from_le_bytes(word) > count + 1000
     });
     assert_eq!(count_of(copied.pid()), count);
-    assert!(copied.lives());
+    assert!(copied.lives() && copied.has_memory());
     copied.kill();
-    child.wait_until(&"killed", |_| !copied.lives());
+    child.wait_until(&"killed", |_| {
+        let mut word = [0; 8];
+        let read = crate::read(copied.pid(), (&raw const COUNT).addr() as u64, &mut word);
+        assert!(read.is_ok() || !copied.has_memory());
+        !copied.lives()
+    });
+    assert!(!copied.has_memory());
     let ended = loop {
         if let Some(Event::Ended { tid, .. }) = crate::look_at(copied.pid()).expect("it is traced") {
             break tid;
