@@ -16,16 +16,20 @@ struct List {
     has: fn(&str) -> bool,
 }
 
-const LISTS: [List; 3] = [
+const LISTS: [List; 4] = [
     List { long: "--group", short: "-u", has: is_name },
     List { long: "--type", short: "-t", has: is_name },
     List { long: "--log", short: "-l", has: is_item },
+    // What a shell makes of `-p $(pgrep app)`.
+    List { long: "--pid", short: "-p", has: is_number },
 ];
 
 /// Joins the words of each list. A list continues while words look like names, so the program may
 /// follow it (`--group process ./app.ppdf`). A list already joined with `=` is complete, unless it
 /// ends in a comma. Words after `--` belong to the probed command and stay as they are.
 pub(crate) fn join(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let words: Vec<OsString> = words.into_iter().collect();
+    let is_script = words.iter().take(2).any(|word| word == "trace");
     let mut words = words.into_iter().peekable();
     let mut joined = Vec::new();
     while let Some(word) = words.next() {
@@ -40,6 +44,11 @@ pub(crate) fn join(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
             joined.push(word);
             continue;
         };
+        // Numbers behind a process may be parameters of a script.
+        if is_script && option.long == "--pid" {
+            joined.push(word);
+            continue;
+        }
         let mut list = first.to_owned();
         while let Some(next) = words.next_if(|word| option.goes_on(word)) {
             list.push(',');
@@ -53,6 +62,17 @@ pub(crate) fn join(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
         });
     }
     joined
+}
+
+/// How many words a list takes, with its option; `None` if the first word is no such option.
+pub(crate) fn list(words: &[OsString]) -> Option<usize> {
+    let (option, _, first) = option(words.first()?)?;
+    if !first.is_empty() && !first.ends_with(',') {
+        return Some(1);
+    }
+    let more = words[1..].iter().take_while(|word| option.goes_on(word)).count();
+    // A list of no such words has its value in the next one.
+    Some(if more == 0 && first.is_empty() { 2 } else { 1 + more })
 }
 
 /// The list option that a word is, how it is spelled, and its value after `=`.
@@ -72,6 +92,11 @@ impl List {
         let names = |word: &str| word.split([',', '=']).filter(|name| !name.is_empty()).all(self.has);
         word.to_str().is_some_and(|word| !word.is_empty() && names(word))
     }
+}
+
+/// Whether a word is a number.
+fn is_number(word: &str) -> bool {
+    word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Whether a word looks like the name of a group or type. These may contain `.` too, but then the
@@ -134,6 +159,10 @@ mod tests {
             ("insert --log PID PSW UPSW a.rpn", "insert --log=PID,PSW,UPSW a.rpn"),
             ("insert --log-target KLOG a.rpn", "insert --log-target KLOG a.rpn"),
             ("insert --log what a.rpn", "insert --log what a.rpn"),
+            ("attach -p 17 18 19 a.rpn", "attach -p=17,18,19 a.rpn"),
+            ("attach --pid 17,18 19 --for 3", "attach --pid=17,18,19 --for 3"),
+            ("attach -p redis-server a.rpn", "attach -p redis-server a.rpn"),
+            ("trace -p 17 a.bt 4096", "trace -p 17 a.bt 4096"),
         ] {
             assert_eq!(join(line), joined);
         }

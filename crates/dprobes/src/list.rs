@@ -4,6 +4,7 @@
 mod static_probes;
 mod tactics;
 
+use std::ffi::OsStr;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,11 +12,12 @@ use std::process::ExitCode;
 use glob::Pattern;
 use image::{Function, FunctionKind, Image, Machine};
 use patch::Mode;
-use process::ImageCache;
+use process::{ImageCache, Module};
 use rpn::FunctionPoint;
 
 use crate::Failure;
 use crate::arguments::List;
+use crate::scripts::program_named;
 
 /// Bytes of the longest instruction.
 const LONGEST: usize = 15;
@@ -25,7 +27,7 @@ pub(crate) fn list(arguments: &List) -> Result<ExitCode, Failure> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     let found = match arguments.pid {
         None => {
-            let file = arguments.file.as_ref().map(PathBuf::from).unwrap_or_default();
+            let file = arguments.file.as_deref().map(file_named).unwrap_or_default();
             if arguments.usdt {
                 return finish(static_probes::of_file(&file, arguments.pattern.as_deref(), &mut out)?, out);
             }
@@ -35,6 +37,7 @@ pub(crate) fn list(arguments: &List) -> Result<ExitCode, Failure> {
                 point if arguments.tactics => {
                     tactics::of_file(&image, &file, &wanted, point, arguments.json, &mut out)?
                 }
+                None if !wanted.matches_module(&file) => 0,
                 None => functions(&image, &file, &wanted, &mut out),
                 Some(point) => points(&image, &file, &wanted, point, &mut out)?,
             }
@@ -56,6 +59,16 @@ pub(crate) fn list(arguments: &List) -> Result<ExitCode, Failure> {
         }
     };
     finish(found, out)
+}
+
+/// The file that a word means: its path, or the name of a library or of a program in PATH.
+fn file_named(word: &OsStr) -> PathBuf {
+    let path = PathBuf::from(word);
+    if path.components().count() > 1 || path.exists() {
+        return path;
+    }
+    let library = word.to_str().and_then(|name| process::libraries_named(name).into_iter().next());
+    library.or_else(|| program_named(word)).unwrap_or(path)
 }
 
 fn finish(found: usize, mut out: impl Write) -> Result<ExitCode, Failure> {
@@ -91,11 +104,11 @@ fn process(
         }
         return Ok(survey.modules.len());
     };
-    let wanted = Wanted::parse(pattern)?;
+    let wanted = Wanted::parse_in(pattern, pid, &survey.modules)?;
+    let named: Vec<_> = survey.modules.iter().filter(|module| wanted.matches(pid, module)).collect();
     let Some(point) = point else {
-        return Ok(survey.modules.iter().map(|it| functions(&it.image, &it.path, &wanted, out)).sum());
+        return Ok(named.iter().map(|it| functions(&it.image, &it.path, &wanted, out)).sum());
     };
-    let named: Vec<_> = survey.modules.iter().filter(|it| wanted.matches_module(&it.path)).collect();
     // A failure in one of many modules is no error.
     let found = named.iter().map(|it| points(&it.image, &it.path, &wanted, point, out));
     let mut found: Vec<_> = found.collect();
@@ -107,7 +120,8 @@ fn process(
 
 /// The functions and modules that a pattern selects.
 struct Wanted {
-    module: Option<Pattern>,
+    /// The module's pattern, and as written.
+    module: Option<(Pattern, String)>,
     /// The function's pattern as written.
     name: String,
     function: Pattern,
@@ -128,10 +142,36 @@ impl Wanted {
             Pattern::new(text).map_err(|error| Failure::new(format!("pattern `{text}`: {error}")))
         };
         Ok(Wanted {
-            module: module.map(pattern).transpose()?,
+            module: module.map(|text| pattern(text).map(|pattern| (pattern, text.to_owned()))).transpose()?,
             name: function.to_owned(),
             function: pattern(function)?,
         })
+    }
+
+    /// Parses what is wanted of a process: a word may also be the name of one of its modules.
+    fn parse_in(text: &str, pid: i32, modules: &[Module]) -> Result<Wanted, Failure> {
+        let wanted = Wanted::parse(text)?;
+        let of_module = Wanted::parse(&format!("{text}:*"));
+        let has = |module: &Module| {
+            module.image.functions().iter().any(|function| wanted.matches_function(function))
+        };
+        match of_module {
+            Ok(of_module)
+                if wanted.module.is_none()
+                    && !modules.iter().any(has)
+                    && modules.iter().any(|module| of_module.matches(pid, module)) =>
+            {
+                Ok(of_module)
+            }
+            _ => Ok(wanted),
+        }
+    }
+
+    /// Whether a module of a process is selected, by its file's name or as `--at` names it.
+    fn matches(&self, pid: i32, module: &Module) -> bool {
+        let Some((_, name)) = &self.module else { return true };
+        let root = PathBuf::from(format!("/proc/{pid}/root"));
+        self.matches_module(&module.path) || module.is_named(name, &root)
     }
 
     /// The functions' pattern; `*` if empty.
@@ -140,7 +180,7 @@ impl Wanted {
     }
 
     fn matches_module(&self, path: &Path) -> bool {
-        let Some(pattern) = &self.module else { return true };
+        let Some((pattern, _)) = &self.module else { return true };
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         pattern.matches(&name) || pattern.matches(&path.to_string_lossy())
     }
@@ -153,9 +193,6 @@ impl Wanted {
 
 /// Lists the functions of one module that can be probed; returns their number.
 fn functions(image: &Image, path: &Path, wanted: &Wanted, out: &mut dyn Write) -> usize {
-    if !wanted.matches_module(path) {
-        return 0;
-    }
     let file = printable::path(path.file_name().unwrap_or_default().as_ref()).to_string();
     let mode = if image.machine() == Machine::I386 { Mode::Bits32 } else { Mode::Bits64 };
     let mut found = 0;

@@ -7,7 +7,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `arguments`, `join_words`, `usage` | the command line; options that take lists of words; messages for a wrong command line |
+//! | `arguments`, `join_words`, `command_start`, `usage` | the command line; options that take lists of words; where the probed command begins; messages for a wrong command line |
 //! | `session`, `top`, `front`, `control` | `run`, `attach` and `top`: the front and tracer processes, signals and time limits |
 //! | `kernel_engine` | `attach` to all processes, and to one with `--engine kernel`: the kernel runs the handlers |
 //! | `scripts` | `trace`, which runs scripts, and `check` of them |
@@ -24,6 +24,7 @@
 
 mod arguments;
 mod check;
+mod command_start;
 mod control;
 mod convert;
 mod death_watch;
@@ -66,13 +67,13 @@ use failure::Failure;
 
 fn main() -> ExitCode {
     process::ignore_file_size_limit();
-    let words = join_words::join(service::modern(std::env::args_os().collect()));
+    let words = join_words::join(command_start::mark(service::modern(std::env::args_os().collect())));
     let arguments =
         Arguments::try_parse_from(&words).unwrap_or_else(|error| usage::end(&usage::explain(error, &words)));
     let result = match arguments.command {
         Command::Run(run) => session::run(&run),
         Command::Attach(attach) => match attach.by_tracer() {
-            Some((pid, engine)) => session::attach(&attach, pid, engine),
+            Some((pids, engine)) => session::attach(&attach, &pids, engine),
             None => kernel_engine::attach(&attach),
         },
         Command::Trace(arguments) => scripts::trace(&arguments),

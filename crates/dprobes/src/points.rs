@@ -91,9 +91,9 @@ impl Text {
 ///
 /// A field that is missing or empty matches everything; fields count from the right. A provider
 /// before them may name the process (`pid123`). `::` within a function's name belongs to the name,
-/// as in C++ and Rust.
+/// as in C++ and Rust. Without a point, which DTrace demands, the entry is meant: `libc:malloc`.
 pub(crate) fn parse(text: &str) -> Result<At, String> {
-    const HOW: &str = "MODULE:FUNCTION:POINT expected, as in libc.so.6:malloc:entry";
+    const HOW: &str = "MODULE:FUNCTION or MODULE:FUNCTION:POINT expected, as in libc:malloc:entry";
     let all = without_provider(text);
     let pid = match text.strip_suffix(all).and_then(|provider| provider.strip_prefix("pid")) {
         None | Some(":" | "$target:") => None,
@@ -102,8 +102,10 @@ pub(crate) fn parse(text: &str) -> Result<At, String> {
             Some(number.parse().map_err(|_| format!("`pid{number}` names no process"))?)
         }
     };
-    let (rest, point) = all.rsplit_once(':').ok_or_else(|| HOW.to_owned())?;
-    let points = self::points(point).map_err(|reason| format!("{reason}; {HOW}"))?;
+    let (rest, points) = match all.rsplit_once(':').filter(|(before, last)| is_point(before, last)) {
+        Some((before, point)) => (before, self::points(point).map_err(|reason| format!("{reason}; {HOW}"))?),
+        None => (all, vec![FunctionPoint::Entry]),
+    };
     let rest = rest.trim_start_matches(':');
     // In `libc.so.6::entry` the function is empty.
     let (module, function) = match rest.strip_suffix(':') {
@@ -122,10 +124,33 @@ pub(crate) fn parse(text: &str) -> Result<At, String> {
             Pattern::new(field).map_err(|error| error.to_string())?;
         }
     }
-    if module.is_empty() && function.is_empty() && point.is_empty() {
+    if all.bytes().all(|byte| byte == b':') {
         return Err(HOW.to_owned());
     }
     Ok(At { module: any(module), function: any(function), points, pid })
+}
+
+/// Whether the last field is a point, not a function whose entry is meant. A word of the letters a
+/// to f may be both: behind a file's name, and behind `::`, it is a function.
+fn is_point(before: &str, last: &str) -> bool {
+    let is_qualified = before.ends_with(':');
+    if last.is_empty() {
+        // It was left out, which means every instruction.
+        return true;
+    }
+    if single_colon(before.trim_matches(':')).is_some() {
+        // The third field, if it is none of a name such as `ns::f`.
+        return !is_qualified;
+    }
+    let is_file =
+        before == "a.out" || before.contains('/') || before.contains(".so") || before.starts_with("lib");
+    let is_word = !last.starts_with(|first: char| first.is_ascii_digit() || first == '+');
+    match last.to_ascii_lowercase().as_str() {
+        "entry" | "return" => true,
+        // `::*` is every instruction of every function.
+        _ if (is_file || is_qualified && last != "*") && is_word => false,
+        _ => points(last).is_ok(),
+    }
 }
 
 /// The points that a text means: one, or those among `entry` and `return` that a pattern matches.
@@ -184,6 +209,7 @@ fn without_provider(text: &str) -> &str {
     match provider {
         Some(rest)
             if rest.starts_with(':')
+                || (!text.starts_with("pid:") && rest.contains(':'))
                 || rest.rsplit_once(':').is_some_and(|(rest, _)| single_colon(rest).is_some()) =>
         {
             rest
@@ -327,13 +353,27 @@ mod tests {
             ("pid$target::malloc:entry", "*", "malloc", entry),
             ("pid$target:libc::entry", "libc", "*", entry),
             ("pid:main:entry", "pid", "main", entry),
+            ("malloc", "*", "malloc", entry),
+            ("libc:malloc", "libc", "malloc", entry),
+            ("libc:mem*", "libc", "mem*", entry),
+            ("libc:*", "libc", "*", entry),
+            ("a.out:f", "a.out", "f", entry),
+            ("./app:add", "./app", "add", entry),
+            ("a.out:e*", "a.out", "e*", entry),
+            ("main:f", "*", "main", FunctionPoint::Offset(0xf)),
+            ("main:4", "*", "main", FunctionPoint::Offset(4)),
+            ("main:*", "*", "main", FunctionPoint::Each),
+            ("::*", "*", "*", FunctionPoint::Each),
+            ("ns::f", "*", "ns::f", entry),
+            ("a.out:ns::add", "a.out", "ns::add", entry),
+            ("a.out:ns::entry", "a.out", "ns::entry", entry),
+            ("main:fill", "main", "fill", entry),
         ] {
             assert_eq!(parse(text), at(module, function, point), "{text}");
         }
         for text in [
             "",
-            "malloc",
-            "libc:malloc",
+            "libc:malloc:fast",
             "a:b:c:entry",
             "libc:malloc:x*",
             "libc:malloc:1?",
@@ -352,6 +392,10 @@ mod tests {
         assert_eq!(
             (both.points.as_slice(), both.pid),
             (&[FunctionPoint::Entry, FunctionPoint::Return][..], Some(4711))
+        );
+        assert_eq!(
+            parse("pid4711:libc:malloc").map(|at| (at.module, at.pid)),
+            Ok(("libc".into(), Some(4711)))
         );
         assert!(are_for(std::slice::from_ref(&both), &[1, 4711]).is_ok());
         for pids in [&[][..], &[4712], &[1, 2]] {

@@ -81,13 +81,15 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     front::end_as(status)
 }
 
-/// Probes a running process.
-pub(crate) fn attach(arguments: &Attach, pid: i32, engine: Engine) -> Result<ExitCode, Failure> {
-    let machine = process::machine_of_process(pid);
+/// Probes running processes.
+pub(crate) fn attach(arguments: &Attach, pids: &[i32], engine: Engine) -> Result<ExitCode, Failure> {
+    let machine = machine_of(pids);
     let programs = load(&arguments.probes, &arguments.select, &arguments.tracing, engine, machine)?;
-    is_not_itself(pid)?;
-    points::are_for(&arguments.probes.at, &[pid])?;
-    points::check(&arguments.probes.at, pid)?;
+    points::are_for(&arguments.probes.at, pids)?;
+    for &pid in pids {
+        is_not_itself(pid)?;
+        points::check(&arguments.probes.at, pid)?;
+    }
     let output = open(&arguments.tracing, &programs, true)?;
     let front = front::split()?;
     let plugins = Plugins::load(&arguments.tracing.plugin)?;
@@ -101,7 +103,8 @@ pub(crate) fn attach(arguments: &Attach, pid: i32, engine: Engine) -> Result<Exi
     for Loaded { program, options, .. } in programs {
         tracer.insert(program, options, None);
     }
-    let result = tracer.attach(pid).and_then(|()| tracer.run(&watch.control));
+    let result =
+        pids.iter().try_for_each(|&pid| tracer.attach(pid)).and_then(|()| tracer.run(&watch.control));
     let report = tracer.finish(&watch.control);
     drop(watch);
     output.events.destroy_all();
@@ -109,6 +112,13 @@ pub(crate) fn attach(arguments: &Attach, pid: i32, engine: Engine) -> Result<Exi
     result.map_err(Failure::new)?;
     end(&report, Some(&mut output.inner), &arguments.tracing)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The machine of processes, if all have the same.
+pub(crate) fn machine_of(pids: &[i32]) -> Option<Machine> {
+    let (first, others) = pids.split_first()?;
+    let machine = process::machine_of_process(*first)?;
+    others.iter().all(|&pid| process::machine_of_process(pid) == Some(machine)).then_some(machine)
 }
 
 /// Refuses to probe dprobes itself. The tracer cannot check this: it is another process.

@@ -43,6 +43,42 @@ pub(crate) fn end(error: &Error) -> ! {
 }
 
 fn explanation(error: &Error, words: &[OsString]) -> Option<String> {
+    nothing_to_probe(error).or_else(|| process_as_file(error, words)).or_else(|| foreign_option(error, words))
+}
+
+/// What was not said of a probe.
+fn nothing_to_probe(error: &Error) -> Option<String> {
+    let is_missing = error.kind() == ErrorKind::MissingRequiredArgument && names(error, "PROG.rpn");
+    is_missing.then(|| {
+        "what to probe is missing: a program file, or functions, as in `--at libc:malloc`; `dprobes list` shows them"
+            .to_owned()
+    })
+}
+
+/// Whether an error is about an argument.
+fn names(error: &Error, argument: &str) -> bool {
+    let texts = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => vec![text.clone()],
+        Some(ContextValue::Strings(texts)) => texts.clone(),
+        _ => Vec::new(),
+    };
+    let texts = [texts(ContextKind::InvalidArg), texts(ContextKind::PriorArg)].concat();
+    texts.iter().any(|text| text.contains(argument))
+}
+
+/// A process id without its option is taken for the program's file.
+fn process_as_file(error: &Error, words: &[OsString]) -> Option<String> {
+    if error.kind() != ErrorKind::ArgumentConflict || !names(error, "PROG.rpn") {
+        return None;
+    }
+    let words = words.iter().filter_map(|word| word.to_str()).skip(2).take_while(|word| *word != "--");
+    let mut numbers = words.filter(|word| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit()));
+    let number = numbers.find(|number| std::path::Path::new("/proc").join(number).exists())?;
+    Some(format!("`{number}` is no program file; a process is given as `-p {number}`"))
+}
+
+/// An option of another command.
+fn foreign_option(error: &Error, words: &[OsString]) -> Option<String> {
     let ContextValue::String(option) = error.get(ContextKind::InvalidArg)? else { return None };
     if error.kind() != ErrorKind::UnknownArgument || !option.starts_with('-') {
         return None;

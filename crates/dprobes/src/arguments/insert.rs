@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use trace::sink::Target;
 
 use super::probes::{Probes, Select};
+use super::processes::Processes;
 use super::show::Shown;
 use super::tracing::{Buffering, Engine, Format, Plugin};
 use super::values::{kept_target, plugin, range};
@@ -66,9 +67,8 @@ pub(crate) struct Placing {
     /// Replace the module's inserted probes by these
     #[arg(short = 'c', long)]
     pub(crate) replace: bool,
-    /// Only for these processes, and the children that they create from now on
-    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
-    pub(crate) pid: Vec<i32>,
+    #[command(flatten)]
+    pub(crate) processes: Processes,
     #[command(flatten)]
     pub(crate) shown: Shown,
     #[allow(rustdoc::broken_intra_doc_links, reason = "the text is what `--help` says")]

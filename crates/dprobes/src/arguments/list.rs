@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 
+use super::processes::one;
 use super::values::point;
 
 /// List modules, and the functions and static probes in them that can be probed
@@ -11,15 +12,16 @@ use super::values::point;
 #[command(after_help = "\
 Examples:
   dprobes list /bin/ls                 the functions of a file
-  dprobes list libfoo.so 'foo_*'       those whose names match
+  dprobes list libc 'mem*'             those of a library whose names match
   dprobes list /bin/ls main --points return   where main is left
   dprobes list --tactics /bin/ls       which jumps its functions' entries would get
-  dprobes list --tactics -p 4711 'libc*:mem*' --points '*'   each of their instructions, in a process
+  dprobes list --tactics -p 4711 'libc:mem*' --points '*'   each of their instructions, in a process
   dprobes list -u /usr/bin/python3 'gc__*'   static probes (USDT) and the types of their arguments
   dprobes list -p 4711                 the modules of a process
-  dprobes list -p 4711 'libc*:mall*'   functions of its modules")]
+  dprobes list -p 4711 libc            the functions of one of them
+  dprobes list -p 4711 'libc:mall*'    those whose names match")]
 pub(crate) struct List {
-    /// A program or shared library (with -p: the pattern)
+    /// A program or shared library: its path, or its name, as in libc; with -p, the pattern
     #[arg(value_name = "FILE", required_unless_present = "pid")]
     pub(crate) file: Option<OsString>,
     /// Functions whose names match, with * ? [ ]; MODULE:FUNCTION for both. With -u, static probes:
@@ -44,7 +46,7 @@ pub(crate) struct List {
     /// Print --tactics as JSON (docs/tactics.md)
     #[arg(long, requires = "tactics")]
     pub(crate) json: bool,
-    /// A running process
-    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    /// A running process: its id, or the name of its program
+    #[arg(short, long, value_name = "PID|NAME", value_parser = one)]
     pub(crate) pid: Option<i32>,
 }

@@ -7,6 +7,7 @@ mod insert;
 mod list;
 mod moment;
 mod probes;
+mod processes;
 mod report;
 mod run;
 mod show;

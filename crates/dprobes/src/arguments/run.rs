@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::probes::{Probes, Select};
+use super::processes::Processes;
 use super::tracing::{AttachEngine, Engine, Tracing};
 use super::values::duration;
 
@@ -40,22 +41,22 @@ pub(crate) struct Run {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Probe a running process, or all processes
+/// Probe running processes, or all processes
 ///
-/// Until Ctrl-C, the end of the process, or the end of the time given. Then every byte of the
-/// process is restored. Processes that it creates meanwhile are probed too.
+/// Until Ctrl-C, the end of the processes, or the end of the time given. Then every byte of them is
+/// restored. Processes that they create meanwhile are probed too.
 ///
 /// Without -p, all processes are probed, those that run and those that will: by the kernel, which
 /// executes the handlers (`--engine kernel`; see docs/kernel-engine.md). It takes root, or the
 /// capabilities CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE. With -p and `--engine kernel`, the kernel
-/// probes this process only, without its children.
+/// probes that process only, without its children.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   dprobes attach -p 4711 count.rpn
   dprobes attach -p 4711 --at '::malloc:entry' --at '::free:entry' --for 5s
-  dprobes attach -p 4711 --at libc:malloc:entry --do 'push arg, 0; log 1'
-  dprobes attach -p $(pidof -s redis-server) count.rpn --for 10s --stats counts.json
+  dprobes attach -p 4711 --at libc:malloc --do 'push arg, 0; log 1'
+  dprobes attach -p redis-server count.rpn --for 10s --stats counts.json
   dprobes attach -p 4711 --log-target serial:/dev/ttyS0 app.rpn
   dprobes attach count.rpn --for 1m                        all processes
   dprobes attach --at libcrypto:EVP_*Init:entry --for 10s   calls of functions, in all processes
@@ -70,9 +71,8 @@ pub(crate) struct Attach {
     /// How probes fire
     #[arg(long, value_name = "ENGINE", default_value = "auto", overrides_with = "engine")]
     pub(crate) engine: AttachEngine,
-    /// The process; without it, all processes are probed
-    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
-    pub(crate) pid: Option<i32>,
+    #[command(flatten)]
+    pub(crate) processes: Processes,
     /// Stop this long after the probes are in: 10s, 500ms, 2m
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
@@ -83,8 +83,9 @@ pub(crate) struct Attach {
 }
 
 impl Attach {
-    /// The process and its engine, if a tracer is to probe it; `None`: the kernel probes.
-    pub(crate) fn by_tracer(&self) -> Option<(i32, Engine)> {
-        self.pid.zip(self.engine.of_tracer())
+    /// The processes and their engine, if a tracer is to probe them; `None`: the kernel probes.
+    pub(crate) fn by_tracer(&self) -> Option<(Vec<i32>, Engine)> {
+        let pids = self.processes.ids();
+        self.engine.of_tracer().filter(|_| !pids.is_empty()).map(|engine| (pids, engine))
     }
 }

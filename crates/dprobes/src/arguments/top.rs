@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::probes::Probes;
+use super::processes::Processes;
 use super::{Engine, Select, Tracing, duration};
 
 /// Show what probes count, live in the terminal
@@ -32,9 +33,8 @@ pub(crate) struct Top {
     /// How probes fire
     #[arg(long, value_name = "ENGINE", default_value = "auto", overrides_with = "engine")]
     pub(crate) engine: Engine,
-    /// The process
-    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..), required_unless_present = "command")]
-    pub(crate) pid: Option<i32>,
+    #[command(flatten)]
+    pub(crate) processes: Processes,
     /// Time between two updates
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub(crate) interval: Duration,
@@ -42,7 +42,7 @@ pub(crate) struct Top {
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub(crate) limit: Option<Duration>,
     /// The command and its arguments
-    #[arg(last = true, value_name = "COMMAND", conflicts_with = "pid")]
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "pid", required_unless_present = "pid")]
     pub(crate) command: Vec<OsString>,
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
+use super::processes::Processes;
 use super::tracing::Engine;
 use super::values::duration;
 
@@ -27,9 +28,8 @@ pub(crate) struct Trace {
     /// The script's text
     #[arg(short = 'e', value_name = "TEXT")]
     pub(crate) text: Option<String>,
-    /// A process, and its descendants from then on; may be given several times
-    #[arg(short, long, value_name = "PID", value_delimiter = ',', value_parser = clap::value_parser!(i32).range(1..))]
-    pub(crate) pid: Vec<i32>,
+    #[command(flatten)]
+    pub(crate) processes: Processes,
     /// Start this command, with its arguments in one word
     #[arg(short, long = "cmd", value_name = "COMMAND", conflicts_with = "command")]
     pub(crate) cmd: Option<String>,

@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::Tracing;
+use super::processes::one;
 use super::values::duration;
 
 #[allow(rustdoc::broken_intra_doc_links, reason = "the text is what `--help` says")]
@@ -29,8 +30,8 @@ pub(crate) struct Watch {
     /// The variable, a part of one, or an address in hexadecimal
     #[arg(value_name = "VARIABLE")]
     pub(crate) variable: String,
-    /// The process
-    #[arg(short, long, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    /// The process: its id, or the name of its program
+    #[arg(short, long, value_name = "PID|NAME", value_parser = one)]
     pub(crate) pid: i32,
     /// The module that has the variable: a file's name or its path [default: the program, then its
     /// libraries]

@@ -91,14 +91,24 @@ impl HasOutput for Output {
 
 /// Probes all processes, or one.
 pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
-    let Attach { probes, select, tracing, pid, duration, allow_panic, .. } = arguments;
-    points::are_for(&probes.at, pid.as_slice())?;
+    let Attach { probes, select, tracing, processes, duration, allow_panic, .. } = arguments;
+    let pids = processes.ids();
+    points::are_for(&probes.at, &pids)?;
     is_by_kernel(arguments.engine)?;
-    if let Some(pid) = *pid {
+    let pid = match *pids {
+        [] => None,
+        [pid] => Some(pid),
+        _ => {
+            return Err(Failure::new(
+                "the kernel engine probes one process, or all: give one with -p, or none; the other engines probe several",
+            ));
+        }
+    };
+    if let Some(pid) = pid {
         session::is_not_itself(pid)?;
         points::check(&probes.at, pid)?;
     }
-    let with = With { tracing, pid: *pid, duration: *duration, items: None, allow_panic: *allow_panic };
+    let with = With { tracing, pid, duration: *duration, items: None, allow_panic: *allow_panic };
     run(points::programs(probes), select, with, |programs| session::open(tracing, programs, true))
 }
 

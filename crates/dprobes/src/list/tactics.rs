@@ -49,8 +49,8 @@ pub(super) fn of_process(
     out: &mut dyn Write,
 ) -> Result<usize, Failure> {
     let survey = process::survey(pid, &mut ImageCache::new()).map_err(Failure::new)?;
-    let wanted = Wanted::parse(pattern.unwrap_or("*"))?;
-    let named = survey.modules.iter().filter(|module| wanted.matches_module(&module.path));
+    let wanted = Wanted::parse_in(pattern.unwrap_or("*"), pid, &survey.modules)?;
+    let named = survey.modules.iter().filter(|module| wanted.matches(pid, module));
     let found = named.map(|module| {
         let ground = Surroundings::of_process(pid, module.bias).map_err(Failure::new)?;
         one(&module.image, &module.path, &wanted, point, &ground)

@@ -34,3 +34,4 @@ mod writer;
 
 pub(crate) use check::{check, is_script};
 pub(crate) use run::trace;
+pub(crate) use scope::program_named;

@@ -39,11 +39,12 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
         return list(arguments);
     }
     let command = command(arguments)?;
+    let pids = arguments.processes.ids();
     let path = command.first().and_then(|command| program_named(command));
-    let scope = Scope { pids: &arguments.pid, command: path.as_deref(), expands: false };
+    let scope = Scope { pids: &pids, command: path.as_deref(), expands: false };
     let (checked, compiled) = source::compile(arguments, &scope)?;
     let places = places::find(&compiled, &checked.sources, &scope)?;
-    if !places.objects.is_empty() && arguments.pid.is_empty() && command.is_empty() {
+    if !places.objects.is_empty() && pids.is_empty() && command.is_empty() {
         return Err(Failure::new(
             "no process is given: -p PID, or a command behind `--`; scripts cannot probe all processes yet",
         ));
@@ -52,8 +53,8 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
     if arguments.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
-    arguments.pid.iter().try_for_each(|&pid| session::is_not_itself(pid))?;
-    are_there(&arguments.pid, &command, path.as_deref())?;
+    pids.iter().try_for_each(|&pid| session::is_not_itself(pid))?;
+    are_there(&pids, &command, path.as_deref())?;
     let mask = control::inherited_mask();
     let front = front::split()?;
     let writer = Writer::start(arguments.output.as_deref())?;
@@ -107,7 +108,7 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
         if !command.is_empty() {
             result = tracer.start(&command, &surroundings).map(|pid| started = Some(pid));
         }
-        result = result.and_then(|()| arguments.pid.iter().try_for_each(|&pid| tracer.attach(pid)));
+        result = result.and_then(|()| pids.iter().try_for_each(|&pid| tracer.attach(pid)));
         result = result.and_then(|()| tracer.run(&watch.control));
         if let (Some(pid), Err(_)) = (started, &result) {
             // The command has not begun, and must not run without its probes.
@@ -117,7 +118,7 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
         // Nothing is probed: what is due is run until the script, or somebody, ends it.
         watch.control.placed.store(true, Ordering::Relaxed);
         let lives = |&pid: &i32| Path::new(&format!("/proc/{pid}")).exists();
-        while !is_over() && (arguments.pid.is_empty() || arguments.pid.iter().any(lives)) {
+        while !is_over() && (pids.is_empty() || pids.iter().any(lives)) {
             std::thread::sleep(IDLE);
             script.borrow_mut().tick();
         }
@@ -288,8 +289,9 @@ fn list(arguments: &Trace) -> Result<ExitCode, Failure> {
         _ => None,
     };
     let command = command(arguments)?;
+    let pids = arguments.processes.ids();
     let path = command.first().and_then(|command| program_named(command));
-    let scope = Scope { pids: &arguments.pid, command: path.as_deref(), expands: true };
+    let scope = Scope { pids: &pids, command: path.as_deref(), expands: true };
     let (checked, compiled) = source::compile_text(arguments, listed.as_deref(), &scope)?;
     let places = places::find(&compiled, &checked.sources, &scope)?;
     let names: String = places.names.iter().map(|(name, _)| format!("{name}\n")).collect();

@@ -65,8 +65,8 @@ pub(super) fn module(binary: &ProbedFile) -> String {
     }
 }
 
-/// The file that the first word of a command means.
-pub(super) fn program_named(command: &OsStr) -> Option<PathBuf> {
+/// The file that the first word of a command means: a path, or a program in PATH.
+pub(crate) fn program_named(command: &OsStr) -> Option<PathBuf> {
     let path = Path::new(command);
     if path.components().count() > 1 {
         return Some(path.to_owned());

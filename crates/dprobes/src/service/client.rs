@@ -24,15 +24,16 @@ const START_TIMEOUT: Duration = Duration::from_secs(5);
 /// Inserts programs and returns; the session keeps the probes.
 pub(crate) fn insert(arguments: &Insert) -> Result<ExitCode, Failure> {
     let programs = points::programs(&arguments.probes);
+    let pids = arguments.placing.processes.ids();
     let for_all = arguments.probes.at.iter().find(|at| ["a.out", "*"].contains(&at.module.as_str()));
-    if let Some(at) = for_all.filter(|_| arguments.placing.pid.is_empty()) {
+    if let Some(at) = for_all.filter(|_| pids.is_empty()) {
         let module = &at.module;
         return Err(Failure::new(format!(
             "`{module}` is a module of every process; name it, or give -p PID"
         )));
     }
-    points::are_for(&arguments.probes.at, &arguments.placing.pid)?;
-    for &pid in &arguments.placing.pid {
+    points::are_for(&arguments.probes.at, &pids)?;
+    for &pid in &pids {
         points::check(&arguments.probes.at, pid)?;
     }
     let sym = arguments.sym.as_deref();
@@ -117,7 +118,7 @@ fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<Ex
         templates: arguments.shown.templates.as_deref().map(absolute).transpose()?,
         symbols: sym.map(absolute).transpose()?,
         mode,
-        processes: arguments.pid.clone(),
+        processes: arguments.processes.ids(),
         plugins: arguments
             .plugin
             .iter()

@@ -42,19 +42,20 @@ impl Pipes {
 
 /// Shows what probes count.
 pub(crate) fn top(arguments: &Top) -> Result<ExitCode, Failure> {
-    let Top { probes, select, tracing, engine, pid, .. } = arguments;
+    let Top { probes, select, tracing, engine, processes, .. } = arguments;
+    let pids = processes.ids();
     if !File::open("/dev/tty").is_ok_and(|terminal| terminal.is_terminal()) {
         return Err(Failure::new(
             "there is no terminal to show it in; `dprobes run` and `dprobes attach` count without one, and --stats writes the counts to a file",
         ));
     }
-    let machine = match pid {
-        Some(pid) => process::machine_of_process(*pid),
-        None => arguments.command.first().and_then(|command| process::machine_of_command(command)),
+    let machine = match &*pids {
+        [] => arguments.command.first().and_then(|command| process::machine_of_command(command)),
+        pids => session::machine_of(pids),
     };
-    points::are_for(&probes.at, pid.as_slice())?;
+    points::are_for(&probes.at, &pids)?;
     let programs = session::load(probes, select, tracing, *engine, machine)?;
-    if let Some(pid) = *pid {
+    for &pid in &pids {
         session::is_not_itself(pid)?;
         points::check(&probes.at, pid)?;
     }
@@ -69,7 +70,7 @@ pub(crate) fn top(arguments: &Top) -> Result<ExitCode, Failure> {
     };
     let mask = control::inherited_mask();
     let pipes = Pipes::new().map_err(|error| Failure::new(format!("pipe: {error}")))?;
-    let title = title(arguments);
+    let title = title(arguments, &pids);
     let (front, pipes) = front::split_beside(pipes, |pipes, tracer| {
         let Pipes { counts: (counts, _), said: (said, _) } = pipes;
         screen::show(title, counts, said, tracer)
@@ -89,12 +90,12 @@ pub(crate) fn top(arguments: &Top) -> Result<ExitCode, Failure> {
         tracer.insert(program, options, None);
     }
     let surroundings = StartOptions { signal_mask: mask, group: Some(front.group) };
-    let (started, result) = match pid {
-        Some(pid) => (None, tracer.attach(*pid)),
-        None => match tracer.start(&arguments.command, &surroundings) {
+    let (started, result) = match &*pids {
+        [] => match tracer.start(&arguments.command, &surroundings) {
             Ok(pid) => (Some(pid), Ok(())),
             Err(error) => (None, Err(error)),
         },
+        pids => (None, pids.iter().try_for_each(|&pid| tracer.attach(pid))),
     };
     let result = result.and_then(|()| tracer.run(&watch.control));
     if let (Some(pid), Err(_)) = (started, &result) {
@@ -121,9 +122,13 @@ pub(crate) fn top(arguments: &Top) -> Result<ExitCode, Failure> {
 }
 
 /// What is probed: the process, or the command line.
-fn title(arguments: &Top) -> String {
+fn title(arguments: &Top, pids: &[i32]) -> String {
     let words: Vec<_> = arguments.command.iter().map(|word| word.to_string_lossy()).collect();
-    arguments.pid.map_or_else(|| words.join(" "), |pid| format!("process {pid}"))
+    match pids {
+        [] => words.join(" "),
+        [pid] => format!("process {pid}"),
+        pids => format!("processes {}", pids.iter().map(i32::to_string).collect::<Vec<_>>().join(", ")),
+    }
 }
 
 /// Leaves the terminal to the screen: neither this process nor the command that it starts uses it.

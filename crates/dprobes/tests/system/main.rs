@@ -40,6 +40,7 @@ mod lossless;
 mod machines;
 mod memory;
 mod modules;
+mod named;
 mod namespaces;
 mod options;
 mod oracle;
