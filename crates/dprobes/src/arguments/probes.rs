@@ -18,9 +18,9 @@ pub(crate) struct Probes {
     /// Probe points of functions, named as in DTrace's pid provider; may be given several times
     ///
     /// MODULE is a library (libc.so.6, or libc for short), a path, or a.out for the program itself.
-    /// POINT is entry (if it is left out), return, * for every instruction, or a hexadecimal offset.
-    /// All may be patterns with * ? [ ] (a POINT pattern matches entry and return); an empty value
-    /// matches everything. A prefix pidPID: names the process of -p. Without --do, hits are counted
+    /// POINT is entry, which is meant if it is left out, return, * for every instruction, or a
+    /// hexadecimal offset. All may be patterns with * ? [ ] (a POINT pattern matches entry and
+    /// return); an empty value matches everything. A prefix pidPID: names the process of -p. Without --do, hits are counted
     /// per function.
     #[arg(long, value_name = "MODULE:FUNCTION[:POINT]", value_parser = crate::points::parse, conflicts_with = "file")]
     pub(crate) at: Vec<At>,
