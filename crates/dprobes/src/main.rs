@@ -48,6 +48,7 @@ mod scripts;
 mod selection;
 mod service;
 mod session;
+mod shortcuts;
 mod show;
 mod stats;
 mod stdout;
@@ -77,6 +78,9 @@ fn main() -> ExitCode {
             None => kernel_engine::attach(&attach),
         },
         Command::Trace(arguments) => scripts::trace(&arguments),
+        Command::Count(arguments) => shortcuts::count(&arguments),
+        Command::Latency(arguments) => shortcuts::latency(&arguments),
+        Command::Stacks(arguments) => shortcuts::stacks(&arguments),
         Command::Watch(arguments) => watch::watch(&arguments),
         Command::Top(arguments) => top::top(&arguments),
         Command::Check(check) => check::check(&check),

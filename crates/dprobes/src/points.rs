@@ -48,6 +48,14 @@ pub(crate) struct At {
     pub(crate) pid: Option<i32>,
 }
 
+impl At {
+    /// The points one by one, as [`parse`] reads them.
+    pub(crate) fn each(&self) -> impl Iterator<Item = String> {
+        let pid = self.pid.map(|pid| format!("pid{pid}:")).unwrap_or_default();
+        self.points.iter().map(move |point| format!("{pid}{}:{}:{point}", self.module, self.function))
+    }
+}
+
 /// The text of a program that is not in a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Text {
@@ -369,7 +377,10 @@ mod tests {
             ("a.out:ns::entry", "a.out", "ns::entry", entry),
             ("main:fill", "main", "fill", entry),
         ] {
-            assert_eq!(parse(text), at(module, function, point), "{text}");
+            let parsed = parse(text);
+            assert_eq!(parsed, at(module, function, point), "{text}");
+            let again = parsed.iter().flat_map(At::each).map(|text| parse(&text)).collect::<Vec<_>>();
+            assert_eq!(again, [parsed], "{text}");
         }
         for text in [
             "",

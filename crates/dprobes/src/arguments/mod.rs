@@ -10,6 +10,7 @@ mod probes;
 mod processes;
 mod report;
 mod run;
+mod shortcut;
 mod show;
 mod top;
 mod trace;
@@ -27,6 +28,7 @@ pub(crate) use moment::{Moment, moment};
 pub(crate) use probes::{Preprocessor, Probes, Program, Select};
 pub(crate) use report::Report;
 pub(crate) use run::{Attach, Run};
+pub(crate) use shortcut::{Count, Functions, Latency, ShortcutOutput, Stacks};
 pub(crate) use show::{Show, Shown, Templates, TemplatesAction};
 pub(crate) use top::Top;
 pub(crate) use trace::{ScriptFormat, Trace};
@@ -71,6 +73,20 @@ pub(crate) enum Command {
     /// those that these create. What the script prints goes to standard output, what is told about
     /// the probes to standard error. Tracing ends with the processes, with exit(), or with Ctrl-C.
     Trace(Trace),
+    /// Count the calls of functions
+    ///
+    /// In running processes (-p), in a command that is started, or else in all processes. Counts
+    /// are by function.
+    Count(Count),
+    /// Show how long functions take
+    ///
+    /// For each function: how many calls have returned, their average and total time, and a
+    /// histogram; all in nanoseconds.
+    Latency(Latency),
+    /// Show from where functions are called
+    ///
+    /// Stacks, with how often each was seen; the most frequent is the last.
+    Stacks(Stacks),
     /// Show who changes a variable of a running process
     Watch(Watch),
     /// Show what probes count, live in the terminal

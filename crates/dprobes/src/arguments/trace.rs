@@ -65,7 +65,7 @@ pub(crate) struct Trace {
 }
 
 /// How probes fire, and what becomes of what they print.
-#[derive(Debug, Args)]
+#[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Firing {
     /// How probes fire
     #[arg(long, value_name = "ENGINE", default_value = "auto")]

@@ -53,6 +53,7 @@ mod redis;
 mod sealed;
 mod seeds;
 mod session;
+mod shortcuts;
 mod signals;
 mod sleepers;
 mod stacks;

@@ -1,0 +1,106 @@
+//! The arguments of `dprobes count`, `latency` and `stacks`: the questions that everyone has first.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::processes::Processes;
+use super::trace::{Firing, ScriptFormat};
+use super::tracing::AttachEngine;
+use super::values::duration;
+use crate::points::At;
+
+/// Functions, and the processes that call them.
+#[derive(Debug, Args)]
+pub(crate) struct Functions {
+    /// The functions, or points in them; all fields may be patterns with * ? [ ]
+    ///
+    /// MODULE is a library (libc.so.6, or libc for short), a path, or a.out for the program itself;
+    /// without one, the functions of all modules are meant.
+    #[arg(value_name = "MODULE:FUNCTION", required = true, value_parser = crate::points::parse)]
+    pub(crate) functions: Vec<At>,
+    #[command(flatten)]
+    pub(crate) processes: Processes,
+    /// Stop this long after the probes are in: 10s, 500ms, 2m
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    pub(crate) duration: Option<Duration>,
+    /// The command to start, and its arguments
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "pid")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// `dprobes count`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dprobes count -p redis-server 'a.out:dict*' --for 5s
+  dprobes count 'libc:mem*' -- ls -l /
+  dprobes count libcrypto:EVP_DigestUpdate --for 10s       in all processes, by the kernel")]
+pub(crate) struct Count {
+    #[command(flatten)]
+    pub(crate) of: Functions,
+    /// How probes fire
+    #[arg(long, value_name = "ENGINE", default_value = "auto", overrides_with = "engine")]
+    pub(crate) engine: AttachEngine,
+    /// Write the counts to a file, as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stats: Option<PathBuf>,
+}
+
+/// `dprobes latency`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dprobes latency -p redis-server a.out:call --for 5s
+  dprobes latency 'libc:read' 'libc:write' -- ls -lR /etc
+  dprobes latency -p 4711 a.out:handle --every 1s          a histogram each second")]
+pub(crate) struct Latency {
+    #[command(flatten)]
+    pub(crate) of: Functions,
+    #[command(flatten)]
+    pub(crate) shown: ShortcutOutput,
+}
+
+/// `dprobes stacks`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dprobes stacks -p redis-server libc:write --for 5s
+  dprobes stacks libc:malloc -- ls -l /
+  dprobes stacks -p 4711 --depth 5 --top 3 a.out:handle")]
+pub(crate) struct Stacks {
+    #[command(flatten)]
+    pub(crate) of: Functions,
+    /// The most frames of a stack
+    #[arg(long, value_name = "FRAMES", default_value_t = 32, value_parser = clap::value_parser!(u8).range(1..=127))]
+    pub(crate) depth: u8,
+    /// Only the most frequent stacks
+    #[arg(long, value_name = "COUNT", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) top: u32,
+    #[command(flatten)]
+    pub(crate) shown: ShortcutOutput,
+}
+
+/// How the answer is shown.
+#[derive(Debug, Args)]
+pub(crate) struct ShortcutOutput {
+    /// Print what was found in each such time, not once at the end: 1s, 500ms, 2m
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) every: Option<Duration>,
+    /// The form of the output
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) format: ScriptFormat,
+    /// Write what is found to a file
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Say nothing about the probes
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Show the script that is run, and run nothing
+    #[arg(long)]
+    pub(crate) show_script: bool,
+    #[command(flatten)]
+    pub(crate) firing: Firing,
+}
