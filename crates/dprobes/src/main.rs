@@ -13,7 +13,8 @@
 //! | `scripts` | `trace`, which runs scripts, and `check` of them |
 //! | `service` | the background session: `insert`, `remove`, `query`, `getvars`, `session` |
 //! | `program`, `points`, `ppdf`, `symbols` | what is probed: a program's text, `--at`, a PPDF; files with symbols |
-//! | `check`, `list` | `check` and `list`, which change nothing |
+//! | `check`, `list`, `doctor` | `check`, `list` and `doctor`, which change nothing |
+//! | `shortcuts` | `count`, `latency` and `stacks`, which are `--at` and scripts |
 //! | `output`, `targets`, `lines` | targets, which take records; source lines of sites |
 //! | `outfile` | output files that replace an old file only once there is something to keep |
 //! | `hooks` | plugins, and the hooks that they register at |
@@ -28,6 +29,7 @@ mod command_start;
 mod control;
 mod convert;
 mod death_watch;
+mod doctor;
 mod failure;
 mod front;
 mod heap;
@@ -86,6 +88,7 @@ fn main() -> ExitCode {
         Command::Check(check) => check::check(&check),
         Command::BuildPpdf(build) => ppdf::build(&build),
         Command::List(list) => list::list(&list),
+        Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Insert(insert) => service::insert(&insert),
         Command::ApplyPpdf(apply) => service::apply(&apply),
         Command::Remove(remove) => service::remove(&remove),

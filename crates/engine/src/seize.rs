@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use process::{Error as ProcessError, Running, Status};
+use process::{Error as ProcessError, Obstacle, Running, Status};
 
 use crate::error::Error;
 use crate::messages::Messages;
@@ -94,7 +94,7 @@ fn seize(tid: i32, pid: i32) -> Result<Option<Running>, ProcessError> {
 /// Why the kernel refuses to let a process be traced.
 fn refusal(pid: i32, cause: &std::io::Error) -> ProcessError {
     match cause.raw_os_error() {
-        Some(libc::EPERM) => NotProbed::Forbidden.of(pid),
+        Some(libc::EPERM) => NotProbed::Forbidden(Obstacle::to(pid)).of(pid),
         _ => NotProbed::Failed(cause.into()).of(pid),
     }
 }

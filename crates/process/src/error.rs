@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::Obstacle;
+
 /// An operation on a process that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -68,6 +70,17 @@ impl Error {
         match cause.raw_os_error() {
             Some(libc::ESRCH) => Error::Gone { pid },
             _ => Error::Refused { what, pid, cause },
+        }
+    }
+
+    /// The error `cause` of a file of process `pid` below /proc. If the kernel forbids it, the
+    /// error says why.
+    pub(crate) fn of_proc(pid: i32, path: String, cause: io::Error) -> Error {
+        match cause.raw_os_error() {
+            Some(libc::EACCES | libc::EPERM) => {
+                Error::Unsuitable { pid, reason: format!("the kernel forbids it: {}", Obstacle::to(pid)) }
+            }
+            _ => Error::Proc { path, cause },
         }
     }
 

@@ -29,6 +29,7 @@ mod map_file;
 mod maps;
 mod memory;
 mod module;
+mod obstacle;
 mod pages;
 mod process_memory_file;
 mod processor;
@@ -59,6 +60,7 @@ pub use memory::{Memory, read, write, write_each};
 pub use module::{
     ImageCache, Module, ModuleError, Skipped, Survey, modules, modules_in, open_module, survey,
 };
+pub use obstacle::Obstacle;
 pub use pages::{Page, PageMap, Run};
 pub use process_memory_file::fix_size;
 pub use processor::missing_instructions;

@@ -14,6 +14,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use crate::Obstacle;
 use crate::module::ModuleError;
 use crate::procfs::read_to_end;
 
@@ -85,7 +86,10 @@ impl Mapping {
 pub fn maps(pid: i32) -> Result<Vec<Mapping>, ModuleError> {
     let action = |what: &str| format!("{what} the list of mappings");
     let failed = |what: &str, cause| ModuleError::Process { pid, action: action(what), cause };
-    let file = File::open(format!("/proc/{pid}/maps")).map_err(|cause| failed("open", cause))?;
+    let file = File::open(format!("/proc/{pid}/maps")).map_err(|cause| match cause.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => ModuleError::Forbidden { pid, obstacle: Obstacle::to(pid) },
+        _ => failed("open", cause),
+    })?;
     let text = read_to_end(file).map_err(|cause| failed("read", cause))?;
     text.split(|byte| *byte == b'\n')
         .filter(|line| !line.is_empty())

@@ -28,7 +28,7 @@ impl Memory {
     pub fn open(tid: i32) -> Result<Memory, Error> {
         let path = format!("/proc/{tid}/mem");
         let file = OpenOptions::new().read(true).write(true).open(&path);
-        Ok(Memory { file: file.map_err(|cause| Error::Proc { path, cause })? })
+        Ok(Memory { file: file.map_err(|cause| Error::of_proc(tid, path, cause))? })
     }
 
     /// Reads code or data whatever its protection, as a debugger does.

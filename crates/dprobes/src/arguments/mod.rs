@@ -3,6 +3,7 @@
 
 mod compile;
 mod convert;
+mod doctor;
 mod insert;
 mod list;
 mod moment;
@@ -22,6 +23,7 @@ use clap::{Parser, Subcommand};
 
 pub(crate) use compile::{BuildPpdf, Check, Emit};
 pub(crate) use convert::{Convert, To};
+pub(crate) use doctor::Doctor;
 pub(crate) use insert::{ApplyPpdf, GetVars, Insert, Placing, Query, Remove, Session, SessionAction, Which};
 pub(crate) use list::List;
 pub(crate) use moment::{Moment, moment};
@@ -36,24 +38,22 @@ pub(crate) use tracing::{AttachEngine, Engine, Format, Plugin, Tracing};
 pub(crate) use values::duration;
 pub(crate) use watch::{Watch, WatchAccess};
 
-/// Dynamic probes on running programs.
-///
-/// A probe program says where to probe (a module, and functions or offsets in it) and what to do at
-/// each hit: test, count, log, change. It is put into a running process or a new one without
-/// changing it on disk, stopping it, or losing a hit.
+/// Dynamic probes on running programs
 #[derive(Debug, Parser)]
 #[command(
     name = "dprobes",
     version,
     max_term_width = 100,
+    help_template = "{about}\n\n{usage-heading} {usage}\n\nCommands:\n{subcommands}{after-help}",
     after_help = "\
+`dprobes COMMAND --help` has options and examples of each.
+
 Examples:
-  dprobes run examples/malloc.rpn -- ls -l /      probe a command from its first instruction
-  dprobes run --at 'libc:mem*:entry' -- ls -l /   count the calls of functions
-  dprobes attach -p 4711 count.rpn --for 10s      probe a running process for ten seconds
-  dprobes attach count.rpn                        probe all processes
-  dprobes check --emit asm count.rpn              compile only, and show the instructions
-  dprobes list /bin/ls 'str*'                     functions that can be probed"
+  dprobes count -p redis-server 'a.out:dict*' --for 5s      which functions are called
+  dprobes latency 'libc:read' -- ls -lR /etc                how long they take
+  dprobes trace -p 4711 'uprobe:libc:malloc { @ = hist(arg0); }'
+  dprobes run examples/malloc.rpn -- ls -l /                a probe program
+  dprobes doctor                                            what works here"
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -62,17 +62,6 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a command with probes in it
-    Run(Run),
-    /// Probe a running process, or all processes
-    Attach(Attach),
-    /// Run a script in the language of bpftrace on processes
-    ///
-    /// SCRIPT is a text, or a file if one of that name is there (docs/scripts.md). It runs inside
-    /// the probed processes: with -p in running ones, with -c or `-- COMMAND` in a new one, and in
-    /// those that these create. What the script prints goes to standard output, what is told about
-    /// the probes to standard error. Tracing ends with the processes, with exit(), or with Ctrl-C.
-    Trace(Trace),
     /// Count the calls of functions
     ///
     /// In running processes (-p), in a command that is started, or else in all processes. Counts
@@ -87,20 +76,34 @@ pub(crate) enum Command {
     ///
     /// Stacks, with how often each was seen; the most frequent is the last.
     Stacks(Stacks),
-    /// Show who changes a variable of a running process
-    Watch(Watch),
+    /// Run a script in the language of bpftrace on processes
+    ///
+    /// SCRIPT is a text, or a file if one of that name is there (docs/scripts.md). It runs inside
+    /// the probed processes: with -p in running ones, with -c or `-- COMMAND` in a new one, and in
+    /// those that these create. What the script prints goes to standard output, what is told about
+    /// the probes to standard error. Tracing ends with the processes, with exit(), or with Ctrl-C.
+    Trace(Trace),
+    /// Run a command with probes in it
+    Run(Run),
+    /// Probe a running process, or all processes
+    Attach(Attach),
     /// Show what probes count, live in the terminal
     Top(Top),
+    /// Show who changes a variable of a running process
+    Watch(Watch),
+    /// List modules and the functions in them that can be probed
+    List(List),
+    /// Say what can be probed here, and what to do about the rest
+    Doctor(Doctor),
     /// Compile a probe program, or check a script, and report what is wrong with it
     ///
     /// A file whose name ends in .bt is a script in the language of bpftrace (docs/scripts.md).
     /// `dprobes trace` runs scripts.
     Check(Check),
-    /// Compile a probe program and resolve its probes, for machines without the compiler or the
-    /// symbols
+    /// Resolve the probes of a program in advance, into a PPDF
+    ///
+    /// For machines without the compiler or the symbols.
     BuildPpdf(BuildPpdf),
-    /// List modules and the functions in them that can be probed
-    List(List),
     /// Insert probes and return; a background session keeps them
     Insert(Insert),
     /// Insert the probes of a PPDF and return
@@ -142,5 +145,11 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         super::Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_first_page_fits_on_a_screen() {
+        let help = super::Arguments::command().render_long_help().to_string();
+        assert!(help.lines().count() <= 40 && help.lines().all(|line| line.len() <= 100), "{help}");
     }
 }

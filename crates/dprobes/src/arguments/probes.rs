@@ -20,8 +20,8 @@ pub(crate) struct Probes {
     /// MODULE is a library (libc.so.6, or libc for short), a path, or a.out for the program itself.
     /// POINT is entry, which is meant if it is left out, return, * for every instruction, or a
     /// hexadecimal offset. All may be patterns with * ? [ ] (a POINT pattern matches entry and
-    /// return); an empty value matches everything. A prefix pidPID: names the process of -p. Without --do, hits are counted
-    /// per function.
+    /// return); an empty value matches everything. A prefix pidPID: names the process of -p.
+    /// Without --do, hits are counted per function.
     #[arg(long, value_name = "MODULE:FUNCTION[:POINT]", value_parser = crate::points::parse, conflicts_with = "file")]
     pub(crate) at: Vec<At>,
     /// What to do at each hit of --at: instructions of the probe language, separated by ;

@@ -89,6 +89,14 @@ impl HasOutput for Output {
     }
 }
 
+/// Whether this process may load programs into the kernel.
+///
+/// # Errors
+/// What it lacks.
+pub(crate) fn rights() -> Result<(), String> {
+    rights::check()
+}
+
 /// Probes all processes, or one.
 pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
     let Attach { probes, select, tracing, processes, duration, allow_panic, .. } = arguments;

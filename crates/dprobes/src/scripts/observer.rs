@@ -112,6 +112,14 @@ impl Script<'_> {
         result.map(|()| status.or(self.status))
     }
 
+    /// Ends without anything of it: nothing could be probed.
+    ///
+    /// # Errors
+    /// What `begin` printed cannot be written.
+    pub(super) fn abandon(self) -> io::Result<Option<u8>> {
+        self.writer.finish().map(|()| None)
+    }
+
     /// Says which maps had no room.
     fn tell_full_maps(&self) {
         let Some(tables) = self.world.tables.get() else { return };

@@ -134,7 +134,8 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
     drop(waker);
     drop(watch);
     let script = Rc::into_inner(script).map(RefCell::into_inner);
-    let status = script.map(Script::end).transpose();
+    let end = if result.is_ok() { Script::end } else { Script::abandon };
+    let status = script.map(end).transpose();
     let status = status.map_err(|error| Failure::new(format!("the output: {error}")))?.flatten();
     result.map_err(Failure::new)?;
     if let (Some(pid), None) = (started, ended) {

@@ -20,6 +20,7 @@ mod core_copies;
 mod counts;
 mod cycles;
 mod death;
+mod doctor;
 mod domains;
 mod doubtful;
 mod every_instruction;

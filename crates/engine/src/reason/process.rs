@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use process::Error;
+use process::{Error, Obstacle};
 
 use super::{Cause, NotArmed};
 
@@ -31,11 +31,8 @@ pub enum NotProbed {
     #[error("it is a thread of process {0}; give that process")]
     Thread(i32),
     /// The kernel does not allow it.
-    #[error(
-        "the kernel forbids it: the process belongs to another user, has more privileges than its user, or \
-         kernel.yama.ptrace_scope allows tracing of children only; try as root"
-    )]
-    Forbidden,
+    #[error("the kernel forbids it: {0}")]
+    Forbidden(Obstacle),
     /// It cannot be traced or read.
     #[error("{0}")]
     Failed(Cause),

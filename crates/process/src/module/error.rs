@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use image::ImageError;
 
+use crate::Obstacle;
+
 /// Why a process's modules, or one of them, cannot be determined.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -18,6 +20,14 @@ pub enum ModuleError {
         /// The system's answer.
         #[source]
         cause: std::io::Error,
+    },
+    /// The kernel does not allow it.
+    #[error("process {pid} cannot be traced: the kernel forbids it: {obstacle}")]
+    Forbidden {
+        /// The process.
+        pid: i32,
+        /// Why.
+        obstacle: Obstacle,
     },
     /// The process runs a file that its path no longer leads to: it was replaced or deleted.
     #[error(
