@@ -66,6 +66,9 @@ impl Checker<'_> {
                 if let Some(message) = self.locals.declared_again(name, span) {
                     self.report(message);
                 }
+                if let Some(declared) = declared {
+                    self.resolve(declared, span);
+                }
                 let index = self.locals.declare(name, declared.as_ref(), span);
                 if let (Some(ty), Some(value)) = (ty, value) {
                     let result = self.locals.assign(index, &ty, stated(value), value.span());
