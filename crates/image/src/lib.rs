@@ -41,6 +41,7 @@ mod exceptions;
 mod flow;
 mod frames;
 mod functions;
+mod go_version;
 mod headers;
 mod hex;
 mod image;

@@ -82,7 +82,9 @@ pub use ast::{
 };
 pub use check::{Bits, Facts, MapTypes};
 pub use compile::{Parameters, compile};
-pub use compiled::{Action, Compiled, EXCEPTIONS, Event, Handler, Map, Member, MissingProbes, RecordLayout, Settings};
+pub use compiled::{
+    Action, Compiled, EXCEPTIONS, Event, Handler, Map, Member, MissingProbes, RecordLayout, Settings,
+};
 pub use listing::listing;
 pub use operator::{Binary, Unary};
 pub use point::{AttachPoint, Binary as ProbedFile, Memory, Number, Place, Process, Unit};
@@ -206,7 +208,8 @@ pub fn check_with(files: &dyn Files, path: &Path, text: &str, directories: &[Pat
 
 /// Checks a text as if it were the file at `path`.
 pub fn check_text_in(around: &Surroundings<'_>, path: &Path, text: &str) -> Checked {
-    let (script, unread, mut messages, sources) = read_and_parse(around.files, path, text, around.directories);
+    let (script, unread, mut messages, sources) =
+        read_and_parse(around.files, path, text, around.directories);
     let programs = Rc::clone(&around.programs);
     let refused = |script, messages: source::Messages, sources: Sources| Checked {
         script,

@@ -40,6 +40,8 @@ pub enum Convention {
     SystemV,
     /// As in Go since 1.17.
     Go,
+    /// All on the stack: Go before 1.17, and functions of Go that are written in assembly.
+    Stack,
 }
 
 /// A part of a value in a register.

@@ -1,5 +1,8 @@
 //! Functions: their parameters, and where these are when the function begins.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use gimli::{AttributeValue, DebugInfoOffset, DwTag, Unit, UnitOffset};
 
 use super::locations::{Told, at_entry};
@@ -82,6 +85,7 @@ struct Made {
 pub(super) fn function(
     reader: &Reader<'_>,
     units: &[DebugInfoOffset],
+    known: &Known,
     vaddr: u64,
     symbols: &[&str],
 ) -> Result<FunctionType, NoTypes> {
@@ -90,20 +94,35 @@ pub(super) fn function(
     for &offset in units {
         let unit = reader.unit(offset)?;
         is_split |= unit.dwo_name()?.is_some();
-        if let Some(at) = entry(reader, &unit, vaddr, &mut left)? {
+        let at = match known.borrow().get(&offset.0) {
+            Some(begins) => begins.get(&vaddr).copied(),
+            None => None,
+        };
+        let at = match at {
+            None if !known.borrow().contains_key(&offset.0) => {
+                let begins = begins(reader, &unit, &mut left)?;
+                let at = begins.get(&vaddr).copied();
+                known.borrow_mut().insert(offset.0, begins);
+                at
+            }
+            at => at,
+        };
+        if let Some(at) = at {
             return described(reader, &At { entry: unit.entry(at)?, unit }, vaddr, symbols);
         }
     }
     Err(if is_split { NoTypes::Split } else { NoTypes::NoFunction })
 }
 
-/// The entry of the function in a unit that begins at an address.
-fn entry<'a>(
+/// The functions of units that were gone through, by their address; units by their place.
+pub(super) type Known = RefCell<HashMap<usize, HashMap<u64, UnitOffset>>>;
+
+/// The functions of a unit, by the address where they begin.
+fn begins<'a>(
     reader: &Reader<'a>,
     unit: &Unit<Bytes<'a>>,
-    vaddr: u64,
     left: &mut u64,
-) -> Result<Option<UnitOffset>, NoTypes> {
+) -> Result<HashMap<u64, UnitOffset>, NoTypes> {
     let wish = |tag: DwTag| match tag {
         gimli::DW_TAG_subprogram => Wish::Show,
         gimli::DW_TAG_namespace
@@ -114,25 +133,25 @@ fn entry<'a>(
         | gimli::DW_TAG_enumeration_type => Wish::Enter,
         _ => Wish::Skip,
     };
-    let mut found = None;
+    let mut found = HashMap::new();
     scan(unit, left, wish, |seen| {
-        if found.is_some() || seen.declares {
+        if seen.declares {
             return Ok(());
         }
         let entry = unit.entry(seen.offset)?;
-        let begins = match entry.attr_value(gimli::DW_AT_entry_pc) {
-            Some(AttributeValue::Addr(pc)) => pc == vaddr,
+        let begin = match entry.attr_value(gimli::DW_AT_entry_pc) {
+            Some(AttributeValue::Addr(pc)) => Some(pc),
             _ => {
                 let low = entry.attr_value(gimli::DW_AT_low_pc);
                 let low = low.map(|low| reader.dwarf.attr_address(unit, low)).transpose()?.flatten();
                 match low {
-                    Some(low) => low == vaddr,
-                    None => ranges::of_entry(reader, unit, &entry)?.first().is_some_and(|one| one.0 == vaddr),
+                    Some(low) => Some(low),
+                    None => ranges::of_entry(reader, unit, &entry)?.first().map(|one| one.0),
                 }
             }
         };
-        if begins {
-            found = Some(seen.offset);
+        if let Some(begin) = begin {
+            found.entry(begin).or_insert(seen.offset);
         }
         Ok(())
     })?;

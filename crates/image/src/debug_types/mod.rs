@@ -115,6 +115,7 @@ pub struct DebugTypes {
     /// The types that have units of their own, by their signature.
     signed: HashMap<u64, TypeId>,
     ranges: OnceCell<Result<Rc<Ranges>, NoTypes>>,
+    functions: functions::Known,
 }
 
 impl fmt::Debug for DebugTypes {
@@ -148,7 +149,13 @@ impl DebugTypes {
                 }
             }
         }
-        Ok(DebugTypes { sections, units, signed, ranges: OnceCell::new() })
+        Ok(DebugTypes {
+            sections,
+            units,
+            signed,
+            ranges: OnceCell::new(),
+            functions: functions::Known::default(),
+        })
     }
 
     fn with<T>(&self, ask: impl FnOnce(&Reader<'_>) -> Result<T, NoTypes>) -> Result<T, NoTypes> {
@@ -167,7 +174,7 @@ impl DebugTypes {
     /// It is not described.
     pub fn function(&self, vaddr: u64, symbols: &[&str]) -> Result<FunctionType, NoTypes> {
         let units = self.ranges()?.units_at(vaddr);
-        self.with(|reader| functions::function(reader, &units, vaddr, symbols))
+        self.with(|reader| functions::function(reader, &units, &self.functions, vaddr, symbols))
     }
 
     /// The complete types of a name, each once. Those of the unit that has the code at `near` are

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ::maps::{Kind, Value};
 use printout::{Error, Next, Output, Reader, StackMode, Symbol, Wrong};
-use script::{Action, Bits, Member, RecordLayout, Opaque, Tag, Type};
+use script::{Action, Bits, Member, Opaque, RecordLayout, Tag, Type};
 
 use crate::support::{I64, Logged, Scene, U64, alone, info, integer, last, part, tuple, words};
 

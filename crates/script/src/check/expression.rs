@@ -289,11 +289,7 @@ impl Checker<'_> {
                     true => format!("the function has no parameter {}", quote(name)),
                     false => format!("{} {} has no field {}", tag.word(), quote(shown), quote(name)),
                 };
-                self.report(
-                    Diagnostic::error(span, message)
-                    .label("not a field of it")
-                    .suggest(near),
-                );
+                self.report(Diagnostic::error(span, message).label("not a field of it").suggest(near));
                 Type::Unknown
             }
         }

@@ -75,7 +75,7 @@ impl Checker<'_> {
             }
             Tag::Enum => {
                 let message = format!("enum {} is not defined", quote(name));
-                self.error(span, message, "expected an enum of the script or of the program");
+                self.error(span, message, "expected an enum of the script");
             }
             Tag::Struct | Tag::Union => {
                 if let Some(near) = self.records.near(name) {

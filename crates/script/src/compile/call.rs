@@ -15,6 +15,7 @@ fn registers(convention: Convention) -> &'static [Register] {
     use Register::{R8, R9, R10, R11, Rax, Rbx, Rcx, Rdi, Rdx, Rsi};
     match convention {
         Convention::SystemV => &[Rdi, Rsi, Rdx, Rcx, R8, R9],
+        Convention::Stack => &[],
         Convention::Go => &[Rax, Rbx, Rcx, Rdi, Rsi, R8, R9, R10, R11],
     }
 }
@@ -162,7 +163,10 @@ impl<'c, 'a> Call<'c, 'a> {
             "argN" => arguments.get(number as usize).copied(),
             _ => None,
         };
-        if register.is_none() && self.entry.name == "argN" && self.compiler.served.convention == Convention::Go {
+        if register.is_none()
+            && self.entry.name == "argN"
+            && self.compiler.served.convention == Convention::Go
+        {
             let message = format!("`{}` is not in a register of a Go function", self.name);
             return Err(source::Diagnostic::error(span, message)
                 .label("Go passes nine words in registers")

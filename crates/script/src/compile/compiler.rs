@@ -130,7 +130,8 @@ impl<'a> Compiler<'a> {
     fn handler(&mut self, probe: &Probe, group: Group) {
         self.served = Served::of(probe, &group, self.forms.records.programs());
         if self.served.probed.signature.is_none()
-            && let Some(span) = walk::find(probe, &|expr| matches!(&expr.kind, ExprKind::Name(name) if name == "args"))
+            && let Some(span) =
+                walk::find(probe, &|expr| matches!(&expr.kind, ExprKind::Name(name) if name == "args"))
         {
             let message = self.no_arguments(span);
             self.messages.add(message);

@@ -37,9 +37,7 @@ impl Served {
     pub(super) fn of(probe: &Probe, group: &Group, programs: &dyn ProgramTypes) -> Served {
         let uses = |names: &[&str]| {
             let is_one = |expr: &Expr| match &expr.kind {
-                ExprKind::Name(name) => {
-                    library::find(name).is_some_and(|entry| names.contains(&entry.name))
-                }
+                ExprKind::Name(name) => library::find(name).is_some_and(|entry| names.contains(&entry.name)),
                 _ => false,
             };
             let mut found = false;

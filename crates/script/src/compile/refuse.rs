@@ -5,8 +5,8 @@ use source::{Diagnostic, Messages, Span, quote};
 use crate::ast::{Expr, ExprKind, Item, Script};
 use crate::library::{Entry, Needs};
 use crate::point::AttachPoint;
-use crate::provider::Provider;
 use crate::program_types::shown;
+use crate::provider::Provider;
 use crate::types::{Tag, Type};
 
 use super::compiler::Result;
@@ -113,7 +113,7 @@ pub(super) fn unknown_type(ty: &Type, span: Span) -> Diagnostic {
 pub(super) fn not_defined(tag: Tag, name: &str, reason: Option<String>, span: Span) -> Diagnostic {
     let (tag, name) = (tag.word(), shown(name));
     Diagnostic::error(span, format!("the fields of {tag} {} are not known", quote(name)))
-        .label(reason.unwrap_or_else(|| "not defined in the script, nor in the program's debug information".into()))
+        .label(reason.unwrap_or_else(|| "neither the script nor debug information defines it".into()))
         .help(format!("define it: `{tag} {name} {{ ... }};`"))
 }
 

@@ -51,8 +51,7 @@ fn base_or_alias(cursor: &mut Cursor<'_>) -> Result<Type, Diagnostic> {
 
 /// The message for a name that means no type.
 pub(crate) fn unknown(name: &str, span: source::Span) -> Diagnostic {
-    let names =
-        ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool", "string"];
+    let names = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool", "string"];
     Diagnostic::error(span, format!("no type is called {}", quote(name)))
         .label("expected a type")
         .suggest(nearest(name, names))
