@@ -246,6 +246,11 @@ impl Image {
         self.headers.sections.iter().any(|section| is_go(&section.name))
     }
 
+    /// The first two numbers of the version of Go that built it, if that is told.
+    pub fn go_version(&self) -> Option<(u32, u32)> {
+        super::go_version::go_version(self)
+    }
+
     /// The section that contains an address.
     pub fn section_name(&self, vaddr: u64) -> Option<&str> {
         let mut sections = self.headers.sections.iter();

@@ -17,6 +17,7 @@
 //!   functions  all tables merged             demangle, lookup     from a user's name to functions
 //!   separate   symbols in another file
 //!   debug_info debug information, and where it is      variables   global variables and their parts
+//!   debug_types  functions' parameters and types, as debug information tells them
 //!   frames     unwinding entries             starts    where disassembly may begin
 //!   region(s)  disassembled stretches        boundary  does an instruction start here?
 //!   outline    one function's parts and exits   selection functions by name or pattern
@@ -29,6 +30,7 @@
 
 mod boundary;
 mod debug_info;
+mod debug_types;
 mod debugdata;
 mod demangle;
 mod dynamic;
@@ -39,6 +41,7 @@ mod exceptions;
 mod flow;
 mod frames;
 mod functions;
+mod go_version;
 mod headers;
 mod hex;
 mod image;
@@ -62,6 +65,10 @@ mod version;
 
 pub use self::boundary::{NoCode, NotAnInstruction};
 pub use self::debug_info::debug_information;
+pub use self::debug_types::{
+    BitRange, DebugTypes, FunctionType, NoTypes, Parameter, Passed, Piece, RecordKind, RecordMember,
+    RecordType, Shape, TypeId, TypeName,
+};
 pub use self::error::ImageError;
 pub use self::flow::{ControlFlow, Doubt, NotAnalyzed, Unresolved};
 pub use self::functions::{Binding, Function, FunctionKind};

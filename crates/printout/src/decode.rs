@@ -92,7 +92,7 @@ impl Decoder<'_> {
             Type::Aggregate(Aggregate::Avg | Aggregate::Max | Aggregate::Min | Aggregate::Sum) => {
                 Ok(Datum::Signed(bytes.word()?.cast_signed()))
             }
-            Type::Aggregate(_) => Err(Wrong::NoValue),
+            Type::Aggregate(_) | Type::Foreign(..) => Err(Wrong::NoValue),
         }
     }
 

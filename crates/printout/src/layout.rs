@@ -1,6 +1,6 @@
 //! The layout of C's types: what the raw bytes of arrays and structs are.
 
-use script::{Bits, Compiled, Integer, Member, Tag, Type};
+use script::{Bits, Compiled, Integer, Member, RecordLayout, Tag, Type};
 
 use crate::cursor::Cursor;
 use crate::datum::Datum;
@@ -12,37 +12,29 @@ const DEPTH: u32 = 32;
 
 /// The size of a type in C.
 pub(crate) fn size(ty: &Type, script: &Compiled) -> Result<u64, Wrong> {
-    Ok(measured(ty, script, DEPTH)?.0)
+    measured(ty, script, DEPTH)
 }
 
-/// Size and alignment of a type in C.
-fn measured(ty: &Type, script: &Compiled, depth: u32) -> Result<(u64, u64), Wrong> {
+fn measured(ty: &Type, script: &Compiled, depth: u32) -> Result<u64, Wrong> {
     let depth = depth.checked_sub(1).ok_or(Wrong::NoLayout)?;
     match ty {
-        Type::Bool => Ok((1, 1)),
-        Type::Integer(integer) => Ok((integer.bytes.into(), integer.bytes.into())),
-        Type::Pointer(_) => Ok((8, 8)),
-        Type::Named(Tag::Enum, _) => Ok((4, 4)),
-        Type::Named(_, name) => {
-            let (mut end, mut most) = (0, 1);
-            for member in fields(name, script)? {
-                let (size, align) = measured(&member.ty, script, depth)?;
-                end = end.max(member.offset.checked_add(size).ok_or(Wrong::NoLayout)?);
-                most = most.max(align);
-            }
-            Ok((end.checked_next_multiple_of(most).ok_or(Wrong::NoLayout)?, most))
-        }
+        Type::Bool => Ok(1),
+        Type::Integer(integer) => Ok(integer.bytes.into()),
+        Type::Pointer(_) => Ok(8),
+        Type::Named(Tag::Enum, _) => Ok(4),
+        Type::Foreign(_, bytes) => Ok((*bytes).into()),
+        Type::Named(_, name) => Ok(record(name, script)?.size),
         Type::Array(inner, length) => {
-            let (size, align) = measured(inner, script, depth)?;
-            let length = u64::from(length.ok_or(Wrong::NoLayout)?);
-            Ok((size.checked_mul(length).ok_or(Wrong::NoLayout)?, align))
+            let size = measured(inner, script, depth)?;
+            // An open array at the end of a struct has no bytes there.
+            size.checked_mul(length.unwrap_or(0).into()).ok_or(Wrong::NoLayout)
         }
         _ => Err(Wrong::NoLayout),
     }
 }
 
-fn fields<'s>(record: &str, script: &'s Compiled) -> Result<&'s [Member], Wrong> {
-    script.records.get(record).map(Vec::as_slice).ok_or(Wrong::NoLayout)
+fn record<'s>(record: &str, script: &'s Compiled) -> Result<&'s RecordLayout, Wrong> {
+    script.records.get(record).ok_or(Wrong::NoLayout)
 }
 
 /// The value of a type in C, of raw bytes.
@@ -57,6 +49,7 @@ fn valued(ty: &Type, bytes: &[u8], script: &Compiled, depth: u32) -> Result<Datu
         Type::Bool => Ok(Datum::Bool(cursor.number(1)? != 0)),
         Type::Integer(kind) => Ok(integer(cursor.number(kind.bytes)?, *kind)),
         Type::Pointer(_) => Ok(Datum::address(cursor.word()?)),
+        Type::Foreign(name, bytes) => Ok(foreign(name, cursor.take((*bytes).into())?)),
         Type::Named(Tag::Enum, name) => Ok(enumerator(name, cursor.number(4)?, script)),
         // As in a struct of C, an array of characters is a string.
         Type::Array(inner, _) if matches!(**inner, Type::Integer(Integer { bytes: 1, signed: true })) => {
@@ -70,19 +63,25 @@ fn valued(ty: &Type, bytes: &[u8], script: &Compiled, depth: u32) -> Result<Datu
             }
             // Not more elements than there are bytes.
             let mut elements = Cursor::new(cursor.take(size(ty, script)?)?);
-            let length = length.ok_or(Wrong::NoLayout)?;
+            let length = length.unwrap_or(0);
             let elements = (0..length).map(|_| valued(inner, elements.take(each)?, script, depth));
             Ok(Datum::Array(elements.collect::<Result<_, _>>()?))
         }
         Type::Named(_, name) => {
             let bytes = cursor.take(size(ty, script)?)?;
-            let fields = fields(name, script)?.iter().map(|member| {
+            let fields = record(name, script)?.members.iter().map(|member| {
                 let mut cursor = Cursor::new(bytes);
                 cursor.take(member.offset)?;
-                let bytes = cursor.take(size(&member.ty, script)?)?;
+                let size = size(&member.ty, script)?;
                 let value = match member.bits {
-                    Some(bits) => bit_field(member, bits, bytes)?,
-                    None => valued(&member.ty, bytes, script, depth)?,
+                    // The unit of a packed struct's last bits can go beyond its end.
+                    Some(bits) => {
+                        let rest = bytes.get(member.offset as usize..).unwrap_or_default();
+                        let mut unit: Vec<u8> = rest.iter().copied().take(size as usize).collect();
+                        unit.resize(size as usize, 0);
+                        bit_field(member, bits, &unit, script)?
+                    }
+                    None => valued(&member.ty, cursor.take(size)?, script, depth)?,
                 };
                 Ok((member.name.clone(), value))
             });
@@ -92,15 +91,38 @@ fn valued(ty: &Type, bytes: &[u8], script: &Compiled, depth: u32) -> Result<Datu
     }
 }
 
+/// A value of a type that scripts do not calculate with: a float as a number, others as their bytes.
+fn foreign(name: &str, bytes: &[u8]) -> Datum {
+    let is_float = !name.contains(' ') || name == "long double";
+    match (bytes.first_chunk(), bytes.first_chunk(), bytes.len()) {
+        (_, Some(four), 4) if is_float => Datum::text(f32::from_le_bytes(*four).to_string()),
+        (Some(eight), _, 8) if is_float => Datum::text(f64::from_le_bytes(*eight).to_string()),
+        _ => Datum::Bytes(bytes.to_vec()),
+    }
+}
+
 /// A bit field in its unit.
-fn bit_field(member: &Member, Bits { first, count }: Bits, unit: &[u8]) -> Result<Datum, Wrong> {
-    let Type::Integer(kind) = member.ty else { return Err(Wrong::NoLayout) };
+fn bit_field(
+    member: &Member,
+    Bits { first, count }: Bits,
+    unit: &[u8],
+    script: &Compiled,
+) -> Result<Datum, Wrong> {
+    let kind = match member.ty {
+        Type::Integer(kind) => kind,
+        Type::Bool => Integer { bytes: 1, signed: false },
+        Type::Named(Tag::Enum, _) => Integer { bytes: 4, signed: false },
+        _ => return Err(Wrong::NoLayout),
+    };
     let above = 64u32.checked_sub(u32::from(count)).filter(|above| *above < 64).ok_or(Wrong::NoLayout)?;
     let number = Cursor::new(unit).number(kind.bytes)?;
     let shifted = number.checked_shr(first.into()).ok_or(Wrong::NoLayout)? << above;
-    Ok(match kind.signed {
-        true => Datum::Signed(shifted.cast_signed() >> above),
-        false => Datum::Unsigned(shifted >> above),
+    let number = shifted >> above;
+    Ok(match (&member.ty, kind.signed) {
+        (Type::Bool, _) => Datum::Bool(number != 0),
+        (Type::Named(_, name), _) => enumerator(name, number, script),
+        (_, true) => Datum::Signed(shifted.cast_signed() >> above),
+        (_, false) => Datum::Unsigned(number),
     })
 }
 

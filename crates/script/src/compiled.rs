@@ -30,12 +30,22 @@ pub struct Compiled {
     pub events: Vec<Event>,
     /// The settings.
     pub settings: Settings,
-    /// The structs and unions of the script by name, to print their values.
-    pub records: BTreeMap<Rc<str>, Vec<Member>>,
+    /// The structs and unions by name, to print their values: those of the script, and those of
+    /// programs of which values are printed.
+    pub records: BTreeMap<Rc<str>, RecordLayout>,
     /// The enums of the script: names and values, to print them.
     pub enums: BTreeMap<Rc<str>, Vec<(String, i64)>>,
     /// Offsets in the code where a statement begins, and its text: the comments of a listing.
     pub notes: Vec<(usize, String)>,
+}
+
+/// A struct or union.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RecordLayout {
+    /// Its bytes.
+    pub size: u64,
+    /// Its fields, in the order of their places.
+    pub members: Vec<Member>,
 }
 
 /// A field of a struct or union.

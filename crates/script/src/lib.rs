@@ -15,8 +15,8 @@
 //! Design constraints:
 //!
 //! * Does not depend on processes, the operating system or a terminal. It reads only the script and
-//!   the files that it names, through [`Files`]. What needs the probed program (the fields of
-//!   `args`, types of the kernel) stays of unknown type.
+//!   the files that it names, through [`Files`]. Who knows the probed programs is asked for their
+//!   types ([`ProgramTypes`]); what nobody knows stays of unknown type.
 //! * Its input is untrusted. It never panics, and its time and memory are bounded: size and number
 //!   of files, tokens, the height of the tree, the parts of a type, what macros become.
 //! * One run reports all mistakes of a script's syntax; else of its macros; else of its meaning.
@@ -35,6 +35,7 @@
 //! | `parse` | the parser |
 //! | `expand` | macros |
 //! | `library` | builtins and functions |
+//! | `program_types`, `specialize` | what is known of programs; a probe for each signature |
 //! | `check`, `constant` | names and types |
 //! | `compile` | bytecode |
 //! | `compiled`, `listing` | what a script is compiled to; its bytecode as text |
@@ -57,17 +58,21 @@ mod parse;
 mod point;
 mod pointparse;
 mod print;
+mod program_types;
 mod provider;
 mod read;
 mod scan;
+mod specialize;
 mod static_sites;
 #[cfg(test)]
 mod tests;
 mod token;
 mod types;
+mod walk;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use source::{Diagnostic, Files, MemoryFiles, Severity, Sources, Span, quote};
 
@@ -77,11 +82,17 @@ pub use ast::{
 };
 pub use check::{Bits, Facts, MapTypes};
 pub use compile::{Parameters, compile};
-pub use compiled::{Action, Compiled, EXCEPTIONS, Event, Handler, Map, Member, MissingProbes, Settings};
+pub use compiled::{
+    Action, Compiled, EXCEPTIONS, Event, Handler, Map, Member, MissingProbes, RecordLayout, Settings,
+};
 pub use listing::listing;
 pub use operator::{Binary, Unary};
 pub use point::{AttachPoint, Binary as ProbedFile, Memory, Number, Place, Process, Unit};
 pub use print::{print, print_typed};
+pub use program_types::{
+    Convention, FunctionValue, Functions, NoProgramTypes, ProgramField, ProgramRecord, ProgramTypes,
+    RegisterPart, Signature, ValuePlace, key,
+};
 pub use provider::{Provider, Providers, Row, TABLE};
 pub use static_sites::{SiteArgument, SitePlace, StaticSite, StaticSites};
 pub use types::{Aggregate, Integer, Opaque, Tag, Type};
@@ -97,6 +108,8 @@ pub struct Checked {
     pub diagnostics: Vec<Diagnostic>,
     /// The texts to which they refer.
     pub sources: Sources,
+    /// What it was checked with.
+    pub(crate) programs: Rc<dyn ProgramTypes>,
 }
 
 impl Checked {
@@ -144,17 +157,41 @@ impl Checked {
     }
 }
 
-/// Reads and checks the script at `path` in `files`. Files that it names are looked for beside the
-/// file that names them, then in `directories`.
+/// Where a script is read from, and what it is checked with.
+#[derive(Clone)]
+pub struct Surroundings<'a> {
+    /// The files.
+    pub files: &'a dyn Files,
+    /// Where files are looked for that a script names, after the directory of the file that names
+    /// them.
+    pub directories: &'a [PathBuf],
+    /// What is known of the programs that the script probes.
+    pub programs: Rc<dyn ProgramTypes>,
+}
+
+impl std::fmt::Debug for Surroundings<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Surroundings").field("directories", &self.directories).finish_non_exhaustive()
+    }
+}
+
+/// Reads and checks the script at `path` in `files`, without knowing its programs. Files that it
+/// names are looked for beside the file that names them, then in `directories`.
 pub fn check(files: &dyn Files, path: &Path, directories: &[PathBuf]) -> Checked {
-    match text(files, path) {
-        Ok(text) => check_with(files, path, &text, directories),
+    check_in(&Surroundings { files, directories, programs: Rc::new(NoProgramTypes) }, path)
+}
+
+/// Reads and checks the script at `path`.
+pub fn check_in(around: &Surroundings<'_>, path: &Path) -> Checked {
+    match text(around.files, path) {
+        Ok(text) => check_text_in(around, path, &text),
         Err(why) => {
             let mut sources = Sources::default();
             let source = sources.add(path.display().to_string(), "".into(), None);
             let message = format!("the script {} cannot be read: {why}", quote(&path.display().to_string()));
             let diagnostics = vec![Diagnostic::error(Span { source, ..Span::default() }, message)];
-            Checked { script: Script::default(), facts: Facts::default(), diagnostics, sources }
+            let programs = Rc::clone(&around.programs);
+            Checked { script: Script::default(), facts: Facts::default(), diagnostics, sources, programs }
         }
     }
 }
@@ -164,27 +201,32 @@ pub fn check_text(name: &str, text: &str) -> Checked {
     check_with(&MemoryFiles::default(), Path::new(name), text, &[])
 }
 
-/// Checks a text as if it were the file at `path`.
+/// Checks a text as if it were the file at `path`, without knowing the script's programs.
 pub fn check_with(files: &dyn Files, path: &Path, text: &str, directories: &[PathBuf]) -> Checked {
-    let (script, unread, mut messages, sources) = read_and_parse(files, path, text, directories);
+    check_text_in(&Surroundings { files, directories, programs: Rc::new(NoProgramTypes) }, path, text)
+}
+
+/// Checks a text as if it were the file at `path`.
+pub fn check_text_in(around: &Surroundings<'_>, path: &Path, text: &str) -> Checked {
+    let (script, unread, mut messages, sources) =
+        read_and_parse(around.files, path, text, around.directories);
+    let programs = Rc::clone(&around.programs);
+    let refused = |script, messages: source::Messages, sources: Sources| Checked {
+        script,
+        facts: Facts::default(),
+        diagnostics: messages.in_order(&sources),
+        sources,
+        programs: Rc::clone(&programs),
+    };
     if messages.has_errors() {
-        return Checked {
-            script,
-            facts: Facts::default(),
-            diagnostics: messages.in_order(&sources),
-            sources,
-        };
+        return refused(script, messages, sources);
     }
     let mut script = expand::expand(script, &mut messages);
     if messages.has_errors() {
-        return Checked {
-            script,
-            facts: Facts::default(),
-            diagnostics: messages.in_order(&sources),
-            sources,
-        };
+        return refused(script, messages, sources);
     }
-    let facts = check::check(&mut script, &unread, &mut messages);
+    specialize::specialize(&mut script, &*programs, &mut messages);
+    let facts = check::check(&mut script, &programs, &unread, &mut messages);
     let probes = script.items.iter().any(|item| matches!(item, Item::Probe(_)));
     if !probes && !messages.has_errors() {
         messages.add(
@@ -193,7 +235,7 @@ pub fn check_with(files: &dyn Files, path: &Path, text: &str, directories: &[Pat
                 .help("a probe is attach points and an action: `begin { print(1); }`"),
         );
     }
-    Checked { script, facts, diagnostics: messages.in_order(&sources), sources }
+    Checked { script, facts, diagnostics: messages.in_order(&sources), sources, programs }
 }
 
 /// Parses a text into the tree as it is written, macros included.

@@ -56,6 +56,8 @@ pub enum Tag {
     Union,
     /// An enum.
     Enum,
+    /// A name without a keyword, of which only a program can tell what it means.
+    Alias,
 }
 
 impl Tag {
@@ -65,6 +67,7 @@ impl Tag {
             Tag::Struct => "struct",
             Tag::Union => "union",
             Tag::Enum => "enum",
+            Tag::Alias => "type",
         }
     }
 }
@@ -142,6 +145,8 @@ pub enum Type {
     Array(Rc<Type>, Option<u32>),
     /// A struct, union or enum by its name.
     Named(Tag, Rc<str>),
+    /// A type of a program that scripts cannot calculate with, such as `double`: its name and size.
+    Foreign(Rc<str>, u32),
     /// A tuple.
     Tuple(Rc<[Type]>),
     /// Something to keep and print.
@@ -271,7 +276,8 @@ impl Display for Type {
                     }
                 }
             }
-            Type::Named(tag, name) => write!(out, "{} {name}", tag.word()),
+            Type::Named(Tag::Alias, name) | Type::Foreign(name, _) => out.write_str(name),
+            Type::Named(tag, name) => write!(out, "{} {}", tag.word(), crate::program_types::shown(name)),
             Type::Tuple(members) => {
                 out.write_str("(")?;
                 for (index, member) in members.iter().enumerate() {

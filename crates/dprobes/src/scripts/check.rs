@@ -2,9 +2,11 @@
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
+use std::rc::Rc;
 
-use script::{Checked, Item, Parameters};
+use script::{Checked, Item, Parameters, Surroundings};
 
+use super::programs::Programs;
 use super::scope::Scope;
 use super::static_probes;
 use crate::Failure;
@@ -27,10 +29,16 @@ pub(crate) fn check(arguments: &Check) -> Result<ExitCode, Failure> {
     if arguments.arch != rpn::Arch::X86_64 {
         return Err(Failure::new("scripts are for x86-64; --arch is for programs"));
     }
-    let directories = &program.preprocessor.include;
+    // No process is there: files are those on disk.
+    let scope = Scope { pids: &[], command: None, expands: false };
+    let around = Surroundings {
+        files: &rpn::DiskFiles,
+        directories: &program.preprocessor.include,
+        programs: Rc::new(Programs::new(&scope)),
+    };
     let checked = match &arguments.script {
-        Some(text) => script::check_with(&rpn::DiskFiles, &program.file, text, directories),
-        None => script::check(&rpn::DiskFiles, &program.file, directories),
+        Some(text) => script::check_text_in(&around, &program.file, text),
+        None => script::check_in(&around, &program.file),
     };
     let said = checked.render(io::stderr().is_terminal());
     if checked.has_errors() {
@@ -41,8 +49,6 @@ pub(crate) fn check(arguments: &Check) -> Result<ExitCode, Failure> {
     }
     let text = match arguments.emit {
         Some(Emit::Asm) => {
-            // No process is there: files are those on disk.
-            let scope = Scope { pids: &[], command: None, expands: false };
             let sites = static_probes::find(&checked, &scope);
             let parameters = Parameters { sites, ..Parameters::default() };
             let compiled = script::compile(&checked, &parameters).map_err(|messages| {

@@ -13,6 +13,7 @@
 //! | `places` | attach points as programs of the engine, and as what dprobes itself does |
 //! | `scope` | the processes and files that attach points are found in |
 //! | `static_probes` | the static probes that attach points name, with their arguments |
+//! | `programs`, `program_values` | what debug information tells scripts of the programs |
 //! | `run` | the command: the processes, and the end |
 //! | `observer` | takes records and messages, and runs what is due |
 //! | `own`, `timers` | handlers that run in dprobes: their machine; when they are due |
@@ -23,6 +24,8 @@ mod check;
 mod observer;
 mod own;
 mod places;
+mod program_values;
+mod programs;
 mod run;
 mod scope;
 mod source;

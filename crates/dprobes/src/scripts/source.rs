@@ -2,9 +2,11 @@
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
+use std::rc::Rc;
 
-use script::{Checked, Compiled, Parameters};
+use script::{Checked, Compiled, Parameters, Surroundings};
 
+use super::programs::Programs;
 use super::scope::Scope;
 use super::static_probes;
 use crate::Failure;
@@ -31,11 +33,14 @@ pub(super) fn compile_text(
     text: Option<&str>,
     scope: &Scope<'_>,
 ) -> Result<(Checked, Compiled), Failure> {
+    let around = Surroundings {
+        files: &rpn::DiskFiles,
+        directories: &arguments.include,
+        programs: Rc::new(Programs::new(scope)),
+    };
     let (checked, positional) = match text {
-        Some(text) => {
-            (script::check_with(&rpn::DiskFiles, Path::new(NAME), text, &arguments.include), Vec::new())
-        }
-        None => read(arguments)?,
+        Some(text) => (script::check_text_in(&around, Path::new(NAME), text), Vec::new()),
+        None => read(arguments, &around)?,
     };
     let colour = io::stderr().is_terminal();
     let said = checked.render(colour);
@@ -61,11 +66,10 @@ pub(super) fn compile_text(
 }
 
 /// Reads the script; returns its parameters too.
-fn read(arguments: &Trace) -> Result<(Checked, Vec<String>), Failure> {
-    let (directories, files) = (&arguments.include, &rpn::DiskFiles);
+fn read(arguments: &Trace, around: &Surroundings<'_>) -> Result<(Checked, Vec<String>), Failure> {
     let (first, rest) = match (&arguments.text, &*arguments.script) {
         (Some(text), positional) => {
-            let checked = script::check_with(files, Path::new(NAME), text, directories);
+            let checked = script::check_text_in(around, Path::new(NAME), text);
             return Ok((checked, positional.to_vec()));
         }
         (None, [first, rest @ ..]) => (first, rest.to_vec()),
@@ -80,8 +84,8 @@ fn read(arguments: &Trace) -> Result<(Checked, Vec<String>), Failure> {
     let is_file = path.is_file();
     let names_file = path.extension().is_some_and(|extension| extension == "bt") && !first.contains('{');
     let checked = match is_file || names_file {
-        true => script::check(files, path, directories),
-        false => script::check_with(files, Path::new(NAME), first, directories),
+        true => script::check_in(around, path),
+        false => script::check_text_in(around, Path::new(NAME), first),
     };
     Ok((checked, rest))
 }

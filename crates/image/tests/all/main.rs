@@ -4,6 +4,7 @@ mod common;
 
 mod boundary;
 mod damage;
+mod debug_types;
 mod flow;
 mod landing;
 mod outline;

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use ::maps::{Kind, Value};
 use printout::{Error, Next, Output, Reader, StackMode, Symbol, Wrong};
-use script::{Action, Bits, Member, Opaque, Tag, Type};
+use script::{Action, Bits, Member, Opaque, RecordLayout, Tag, Type};
 
 use crate::support::{I64, Logged, Scene, U64, alone, info, integer, last, part, tuple, words};
 
@@ -151,8 +151,8 @@ fn structs_and_arrays_are_shown_by_their_layout() {
         member("inner", 10, Type::Array(Rc::new(Type::Named(Tag::Struct, "inner".into())), Some(2)), None),
         member("flag", 14, Type::Bool, None),
     ];
-    scene.script.records.insert("inner".into(), inner);
-    scene.script.records.insert("outer".into(), outer);
+    scene.script.records.insert("inner".into(), RecordLayout { size: 2, members: inner });
+    scene.script.records.insert("outer".into(), RecordLayout { size: 16, members: outer });
     let bytes = [&[0xfe, 0xff, 0xff, 0xff, 0b1_1101][..], b"ab\0xx", &[1, 0, 2, 0, 1, 0]].concat();
     // 16 bytes: the struct is as aligned as its first field.
     let outer = Type::Named(Tag::Struct, "outer".into());

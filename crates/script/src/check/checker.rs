@@ -7,10 +7,11 @@ use super::records::Records;
 use super::variables::{Locals, Maps};
 use crate::ast::{Item, Probe, Script};
 use crate::library::{Entry, Needs};
+use crate::point::AttachPoint;
 use crate::provider::{Provider, Providers};
 use crate::types::Type;
 
-use super::unify;
+use super::{programs, unify};
 
 /// A pass.
 pub(crate) struct Checker<'a> {
@@ -21,6 +22,12 @@ pub(crate) struct Checker<'a> {
     messages: &'a mut Messages,
     /// The providers of the probe's points.
     pub(crate) providers: Vec<Provider>,
+    /// The probe's points.
+    pub(crate) points: Vec<AttachPoint>,
+    /// An attach point of each program that the probe's names may be from.
+    pub(crate) homes: Vec<AttachPoint>,
+    /// One of each program of the script.
+    binaries: Vec<AttachPoint>,
     /// The loops around the statement.
     pub(crate) loops: usize,
     /// The conditions around the statement.
@@ -35,13 +42,26 @@ impl<'a> Checker<'a> {
         messages: &'a mut Messages,
         facts: &'a mut Facts,
     ) -> Checker<'a> {
-        Checker { records, maps, locals, facts, messages, providers: Vec::new(), loops: 0, conditions: 0 }
+        Checker {
+            records,
+            maps,
+            locals,
+            facts,
+            messages,
+            providers: Vec::new(),
+            points: Vec::new(),
+            homes: Vec::new(),
+            binaries: Vec::new(),
+            loops: 0,
+            conditions: 0,
+        }
     }
 
     /// Goes through the script; whether a type changed.
     pub(crate) fn script(&mut self, script: &mut Script) -> bool {
         self.maps.begin_pass();
         self.locals.begin_pass();
+        self.binaries = programs::binaries(script);
         for item in &mut script.items {
             if let Item::Probe(probe) = item {
                 self.probe(probe);
@@ -52,6 +72,8 @@ impl<'a> Checker<'a> {
 
     fn probe(&mut self, probe: &mut Probe) {
         self.providers = probe.points.iter().map(|point| point.provider).collect();
+        self.points.clone_from(&probe.points);
+        self.homes = programs::homes(probe, &self.binaries);
         self.locals.begin_probe();
         self.locals.open();
         self.conditions = 0;

@@ -9,6 +9,7 @@ use crate::ast::{Expr, ExprKind};
 use crate::constant;
 use crate::constant::stated;
 use crate::library::{self, Gives, Usage};
+use crate::program_types;
 use crate::provider::Provider;
 use crate::types::{Integer, MAX_PARTS, Tag, Type};
 
@@ -142,9 +143,9 @@ impl Checker<'_> {
             }
             ExprKind::Index(value, index) => self.index(value, index, span),
             ExprKind::Cast(to, value) => {
-                let (to, from) = (to.clone(), self.value(value));
-                self.named(&to, span);
-                let records = self.records;
+                let from = self.value(value);
+                self.resolve(to, span);
+                let (to, records) = (to.clone(), self.records);
                 match unify::cast(&from, &to, |ty| records.size(ty)) {
                     Ok(ty) => ty,
                     Err(why) => {
@@ -155,19 +156,29 @@ impl Checker<'_> {
                 }
             }
             ExprKind::SizeOfType(ty) => {
+                self.resolve(ty, span);
                 let ty = ty.clone();
-                self.named(&ty, span);
                 self.sized(&ty, span)
             }
             ExprKind::SizeOf(value) => {
+                if let Some(ty) = self.type_of_name(value) {
+                    expr.kind = ExprKind::SizeOfType(ty.clone());
+                    return self.sized(&ty, span);
+                }
                 let ty = self.value(value);
                 self.sized(&ty, span)
             }
             ExprKind::OffsetOfType(ty, fields) => {
+                self.resolve(ty, span);
                 let (ty, fields) = (ty.clone(), fields.clone());
                 self.offset(ty, &fields, span)
             }
             ExprKind::OffsetOf(value, fields) => {
+                if let Some(ty) = self.type_of_name(value) {
+                    let fields = std::mem::take(fields);
+                    expr.kind = ExprKind::OffsetOfType(ty.clone(), fields.clone());
+                    return self.offset(ty, &fields, span);
+                }
                 let (fields, ty) = (fields.clone(), self.value(value));
                 self.offset(ty, &fields, span)
             }
@@ -194,6 +205,9 @@ impl Checker<'_> {
         }
         let name = name.clone();
         let Some(entry) = library::find(&name) else {
+            if let Some(ty) = self.program_constant(expr) {
+                return ty;
+            }
             let rows = library::all().filter(|entry| entry.usage == Usage::Value).map(|entry| entry.name);
             let near = nearest(&name, self.records.constants().chain(rows)).map(str::to_string);
             let message = Diagnostic::error(span, format!("nothing is called {}", quote(&name)))
@@ -218,30 +232,12 @@ impl Checker<'_> {
         if entry.name == "retval" && self.providers.contains(&Provider::Fexit) {
             return Type::Unknown;
         }
+        if let Some(ty) = self.of_signature(entry.name) {
+            return ty;
+        }
         match entry.gives {
             Gives::OfDefault => Type::Bool,
             gives => gives.fixed().unwrap_or_default(),
-        }
-    }
-
-    /// Reports a type whose name the script does not define, if another one was meant.
-    pub(crate) fn named(&mut self, ty: &Type, span: Span) {
-        match ty {
-            Type::Pointer(inner) | Type::Array(inner, _) => self.named(inner, span),
-            Type::Named(Tag::Enum, name) if !self.records.has_enum(name) => {
-                self.error(
-                    span,
-                    format!("enum {} is not defined", quote(name)),
-                    "expected an enum of the script",
-                );
-            }
-            Type::Named(tag, name) if *tag != Tag::Enum && self.records.get(name).is_none() => {
-                if let Some(near) = self.records.near(name) {
-                    let message = format!("{} {} is not defined", tag.word(), quote(name));
-                    self.report(Diagnostic::error(span, message).label("not known").suggest(Some(near)));
-                }
-            }
-            _ => {}
         }
     }
 
@@ -263,7 +259,7 @@ impl Checker<'_> {
         };
         let (tag, record_name) = match record {
             Type::Unknown => return Type::Unknown,
-            Type::Named(tag, name) if *tag != Tag::Enum => (*tag, name),
+            Type::Named(tag @ (Tag::Struct | Tag::Union), name) => (*tag, name),
             _ => {
                 let message = Diagnostic::error(span, format!("a value of type `{ty}` has no fields"))
                     .label(format!("field {} is asked for", quote(name)));
@@ -275,22 +271,25 @@ impl Checker<'_> {
                 return Type::Unknown;
             }
         };
-        let records = self.records;
-        // What the script does not define comes from debug information or the kernel's types.
-        let Some(layout) = records.get(record_name) else { return Type::Unknown };
+        // What is not known by now stays so, and is refused when the script is compiled.
+        let Some(layout) = self.records.get(record_name) else { return Type::Unknown };
         match layout.fields.get(name) {
-            Some(placed) => placed.ty.clone(),
+            Some(placed) => {
+                let mut ty = placed.ty.clone();
+                self.resolve(&mut ty, span);
+                ty
+            }
             None => {
                 let near = nearest(name, layout.fields.keys().map(String::as_str));
-                let shown = record_name.split("::").next().unwrap_or("");
-                self.report(
-                    Diagnostic::error(
-                        span,
-                        format!("{} {} has no field {}", tag.word(), quote(shown), quote(name)),
-                    )
-                    .label("not a field of it")
-                    .suggest(near),
-                );
+                let shown = match program_types::is_key(record_name) {
+                    true => program_types::shown(record_name),
+                    false => record_name.split("::").next().unwrap_or(""),
+                };
+                let message = match self.is_args(record_name) {
+                    true => format!("the function has no parameter {}", quote(name)),
+                    false => format!("{} {} has no field {}", tag.word(), quote(shown), quote(name)),
+                };
+                self.report(Diagnostic::error(span, message).label("not a field of it").suggest(near));
                 Type::Unknown
             }
         }
@@ -351,7 +350,6 @@ impl Checker<'_> {
     }
 
     fn offset(&mut self, ty: Type, fields: &[String], span: Span) -> Type {
-        self.named(&ty, span);
         let mut ty = ty;
         for field in fields {
             ty = self.field(&ty, field, span);

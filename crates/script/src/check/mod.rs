@@ -12,22 +12,25 @@ mod config;
 mod expression;
 mod format;
 mod operation;
+mod programs;
 mod records;
 mod statement;
 mod unify;
 mod variables;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use source::{Diagnostic, Messages, Span, nearest, quote};
 
 use crate::ast::{Item, Script};
+use crate::program_types::ProgramTypes;
 use crate::types::Type;
 
 use checker::Checker;
 pub(crate) use config::markdown as settings_markdown;
 pub use records::Bits;
-pub(crate) use records::Records;
+pub(crate) use records::{Layout, Records};
 use variables::{Locals, Maps};
 
 /// The kinds of maps that can be declared.
@@ -57,9 +60,14 @@ pub struct Facts {
 }
 
 /// Checks a script without macros; sets the types of its expressions.
-pub(crate) fn check(script: &mut Script, unread: &[(String, Span)], messages: &mut Messages) -> Facts {
+pub(crate) fn check(
+    script: &mut Script,
+    programs: &Rc<dyn ProgramTypes>,
+    unread: &[(String, Span)],
+    messages: &mut Messages,
+) -> Facts {
     definitions(script, messages);
-    let records = Records::of(script, messages);
+    let records = Records::of(script, Rc::clone(programs), messages);
     let (mut maps, mut locals) = (Maps::default(), Locals::default());
     let mut facts = Facts::default();
     for pass in 1..=MAX_PASSES {

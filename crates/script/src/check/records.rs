@@ -1,7 +1,8 @@
-//! The structs, unions and enums of a script: sizes, and where their fields are.
+//! The structs and unions that a script can use: sizes, and where their fields are.
 //!
-//! The layout is that of C on x86-64.
+//! Those of the script have the layout of C on x86-64; those of programs, the one that is told.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -9,6 +10,7 @@ use source::{Diagnostic, Messages, Span, nearest, quote};
 
 use crate::ast::{Enumeration, Field, FieldKind, Item, Record, Script};
 use crate::library;
+use crate::program_types::{self, ProgramRecord, ProgramTypes};
 use crate::types::{Tag, Type};
 
 /// The maximum size of a record in bytes.
@@ -41,9 +43,13 @@ pub(crate) struct Layout {
 }
 
 /// All records and the values of all enums.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Records {
-    layouts: BTreeMap<Rc<str>, (Tag, Layout, Span)>,
+    layouts: BTreeMap<Rc<str>, (Tag, Rc<Layout>, Span)>,
+    /// Knows the records of programs.
+    programs: Rc<dyn ProgramTypes>,
+    /// Those that were asked for.
+    asked: RefCell<BTreeMap<Rc<str>, Result<Rc<Layout>, String>>>,
     enums: BTreeMap<Rc<str>, Span>,
     constants: BTreeMap<String, (Type, i64)>,
     inner: usize,
@@ -51,8 +57,15 @@ pub(crate) struct Records {
 
 impl Records {
     /// Lays out what a script defines.
-    pub(crate) fn of(script: &Script, messages: &mut Messages) -> Records {
-        let mut records = Records::default();
+    pub(crate) fn of(script: &Script, programs: Rc<dyn ProgramTypes>, messages: &mut Messages) -> Records {
+        let mut records = Records {
+            layouts: BTreeMap::new(),
+            programs,
+            asked: RefCell::default(),
+            enums: BTreeMap::new(),
+            constants: BTreeMap::new(),
+            inner: 0,
+        };
         for item in &script.items {
             let result = match item {
                 Item::Record(record) => {
@@ -98,7 +111,7 @@ impl Records {
             return Err(again(*tag, &name, record.at.0, *first));
         }
         let layout = self.layout(record)?;
-        self.layouts.insert(name, (record.tag, layout, record.at.0));
+        self.layouts.insert(name, (record.tag, layout.into(), record.at.0));
         Ok(())
     }
 
@@ -179,7 +192,7 @@ impl Records {
             }
         };
         let (tag, span) = (inner.tag, inner.at.0);
-        if let Some((_, _, first)) = self.layouts.insert(name.clone(), (tag, layout.clone(), span))
+        if let Some((_, _, first)) = self.layouts.insert(name.clone(), (tag, layout.clone().into(), span))
             && inner.name.is_some()
         {
             return Err(again(tag, &name, span, first));
@@ -194,7 +207,8 @@ impl Records {
             Type::Integer(integer) => Some((u64::from(integer.bytes), u64::from(integer.bytes))),
             Type::Pointer(_) => Some((8, 8)),
             Type::Named(Tag::Enum, _) => Some((4, 4)),
-            Type::Named(_, name) => self.layouts.get(name).map(|(_, layout, _)| (layout.size, layout.align)),
+            Type::Named(_, name) => self.get(name).map(|layout| (layout.size, layout.align)),
+            Type::Foreign(_, bytes) => Some((u64::from(*bytes), 1)),
             Type::Array(inner, Some(length)) => {
                 let (size, align) = self.measure(inner)?;
                 let size = size.checked_mul(u64::from(*length)).filter(|size| *size <= MAX_BYTES)?;
@@ -216,18 +230,49 @@ impl Records {
         Some(size.next_multiple_of(align))
     }
 
-    /// All records by their name.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&Rc<str>, &Layout)> {
+    /// The records of the script by their name.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&Rc<str>, &Rc<Layout>)> {
         self.layouts.iter().map(|(name, (_, layout, _))| (name, layout))
     }
 
-    /// A record, if the script defines it.
-    pub(crate) fn get(&self, name: &str) -> Option<&Layout> {
-        self.layouts.get(name).map(|(_, layout, _)| layout)
+    /// A record, if the script defines it, or if it is one of a program.
+    pub(crate) fn get(&self, name: &str) -> Option<Rc<Layout>> {
+        match self.layouts.get(name) {
+            Some((_, layout, _)) => Some(Rc::clone(layout)),
+            None => self.of_program(name)?.ok(),
+        }
     }
 
-    pub(crate) fn has_enum(&self, name: &str) -> bool {
-        self.enums.contains_key(name)
+    /// Why the fields of a record of a program are not known.
+    pub(crate) fn reason(&self, name: &str) -> Option<String> {
+        self.of_program(name)?.err()
+    }
+
+    fn of_program(&self, name: &str) -> Option<Result<Rc<Layout>, String>> {
+        if !program_types::is_key(name) {
+            return None;
+        }
+        if let Some(known) = self.asked.borrow().get(name) {
+            return Some(known.clone());
+        }
+        let found = self.programs.record(name).map(|record| Rc::new(Layout::told(record)));
+        self.asked.borrow_mut().insert(name.into(), found.clone());
+        Some(found)
+    }
+
+    /// What is known of programs.
+    pub(crate) fn programs(&self) -> &dyn ProgramTypes {
+        &*self.programs
+    }
+
+    /// Whether the script defines a record or an enum of a name, or it is a key of a program's.
+    pub(crate) fn knows(&self, tag: Tag, name: &str) -> bool {
+        program_types::is_key(name)
+            || match tag {
+                Tag::Enum => self.enums.contains_key(name),
+                Tag::Alias => false,
+                Tag::Struct | Tag::Union => self.layouts.contains_key(name),
+            }
     }
 
     /// The type and value of an enum's value.
@@ -246,6 +291,18 @@ impl Records {
 }
 
 impl Layout {
+    /// The layout of a record of a program.
+    fn told(record: ProgramRecord) -> Layout {
+        let ProgramRecord { fields, size, align } = record;
+        let mut layout = Layout { fields: BTreeMap::new(), size, align: align.max(1) };
+        for field in fields {
+            let bits = field.bits.map(|(first, count)| Bits { first, count });
+            let placed = Placed { ty: field.ty, offset: field.offset, bits };
+            layout.fields.entry(field.name).or_insert(placed);
+        }
+        layout
+    }
+
     fn add(&mut self, name: &str, placed: Placed, span: Span) -> Result<(), Diagnostic> {
         match self.fields.insert(name.to_string(), placed) {
             None => Ok(()),

@@ -66,7 +66,12 @@ impl Checker<'_> {
                 if let Some(message) = self.locals.declared_again(name, span) {
                     self.report(message);
                 }
-                let index = self.locals.declare(name, declared.as_ref(), span);
+                if let Some(declared) = declared {
+                    self.resolve(declared, span);
+                }
+                // What a name that is refused would have meant is not known.
+                let known = declared.as_ref().filter(|declared| **declared != Type::Unknown);
+                let index = self.locals.declare(name, known, span);
                 if let (Some(ty), Some(value)) = (ty, value) {
                     let result = self.locals.assign(index, &ty, stated(value), value.span());
                     if let Some(ty) = self.keep(result) {

@@ -93,7 +93,10 @@ pub(crate) fn cast(
         (_, Type::Named(Tag::Struct | Tag::Union, _)) => {
             Err("only a pointer to a struct can be cast: write `(struct name *)`")
         }
-        (_, Type::Aggregate(_) | Type::Opaque(_) | Type::Tuple(_)) => Err("nothing can be cast to this type"),
+        (_, Type::Aggregate(_) | Type::Opaque(_) | Type::Tuple(_) | Type::Foreign(..)) => {
+            Err("nothing can be cast to this type")
+        }
+        (_, Type::Named(Tag::Alias, _)) => Err("it is not known what this type is"),
         (from, to) if from == to => done,
         (_, Type::Text) => {
             if is_text(from) {

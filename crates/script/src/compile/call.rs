@@ -3,6 +3,7 @@
 
 use crate::ast::{Expr, ExprKind};
 use crate::library::{self, Entry, Needs};
+use crate::program_types::Convention;
 use vm::{Op, Register};
 
 use super::compiler::{Compiler, Result};
@@ -10,8 +11,14 @@ use super::event::Events;
 use super::refuse;
 
 /// The registers that have the first arguments of a function.
-const ARGUMENTS: [Register; 6] =
-    [Register::Rdi, Register::Rsi, Register::Rdx, Register::Rcx, Register::R8, Register::R9];
+fn registers(convention: Convention) -> &'static [Register] {
+    use Register::{R8, R9, R10, R11, Rax, Rbx, Rcx, Rdi, Rdx, Rsi};
+    match convention {
+        Convention::SystemV => &[Rdi, Rsi, Rdx, Rcx, R8, R9],
+        Convention::Stack => &[],
+        Convention::Go => &[Rax, Rbx, Rcx, Rdi, Rsi, R8, R9, R10, R11],
+    }
+}
 
 /// A use of a builtin or a function.
 pub(super) struct Call<'c, 'a> {
@@ -32,6 +39,9 @@ impl<'c, 'a> Call<'c, 'a> {
         expr: &'c Expr,
     ) -> Result<Call<'c, 'a>> {
         let Some(entry) = library::find(name) else { return Err(refuse::unknown(expr)) };
+        if entry.name == "args" {
+            return Err(compiler.no_arguments(expr.at.0));
+        }
         if refuse::is_refused(entry) {
             return Err(refuse::entry(entry, expr.at.0));
         }
@@ -143,15 +153,25 @@ impl<'c, 'a> Call<'c, 'a> {
                 .label("where it is is said in the program's notes")
                 .help("read it with `reg()`, or probe a function"));
         }
+        let arguments = registers(self.compiler.served.convention);
         let register = match self.entry.name {
             "retval" => Some(Register::Rax),
             "reg" => match &self.argument(0)?.kind {
                 ExprKind::Text(text) => named(&String::from_utf8_lossy(text)),
                 _ => None,
             },
-            "argN" => ARGUMENTS.get(number as usize).copied(),
+            "argN" => arguments.get(number as usize).copied(),
             _ => None,
         };
+        if register.is_none()
+            && self.entry.name == "argN"
+            && self.compiler.served.convention == Convention::Go
+        {
+            let message = format!("`{}` is not in a register of a Go function", self.name);
+            return Err(source::Diagnostic::error(span, message)
+                .label("Go passes nine words in registers")
+                .help("use the name of the argument: `args.name`"));
+        }
         let asm = &mut self.compiler.asm;
         if let Some(register) = register {
             asm.short(Op::PushR, register as u16);
@@ -159,7 +179,7 @@ impl<'c, 'a> Call<'c, 'a> {
         }
         // The others are on the stack, behind the address to return to.
         let slot = match self.entry.name {
-            "argN" => number - ARGUMENTS.len() as u32,
+            "argN" => number - arguments.len() as u32,
             "sargN" => number,
             _ => {
                 return Err(source::Diagnostic::error(span, "this register cannot be read here")

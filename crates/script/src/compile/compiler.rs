@@ -17,7 +17,7 @@ use super::groups::{self, Group, Served};
 use super::parameters::Parameters;
 use super::refuse;
 use super::tables::{Constants, Maps};
-use super::walk;
+use crate::walk;
 use vm::Op;
 
 /// What a part of a script becomes, or why it does not.
@@ -128,9 +128,16 @@ impl<'a> Compiler<'a> {
     }
 
     fn handler(&mut self, probe: &Probe, group: Group) {
-        let Group { points, sites } = group;
-        let providers = points.iter().map(|point| point.provider).collect();
-        self.served = Served { providers, sites };
+        self.served = Served::of(probe, &group, self.forms.records.programs());
+        if self.served.probed.signature.is_none()
+            && let Some(span) =
+                walk::find(probe, &|expr| matches!(&expr.kind, ExprKind::Name(name) if name == "args"))
+        {
+            let message = self.no_arguments(span);
+            self.messages.add(message);
+            return;
+        }
+        let points = group.points;
         self.frame = Frame::default();
         self.scopes = vec![BTreeMap::new()];
         self.loops.clear();

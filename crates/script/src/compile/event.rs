@@ -16,7 +16,7 @@ use vm::Op;
 use super::compiler::{Compiler, Result};
 use super::forms::Form;
 use super::refuse;
-use super::walk::is_pure;
+use crate::walk::is_pure;
 
 /// The strings that `join` reads at most.
 const MOST_JOINED: u64 = 16;

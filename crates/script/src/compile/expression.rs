@@ -13,7 +13,7 @@ use super::call::Call;
 use super::compiler::{Compiler, Result};
 use super::forms::Form;
 use super::refuse;
-use super::walk::is_pure;
+use crate::walk::is_pure;
 
 impl Compiler<'_> {
     /// Pushes the value of an expression that is one word.
@@ -23,6 +23,7 @@ impl Compiler<'_> {
             return Ok(());
         }
         match &expr.kind {
+            ExprKind::Name(_) if self.function_value(expr).is_some() => self.read_word(expr),
             ExprKind::Name(name) => Call::new(self, name, &[], expr)?.word(),
             ExprKind::Call(name, arguments) => Call::new(self, name, arguments, expr)?.word(),
             ExprKind::Local(name) => match self.find(name).map(|variable| variable.at) {

@@ -67,7 +67,8 @@ impl Forms {
                 ty = Type::clone(inner);
             }
             let Type::Named(_, name) = &ty else { return None };
-            let placed = self.records.get(name)?.fields.get(field)?;
+            let layout = self.records.get(name)?;
+            let placed = layout.fields.get(field)?;
             offset += placed.offset;
             ty = placed.ty.clone();
         }

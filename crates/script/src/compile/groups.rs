@@ -6,10 +6,11 @@
 use crate::ast::{Expr, ExprKind, Probe};
 use crate::library;
 use crate::point::AttachPoint;
+use crate::program_types::{Convention, Probed, ProgramTypes};
 use crate::provider::Provider;
 use crate::static_sites::{StaticSite, StaticSites};
 
-use super::walk;
+use crate::walk;
 
 /// What one handler serves.
 #[derive(Debug, Default)]
@@ -26,6 +27,41 @@ pub(super) struct Served {
     pub(super) providers: Vec<Provider>,
     /// As in [`Group`].
     pub(super) sites: Option<Vec<StaticSite>>,
+    /// What is known of the functions of its points, if their arguments are named.
+    pub(super) probed: Probed,
+    /// Where they have their arguments.
+    pub(super) convention: Convention,
+}
+
+impl Served {
+    pub(super) fn of(probe: &Probe, group: &Group, programs: &dyn ProgramTypes) -> Served {
+        let uses = |names: &[&str]| {
+            let is_one = |expr: &Expr| match &expr.kind {
+                ExprKind::Name(name) => library::find(name).is_some_and(|entry| names.contains(&entry.name)),
+                _ => false,
+            };
+            let mut found = false;
+            let mut see = |expr: &Expr| found = found || walk::any(expr, &is_one);
+            walk::of_block(&probe.action, &mut see);
+            probe.predicate.iter().for_each(&mut see);
+            found
+        };
+        let probed = match uses(&["args", "retval"]) {
+            true => Probed::of(programs, &group.points),
+            false => Probed::default(),
+        };
+        let is_uprobe = |point: &&AttachPoint| point.provider == Provider::Uprobe;
+        let convention = match group.points.iter().find(is_uprobe) {
+            Some(point) if uses(&["argN"]) => programs.convention(point),
+            _ => Convention::default(),
+        };
+        Served {
+            providers: group.points.iter().map(|point| point.provider).collect(),
+            sites: group.sites.clone(),
+            probed,
+            convention,
+        }
+    }
 }
 
 /// The handlers that a probe becomes. A point without a site has one too: it is checked like the

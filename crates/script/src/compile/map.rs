@@ -13,7 +13,7 @@ use super::assembler::SHORT;
 use super::compiler::{Compiler, Loop, Result};
 use super::forms::Form;
 use super::refuse;
-use super::walk::is_pure;
+use crate::walk::is_pure;
 
 /// A key in the frame.
 #[derive(Clone, Copy, Debug)]

@@ -22,7 +22,7 @@
 //!
 //! | file | what it contains |
 //! |---|---|
-//! | `parameters`, `settings`, `walk` | what comes from outside |
+//! | `parameters`, `settings` | what comes from outside |
 //! | `assembler`, `frame`, `forms`, `tables` | emitting code; places and sizes of values; constants, maps |
 //! | `compiler` | the state; handlers |
 //! | `statement` | statements |
@@ -32,7 +32,8 @@
 //! | `map` | keys, and what is done with entries |
 //! | `call`, `strings`, `objects`, `errors` | builtins and functions |
 //! | `groups`, `static_probe` | one handler for each way to read a static probe's arguments |
-//! | `event`, `refuse` | what the reader does; what is refused |
+//! | `function_values` | arguments by name, and typed results |
+//! | `event`, `printed`, `refuse` | what the reader does, and knows of types; what is refused |
 
 mod arithmetic;
 mod assembler;
@@ -44,12 +45,14 @@ mod expression;
 mod fold;
 mod forms;
 mod frame;
+mod function_values;
 mod groups;
 mod map;
 mod objects;
 
 mod parameters;
 mod place;
+mod printed;
 mod refuse;
 mod settings;
 mod statement;
@@ -57,14 +60,15 @@ mod static_probe;
 mod strings;
 mod tables;
 mod value;
-mod walk;
+
+use std::rc::Rc;
 
 use source::{Diagnostic, Messages, Severity, Span};
 
 use crate::Checked;
 use crate::ast::Item;
 use crate::check::{self, Records};
-use crate::compiled::{Compiled, Member};
+use crate::compiled::Compiled;
 
 use compiler::Compiler;
 use forms::Forms;
@@ -89,12 +93,13 @@ pub fn compile(checked: &Checked, parameters: &Parameters) -> Result<Compiled, V
     let mut script = checked.script.clone();
     let mut messages = Messages::default();
     parameters::put(&mut script, parameters).into_iter().for_each(|message| messages.add(message));
-    let facts = check::check(&mut script, &[], &mut messages);
+    let programs = &checked.programs;
+    let facts = check::check(&mut script, programs, &[], &mut messages);
     if messages.has_errors() {
         return Err(errors(messages.in_order(&checked.sources)));
     }
     let settings = settings::of(&script, parameters);
-    let records = Records::of(&script, &mut Messages::default());
+    let records = Records::of(&script, Rc::clone(programs), &mut Messages::default());
     let forms = Forms { records, max_strlen: settings.max_strlen };
     let mut compiler = Compiler::new(&script, &facts, parameters, settings, forms);
     for item in &script.items {
@@ -106,17 +111,7 @@ pub fn compile(checked: &Checked, parameters: &Parameters) -> Result<Compiled, V
     if messages.has_errors() {
         return Err(errors(messages.in_order(&checked.sources)));
     }
-    for (name, layout) in forms.records.all() {
-        let members = layout.fields.iter().map(|(name, placed)| Member {
-            name: name.clone(),
-            ty: placed.ty.clone(),
-            offset: placed.offset,
-            bits: placed.bits,
-        });
-        let mut members: Vec<Member> = members.collect();
-        members.sort_by_key(|member| (member.offset, member.bits.map(|bits| bits.first)));
-        compiled.records.insert(name.clone(), members);
-    }
+    printed::describe(&forms.records, &mut compiled);
     for item in &script.items {
         if let Item::Enumeration(found) = item
             && let Some(name) = &found.name

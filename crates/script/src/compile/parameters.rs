@@ -15,7 +15,7 @@ use crate::point::{Number, Place};
 use crate::static_sites::StaticSites;
 use crate::types::Type;
 
-use super::walk;
+use crate::walk;
 
 /// What the runtime knows when a script is compiled.
 #[derive(Clone, Debug)]

@@ -15,6 +15,9 @@ use super::refuse;
 impl Compiler<'_> {
     /// Whether a value is in memory of the program; else it is in the frame.
     pub(super) fn in_memory(&self, expr: &Expr) -> bool {
+        if let Some(is) = self.function_value_in_memory(expr) {
+            return is;
+        }
         match &expr.kind {
             ExprKind::Unary(Unary::Dereference, _) => true,
             ExprKind::Field(value, _) | ExprKind::Index(value, _) => {
@@ -32,7 +35,8 @@ impl Compiler<'_> {
         };
         let Type::Named(tag, record) = record else { return Err(refuse::unknown(value)) };
         let Some(layout) = self.forms.records.get(record) else {
-            return Err(refuse::not_defined(tag.word(), record, value.at.0));
+            let reason = self.forms.records.reason(record);
+            return Err(refuse::not_defined(*tag, record, reason, value.at.0));
         };
         let placed = layout.fields.get(name).ok_or_else(|| refuse::unknown(value))?;
         Ok((placed.offset, placed.bits))
@@ -40,6 +44,9 @@ impl Compiler<'_> {
 
     /// Pushes the address of a value that is in memory, less the offset that is returned.
     fn memory_place(&mut self, expr: &Expr) -> Result<u64> {
+        if let Some(value) = self.function_value(expr) {
+            return self.function_value_place(&value, expr.at.0);
+        }
         match &expr.kind {
             ExprKind::Unary(Unary::Dereference, value) => {
                 self.word(value)?;
@@ -105,6 +112,9 @@ impl Compiler<'_> {
 
     /// Where a part of a value in the frame is.
     pub(super) fn frame_place(&mut self, expr: &Expr) -> Result<u16> {
+        if self.function_value(expr).is_some() {
+            return self.wide(expr);
+        }
         let add = |at: u16, offset: u64| u16::try_from(offset).ok().and_then(|offset| at.checked_add(offset));
         match &expr.kind {
             ExprKind::Field(value, name) => {
@@ -161,6 +171,11 @@ impl Compiler<'_> {
 
     /// Pushes an integer or a pointer that is in memory or in a part of a value.
     pub(super) fn read_word(&mut self, expr: &Expr) -> Result<()> {
+        if let Some(value) = self.function_value(expr)
+            && !self.in_memory(expr)
+        {
+            return self.function_value_word(&value, expr.at.0);
+        }
         let bits = match &expr.kind {
             ExprKind::Field(value, name) => self.field(value, name)?.1,
             _ => None,
@@ -272,7 +287,7 @@ impl Compiler<'_> {
 }
 
 /// How a value is in memory: its bytes and its sign.
-fn raw(ty: &Type) -> Integer {
+pub(super) fn raw(ty: &Type) -> Integer {
     match ty {
         Type::Named(Tag::Enum, _) => Integer { bytes: 4, signed: false },
         _ => ty.as_integer().unwrap_or(Integer::U64),

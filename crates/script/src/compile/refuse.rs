@@ -5,14 +5,14 @@ use source::{Diagnostic, Messages, Span, quote};
 use crate::ast::{Expr, ExprKind, Item, Script};
 use crate::library::{Entry, Needs};
 use crate::point::AttachPoint;
+use crate::program_types::shown;
 use crate::provider::Provider;
-use crate::types::Type;
+use crate::types::{Tag, Type};
 
 use super::compiler::Result;
 
 /// Names that are refused here: what they need, and what to do instead.
 const REFUSED: &[(&str, &str, &str)] = &[
-    ("args", "the types of the arguments, from debug information", "use `arg0`, `arg1` and so on"),
     ("cgroupid", "the file system of cgroups", "select by `pid` or `comm`"),
     ("ctx", "a context of the kernel", "use `arg0` or `reg()`"),
     ("kaddr", "the kernel's symbols", "state the address"),
@@ -62,7 +62,7 @@ pub(super) fn unknown(expr: &Expr) -> Diagnostic {
             other => other,
         };
         if let Type::Named(tag, name) = record {
-            return not_defined(tag.word(), name, value.at.0);
+            return not_defined(*tag, name, None, value.at.0);
         }
     }
     let mut inner = expr;
@@ -82,7 +82,13 @@ pub(super) fn unknown(expr: &Expr) -> Diagnostic {
 /// A value of a type that is not known.
 pub(super) fn unknown_type(ty: &Type, span: Span) -> Diagnostic {
     match ty {
-        Type::Named(tag, name) => not_defined(tag.word(), name, span),
+        Type::Named(tag, name) => not_defined(*tag, name, None, span),
+        Type::Foreign(name, _) => {
+            let message = format!("scripts do not calculate with values of type {}", quote(name));
+            Diagnostic::error(span, message)
+                .label("it can only be printed as a part of its struct")
+                .help("`printf(\"%r\", buf(&value, size))` shows its bytes")
+        }
         Type::Unknown => Diagnostic::error(span, "the type of this value is not known")
             .label("nothing in the script tells it")
             .help("cast it, or define the struct: `((struct name *)x)->field`"),
@@ -103,17 +109,18 @@ pub(super) fn unknown_type(ty: &Type, span: Span) -> Diagnostic {
     }
 }
 
-/// A struct that the script does not define.
-pub(super) fn not_defined(tag: &str, name: &str, span: Span) -> Diagnostic {
+/// A struct that neither the script nor debug information defines, for this reason.
+pub(super) fn not_defined(tag: Tag, name: &str, reason: Option<String>, span: Span) -> Diagnostic {
+    let (tag, name) = (tag.word(), shown(name));
     Diagnostic::error(span, format!("the fields of {tag} {} are not known", quote(name)))
-        .label("not defined in the script")
+        .label(reason.unwrap_or_else(|| "neither the script nor debug information defines it".into()))
         .help(format!("define it: `{tag} {name} {{ ... }};`"))
 }
 
 /// The size of what a pointer points to.
 pub(super) fn no_size(ty: &Type, span: Span) -> Diagnostic {
     match ty {
-        Type::Named(tag, name) => not_defined(tag.word(), name, span),
+        Type::Named(tag, name) => not_defined(*tag, name, None, span),
         _ => Diagnostic::error(span, format!("the size of `{ty}` is not known"))
             .label("needed here")
             .help("cast the pointer to one to a type with a size"),

@@ -11,7 +11,7 @@ use super::call::Call;
 use super::compiler::{Compiler, Loop, Result, Variable};
 use super::forms::Form;
 use super::refuse;
-use super::walk;
+use crate::walk;
 
 impl Compiler<'_> {
     /// A block with a scope of its own.

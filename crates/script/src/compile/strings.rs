@@ -8,7 +8,7 @@ use super::call::Call;
 use super::compiler::Result;
 use super::errors::TEXTS;
 use super::forms::Form;
-use super::walk::is_pure;
+use crate::walk::is_pure;
 
 /// The class of constants that are names of attach points; of their functions.
 const POINTS: u64 = 1 << 32;

@@ -5,6 +5,7 @@ use source::{Diagnostic, Span};
 use super::cursor::{Cursor, KEYWORDS};
 use super::{statement, typename};
 use crate::ast::{Expr, ExprKind, Local};
+use crate::library;
 use crate::operator::{Binary, Unary};
 use crate::token::Token;
 use crate::types::Type;
@@ -77,8 +78,19 @@ fn is_cast(cursor: &Cursor<'_>) -> bool {
     if typename::begins(cursor, 1) {
         return true;
     }
-    // `(name *)value` can only be a cast, of a type that there is not.
-    matches!(cursor.ahead(1), Token::Name(_)) && cursor.ahead(2).is("*") && cursor.ahead(3).is(")")
+    // `(name *)value` and `(name)value` can only be casts, to a type of a program.
+    let Token::Name(name) = cursor.ahead(1) else { return false };
+    if library::find(name).is_some() {
+        return false;
+    }
+    let stars = (2..10).take_while(|ahead| cursor.ahead(*ahead).is("*")).count();
+    let is_value = |token: &Token| {
+        matches!(
+            token,
+            Token::Name(_) | Token::Local(_) | Token::Map(_) | Token::Integer(_) | Token::Positional(_)
+        )
+    };
+    cursor.ahead(2 + stars).is(")") && (stars > 0 || is_value(cursor.ahead(3)))
 }
 
 /// A value with what stands behind it.

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use source::{Diagnostic, nearest, quote};
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, KEYWORDS};
 use crate::token::Token;
 use crate::types::{MAX_PARTS, Tag, Type};
 
@@ -35,6 +35,28 @@ impl Tag {
     }
 }
 
+/// A type without stars and brackets; also a name that only a probed program may know.
+fn base_or_alias(cursor: &mut Cursor<'_>) -> Result<Type, Diagnostic> {
+    ignored(cursor);
+    match cursor.peek() {
+        Token::Name(name) if !begins(cursor, 0) && !KEYWORDS.contains(&&**name) => {
+            let name = name.clone();
+            cursor.next();
+            ignored(cursor);
+            Ok(Type::Named(Tag::Alias, (&*name).into()))
+        }
+        _ => base(cursor),
+    }
+}
+
+/// The message for a name that means no type.
+pub(crate) fn unknown(name: &str, span: source::Span) -> Diagnostic {
+    let names = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool", "string"];
+    Diagnostic::error(span, format!("no type is called {}", quote(name)))
+        .label("expected a type")
+        .suggest(nearest(name, names))
+}
+
 /// A type without stars and brackets.
 pub(crate) fn base(cursor: &mut Cursor<'_>) -> Result<Type, Diagnostic> {
     ignored(cursor);
@@ -51,16 +73,7 @@ pub(crate) fn base(cursor: &mut Cursor<'_>) -> Result<Type, Diagnostic> {
                 cursor.next();
                 found
             }
-            None => {
-                let names = [
-                    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
-                    "string",
-                ];
-                let message = format!("no type is called {}", quote(first));
-                return Err(Diagnostic::error(cursor.span(), message)
-                    .label("expected a type")
-                    .suggest(nearest(first, names)));
-            }
+            None => return Err(unknown(first, cursor.span())),
         },
     };
     ignored(cursor);
@@ -143,7 +156,7 @@ pub(crate) fn whole(cursor: &mut Cursor<'_>) -> Result<Type, Diagnostic> {
     if cursor.peek().is("(") {
         return cursor.deeper(tuple);
     }
-    let found = base(cursor)?;
+    let found = base_or_alias(cursor)?;
     let found = stars(cursor, found)?;
     brackets(cursor, found)
 }

@@ -141,7 +141,7 @@ fn raw(compiled: &Compiled, ty: &Type) -> usize {
         Type::Array(inner, length) => raw(compiled, inner) * length.unwrap_or(0) as usize,
         Type::Named(dprobes_script::Tag::Enum, _) => 4,
         Type::Named(_, name) => {
-            let fields = compiled.records[name].iter();
+            let fields = compiled.records[name].members.iter();
             fields.map(|field| field.offset as usize + raw(compiled, &field.ty)).max().unwrap_or(0)
         }
         _ => 8,

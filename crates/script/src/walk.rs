@@ -1,11 +1,13 @@
 //! Goes through all expressions of a tree.
 
-use crate::ast::{Block, Expr, ExprKind, Statement, StatementKind};
+use source::Span;
+
+use crate::ast::{Block, Expr, ExprKind, Probe, Statement, StatementKind};
 use crate::library::{self, Needs};
 use crate::types::Type;
 
 /// Calls a function with the expressions that an expression consists of.
-pub(super) fn parts<'e>(expr: &'e Expr, see: &mut dyn FnMut(&'e Expr)) {
+pub(crate) fn parts<'e>(expr: &'e Expr, see: &mut dyn FnMut(&'e Expr)) {
     match &expr.kind {
         ExprKind::Integer(_)
         | ExprKind::Text(_)
@@ -35,13 +37,13 @@ pub(super) fn parts<'e>(expr: &'e Expr, see: &mut dyn FnMut(&'e Expr)) {
 }
 
 /// Calls a function with the outermost expressions of a block.
-pub(super) fn of_block<'e>(block: &'e Block, see: &mut dyn FnMut(&'e Expr)) {
+pub(crate) fn of_block<'e>(block: &'e Block, see: &mut dyn FnMut(&'e Expr)) {
     block.statements.iter().for_each(|statement| of_statement(statement, see));
     block.value.iter().for_each(|value| see(value));
 }
 
 /// Calls a function with the outermost expressions of a statement.
-pub(super) fn of_statement<'e>(statement: &'e Statement, see: &mut dyn FnMut(&'e Expr)) {
+pub(crate) fn of_statement<'e>(statement: &'e Statement, see: &mut dyn FnMut(&'e Expr)) {
     match &statement.kind {
         StatementKind::Expr(value) | StatementKind::Discard(value) => see(value),
         StatementKind::Let { value, .. } | StatementKind::Return(value) => value.iter().for_each(see),
@@ -70,8 +72,25 @@ pub(super) fn of_statement<'e>(statement: &'e Statement, see: &mut dyn FnMut(&'e
     }
 }
 
+/// Whether a block, or one in it, declares a variable of a type with a property.
+pub(crate) fn declares(block: &Block, is: &dyn Fn(&Type) -> bool) -> bool {
+    block.statements.iter().any(|statement| match &statement.kind {
+        StatementKind::Let { declared: Some(ty), .. } => is(ty),
+        StatementKind::If { arms, otherwise } => {
+            arms.iter().any(|(_, block)| declares(block, is))
+                || otherwise.iter().any(|block| declares(block, is))
+        }
+        StatementKind::While(_, body)
+        | StatementKind::Unroll(_, body)
+        | StatementKind::ForMap { body, .. }
+        | StatementKind::ForRange { body, .. }
+        | StatementKind::Block(body) => declares(body, is),
+        _ => false,
+    })
+}
+
 /// Whether an expression or one in it has a property.
-pub(super) fn any(expr: &Expr, is: &dyn Fn(&Expr) -> bool) -> bool {
+pub(crate) fn any(expr: &Expr, is: &dyn Fn(&Expr) -> bool) -> bool {
     let mut found = is(expr);
     if !found {
         parts(expr, &mut |part| found = found || any(part, is));
@@ -79,8 +98,22 @@ pub(super) fn any(expr: &Expr, is: &dyn Fn(&Expr) -> bool) -> bool {
     found
 }
 
+/// Where the first expression of a probe is that has a property.
+pub(crate) fn find(probe: &Probe, is: &dyn Fn(&Expr) -> bool) -> Option<Span> {
+    fn within(expr: &Expr, is: &dyn Fn(&Expr) -> bool, found: &mut Option<Span>) {
+        if found.is_none() && is(expr) {
+            *found = Some(expr.at.0);
+        }
+        parts(expr, &mut |part| within(part, is, found));
+    }
+    let mut found = None;
+    probe.predicate.iter().for_each(|predicate| within(predicate, is, &mut found));
+    of_block(&probe.action, &mut |expr| within(expr, is, &mut found));
+    found
+}
+
 /// Whether an expression changes nothing, so that it may be evaluated at another time.
-pub(super) fn is_pure(expr: &Expr) -> bool {
+pub(crate) fn is_pure(expr: &Expr) -> bool {
     !any(expr, &|expr| match &expr.kind {
         ExprKind::Step { .. } | ExprKind::Block(_) => true,
         ExprKind::Call(name, _) => {
@@ -92,7 +125,7 @@ pub(super) fn is_pure(expr: &Expr) -> bool {
 }
 
 /// Calls a function with each expression of a block, inner ones first; it may change them.
-pub(super) fn change(block: &mut Block, see: &mut dyn FnMut(&mut Expr)) {
+pub(crate) fn change(block: &mut Block, see: &mut dyn FnMut(&mut Expr)) {
     for statement in &mut block.statements {
         match &mut statement.kind {
             StatementKind::Expr(value) | StatementKind::Discard(value) => change_expr(value, see),
@@ -127,7 +160,7 @@ pub(super) fn change(block: &mut Block, see: &mut dyn FnMut(&mut Expr)) {
 }
 
 /// The same for the expressions of an expression and itself.
-pub(super) fn change_expr(expr: &mut Expr, see: &mut dyn FnMut(&mut Expr)) {
+pub(crate) fn change_expr(expr: &mut Expr, see: &mut dyn FnMut(&mut Expr)) {
     match &mut expr.kind {
         ExprKind::Integer(_)
         | ExprKind::Text(_)

@@ -1,0 +1,67 @@
+//! Where Go functions have their parameters and results (Go's internal ABI, since Go 1.17).
+
+use super::functions::{Passed, Piece};
+use super::reader::Reader;
+use super::values::{Class, NoParts, parts};
+use super::{NoTypes, TypeId};
+
+/// The general registers, in their order.
+const REGISTERS: [&str; 9] = ["rax", "rbx", "rcx", "rdi", "rsi", "r8", "r9", "r10", "r11"];
+/// The registers for floats.
+const FLOATS: usize = 15;
+
+/// The places of parameters or results, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    words: usize,
+    floats: usize,
+    /// The next place on the stack, counted from the first one.
+    stack: u64,
+}
+
+impl Places {
+    /// The place of the next value.
+    pub(super) fn next(&mut self, reader: &Reader<'_>, of: TypeId) -> Result<Passed, NoTypes> {
+        let size = reader.size(of, super::DEPTH)?;
+        // Arrays of more than one element are never in registers.
+        let found = match parts(reader, of, 1) {
+            Ok(found) => found,
+            Err(NoParts::Many) => return self.on_stack(size, 8),
+            Err(NoParts::Unknown(what)) => {
+                return Ok(Passed::Nowhere(format!("how a value of type `{what}` is passed is not known")));
+            }
+            Err(NoParts::Types(error)) => return Err(error),
+        };
+        let floats = found.iter().filter(|part| part.class != Class::Word).count();
+        let words = found.len() - floats;
+        if self.words + words > REGISTERS.len() || self.floats + floats > FLOATS {
+            let align = found.iter().map(|part| part.bytes).max().unwrap_or(1);
+            return self.on_stack(size, align);
+        }
+        let registers = &REGISTERS[self.words..self.words + words];
+        self.words += words;
+        self.floats += floats;
+        if found.is_empty() {
+            return Ok(Passed::Nowhere("it has no contents".to_owned()));
+        }
+        if floats > 0 {
+            return Ok(Passed::in_float_registers());
+        }
+        let pieces = found.iter().zip(registers).map(|(part, register)| Piece {
+            register,
+            offset: part.offset,
+            bytes: part.bytes.min(8) as u8,
+        });
+        Ok(Passed::Registers(pieces.collect()))
+    }
+
+    fn on_stack(&mut self, size: u64, align: u64) -> Result<Passed, NoTypes> {
+        let start = self.stack.checked_next_multiple_of(align.clamp(1, 8));
+        let end = start.and_then(|start| start.checked_add(size));
+        let (Some(start), Some(end)) = (start, end) else {
+            return Err(NoTypes::Damaged("a parameter is too large".to_owned()));
+        };
+        self.stack = end;
+        Ok(Passed::Stack(start.saturating_add(8)))
+    }
+}

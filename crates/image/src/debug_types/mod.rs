@@ -1,0 +1,251 @@
+//! What debug information (DWARF) tells about a module's functions and types: parameters and where
+//! they are at the entry, structs and where their members are, names of types and of constants.
+//!
+//! ```text
+//! vaddr --functions--> parameters: name, TypeId, place (system_v, golang)
+//! name  --named------> TypeId --shapes--> what it is, members; --text--> as C writes it
+//! ```
+//!
+//! Design constraints:
+//!
+//! * Nothing is read that is not asked for. A function is found by the address ranges of the units;
+//!   only its own unit is then gone through. A search for a name visits the outermost entries of
+//!   units only.
+//! * The information is not trusted: every walk has a limit of entries ([`ENTRIES`]), every chain
+//!   and every nesting one of its own ([`DEPTH`]).
+//! * A place is right, or refused with a reason. What the compiler says of the entry (location
+//!   lists) is stronger than the calling convention.
+//!
+//! | file | what it contains |
+//! |---|---|
+//! | `reader` | units, entries, references between them, names |
+//! | `ranges` | the unit that has an address |
+//! | `scan` | goes through a unit without reading what is inside of functions and types |
+//! | `named` | types and constants by name |
+//! | `shapes`, `text` | what a type is; its name |
+//! | `functions`, `locations` | parameters of a function, and where the compiler says they are |
+//! | `values`, `system_v`, `golang` | where calling conventions pass them |
+
+mod functions;
+mod golang;
+mod locations;
+mod named;
+mod ranges;
+mod reader;
+mod scan;
+mod shapes;
+mod system_v;
+mod text;
+mod values;
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+use std::fmt;
+use std::rc::Rc;
+
+use gimli::{DebugInfoOffset, DwarfSections, EndianSlice, LittleEndian, SectionId, UnitType};
+
+use super::{Image, Machine, debug_information};
+pub use functions::{FunctionType, Parameter, Passed, Piece};
+use ranges::Ranges;
+use reader::Reader;
+pub use shapes::{BitRange, RecordKind, RecordMember, RecordType, Shape};
+
+/// The longest chain of type names and qualifiers, and the deepest nesting of types in each other.
+const DEPTH: usize = 64;
+/// The most entries that are visited to answer one question: about a second of work.
+const ENTRIES: u64 = 40_000_000;
+/// The most units of a module.
+const UNITS: usize = 1 << 20;
+
+/// A type in a module's debug information: the place of its entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TypeId(usize);
+
+/// The kinds of types that have names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TypeName {
+    /// `struct name`; also a class.
+    Struct,
+    /// `union name`.
+    Union,
+    /// `enum name`.
+    Enum,
+    /// A name without a keyword: of a `typedef`, of a base type, or, as in C++, of any type.
+    Plain,
+}
+
+/// Why debug information does not tell something.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoTypes {
+    /// There is none.
+    #[error("it has no debug information (compile with -g, or install its debug package)")]
+    Missing,
+    /// It is in files that are not read.
+    #[error("its debug information is in `.dwo` files, which are not read (compile without -gsplit-dwarf)")]
+    Split,
+    /// The program is not for this machine.
+    #[error("it is not a program for x86-64")]
+    OtherMachine,
+    /// The function has none.
+    #[error("its debug information does not have this function")]
+    NoFunction,
+    /// A type is only declared: what it consists of is told nowhere.
+    #[error("it is only declared there, and not defined")]
+    Declared,
+    /// The search would take too long.
+    #[error("its debug information is too large to be searched for this")]
+    TooLong,
+    /// It is damaged or in a form that is not read.
+    #[error("its debug information cannot be read: {0}")]
+    Damaged(String),
+}
+
+impl From<gimli::Error> for NoTypes {
+    fn from(error: gimli::Error) -> NoTypes {
+        NoTypes::Damaged(error.to_string())
+    }
+}
+
+/// The debug information of a module, to be asked for functions and types.
+pub struct DebugTypes {
+    sections: DwarfSections<Vec<u8>>,
+    /// The offsets of all units, ascending.
+    units: Vec<DebugInfoOffset>,
+    /// The types that have units of their own, by their signature.
+    signed: HashMap<u64, TypeId>,
+    ranges: OnceCell<Result<Rc<Ranges>, NoTypes>>,
+    functions: functions::Known,
+}
+
+impl fmt::Debug for DebugTypes {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("DebugTypes").field("units", &self.units.len()).finish_non_exhaustive()
+    }
+}
+
+impl DebugTypes {
+    /// The debug information of a module: its own, or that of a separate file.
+    ///
+    /// # Errors
+    /// There is none, or it is damaged.
+    pub fn read(image: &Image) -> Result<DebugTypes, NoTypes> {
+        if image.machine() != Machine::X86_64 {
+            return Err(NoTypes::OtherMachine);
+        }
+        let sections = debug_information(image, SectionId::DebugInfo).ok_or(NoTypes::Missing)?;
+        let (mut units, mut signed) = (Vec::new(), HashMap::new());
+        {
+            let dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
+            let mut headers = dwarf.units();
+            while let Some(header) = headers.next()? {
+                if units.len() == UNITS {
+                    return Err(NoTypes::TooLong);
+                }
+                let Some(start) = header.debug_info_offset() else { continue };
+                units.push(start);
+                if let UnitType::Type { type_signature, type_offset } = header.type_() {
+                    signed.insert(type_signature.0, TypeId(start.0.saturating_add(type_offset.0)));
+                }
+            }
+        }
+        Ok(DebugTypes {
+            sections,
+            units,
+            signed,
+            ranges: OnceCell::new(),
+            functions: functions::Known::default(),
+        })
+    }
+
+    fn with<T>(&self, ask: impl FnOnce(&Reader<'_>) -> Result<T, NoTypes>) -> Result<T, NoTypes> {
+        let dwarf = self.sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
+        ask(&Reader::new(dwarf, &self.units, &self.signed))
+    }
+
+    fn ranges(&self) -> Result<Rc<Ranges>, NoTypes> {
+        self.ranges.get_or_init(|| self.with(ranges::read).map(Rc::new)).clone()
+    }
+
+    /// The function that begins at an address: its parameters, and what it returns. `symbols` are
+    /// the names that symbol tables have for it.
+    ///
+    /// # Errors
+    /// It is not described.
+    pub fn function(&self, vaddr: u64, symbols: &[&str]) -> Result<FunctionType, NoTypes> {
+        let units = self.ranges()?.units_at(vaddr);
+        self.with(|reader| functions::function(reader, &units, &self.functions, vaddr, symbols))
+    }
+
+    /// The complete types of a name, each once. Those of the unit that has the code at `near` are
+    /// meant if it has any; only if not, the other units are searched.
+    ///
+    /// # Errors
+    /// The information is damaged, or too large.
+    pub fn named(&self, kind: TypeName, name: &str, near: &[u64]) -> Result<Vec<TypeId>, NoTypes> {
+        let units = self.units_near(near);
+        self.with(|reader| named::types(reader, &units, kind, name))
+    }
+
+    /// The value of an enum's constant, and its enum; searched as in [`DebugTypes::named`].
+    ///
+    /// # Errors
+    /// The information is damaged, or too large.
+    pub fn constant(&self, name: &str, near: &[u64]) -> Result<Vec<(TypeId, i64)>, NoTypes> {
+        let units = self.units_near(near);
+        self.with(|reader| named::constants(reader, &units, name))
+    }
+
+    fn units_near(&self, near: &[u64]) -> Vec<DebugInfoOffset> {
+        let Ok(ranges) = self.ranges() else { return Vec::new() };
+        let mut units: Vec<DebugInfoOffset> = near.iter().flat_map(|vaddr| ranges.units_at(*vaddr)).collect();
+        units.dedup();
+        units
+    }
+
+    /// What a type is, without names of types (`typedef`) and qualifiers.
+    ///
+    /// # Errors
+    /// The information is damaged.
+    pub fn shape(&self, id: TypeId) -> Result<Shape, NoTypes> {
+        self.with(|reader| reader.shape(id))
+    }
+
+    /// A struct, union or class with its members; those of anonymous members, and of base classes,
+    /// are its own.
+    ///
+    /// # Errors
+    /// It is none, or damaged, or is only declared here.
+    pub fn record(&self, id: TypeId) -> Result<RecordType, NoTypes> {
+        self.with(|reader| reader.record(id))
+    }
+
+    /// The constants of an enum.
+    ///
+    /// # Errors
+    /// It is none, or damaged.
+    pub fn enumerators(&self, id: TypeId) -> Result<Vec<(String, i64)>, NoTypes> {
+        self.with(|reader| reader.enumerators(id))
+    }
+
+    /// A type in one line: equal ones are the same type, told by several units.
+    ///
+    /// # Errors
+    /// The information is damaged.
+    pub fn fingerprint(&self, id: TypeId) -> Result<String, NoTypes> {
+        self.with(|reader| named::fingerprint(reader, id))
+    }
+
+    /// The bytes of a value of a type.
+    ///
+    /// # Errors
+    /// It has no size, or is damaged.
+    pub fn size(&self, id: TypeId) -> Result<u64, NoTypes> {
+        self.with(|reader| reader.size(id, DEPTH))
+    }
+
+    /// A type as C writes it; `None` is `void`.
+    pub fn text(&self, id: Option<TypeId>) -> String {
+        self.with(|reader| Ok(text::text(reader, id))).unwrap_or_else(|_| "?".to_owned())
+    }
+}

@@ -1,0 +1,153 @@
+//! Names that the probed programs know: types, constants, arguments.
+
+use std::collections::BTreeSet;
+
+use source::{Diagnostic, Span, quote};
+
+use super::checker::Checker;
+use crate::ast::{At, Expr, ExprKind, Item, Probe, Script};
+use crate::operator::Unary;
+use crate::parse::unknown_type;
+use crate::point::AttachPoint;
+use crate::program_types::{Probed, Signature};
+use crate::provider::Provider;
+use crate::specialize::binary;
+use crate::types::{Tag, Type};
+
+/// An attach point for each program of a script.
+pub(super) fn binaries(script: &Script) -> Vec<AttachPoint> {
+    let mut known = BTreeSet::new();
+    let points = script.items.iter().filter_map(|item| match item {
+        Item::Probe(probe) => Some(&probe.points),
+        _ => None,
+    });
+    points.flatten().filter(|point| binary(point).is_some_and(|it| known.insert(it))).cloned().collect()
+}
+
+/// Where the names of a probe may be from: its own program; for a probe without one, any.
+pub(super) fn homes(probe: &Probe, binaries: &[AttachPoint]) -> Vec<AttachPoint> {
+    match probe.points.iter().find(|point| binary(point).is_some()) {
+        Some(point) => vec![point.clone()],
+        None => binaries.to_vec(),
+    }
+}
+
+impl Checker<'_> {
+    /// Puts the types of programs in the place of names that the script does not define.
+    pub(crate) fn resolve(&mut self, ty: &mut Type, span: Span) {
+        match ty {
+            Type::Pointer(inner) | Type::Array(inner, _) => {
+                let mut known = Type::clone(inner);
+                self.resolve(&mut known, span);
+                if known != **inner {
+                    *inner = known.into();
+                }
+            }
+            Type::Tuple(members) => {
+                let mut known = members.to_vec();
+                known.iter_mut().for_each(|member| self.resolve(member, span));
+                *ty = Type::Tuple(known.into());
+            }
+            Type::Named(tag, name) if !self.records.knows(*tag, name) => {
+                let (tag, name) = (*tag, name.clone());
+                match self.program_type(tag, &name) {
+                    Ok(Some(known)) => *ty = known,
+                    Ok(None) => self.unknown_name(ty, tag, &name, span),
+                    // A pointer to a struct may be used as such.
+                    Err(_) if matches!(tag, Tag::Struct | Tag::Union) => {}
+                    Err(reason) => {
+                        let message = format!("{} is not known: {reason}", quote(&ty.to_string()));
+                        self.error(span, message, "not defined in the script");
+                        *ty = Type::Unknown;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The message for a name of a type that nobody knows. A struct may stay unknown.
+    fn unknown_name(&mut self, ty: &mut Type, tag: Tag, name: &str, span: Span) {
+        match tag {
+            Tag::Alias => {
+                self.report(unknown_type(name, span));
+                *ty = Type::Unknown;
+            }
+            Tag::Enum => {
+                let message = format!("enum {} is not defined", quote(name));
+                self.error(span, message, "expected an enum of the script");
+            }
+            Tag::Struct | Tag::Union => {
+                if let Some(near) = self.records.near(name) {
+                    let message = format!("{} {} is not defined", tag.word(), quote(name));
+                    self.report(Diagnostic::error(span, message).label("not known").suggest(Some(near)));
+                }
+            }
+        }
+    }
+
+    /// The type of a name in the programs that the probe's names may be from.
+    fn program_type(&self, tag: Tag, name: &str) -> Result<Option<Type>, String> {
+        for home in &self.homes {
+            if let Some(known) = self.records.programs().named(home, tag, name)? {
+                return Ok(Some(known));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A name that is a type of a program, as in `sizeof(name)`.
+    pub(crate) fn type_of_name(&mut self, value: &Expr) -> Option<Type> {
+        let ExprKind::Name(name) = &value.kind else { return None };
+        if self.records.constant(name).is_some() || crate::library::find(name).is_some() {
+            return None;
+        }
+        self.program_type(Tag::Alias, name).ok().flatten()
+    }
+
+    /// Puts a constant of a program in the place of its name; its type.
+    pub(crate) fn program_constant(&mut self, expr: &mut Expr) -> Option<Type> {
+        let ExprKind::Name(name) = &expr.kind else { return None };
+        for home in &self.homes {
+            if let Ok(Some((ty, value))) = self.records.programs().constant(home, name) {
+                expr.kind = constant(&ty, value, expr.at);
+                return Some(ty);
+            }
+        }
+        None
+    }
+
+    /// The type of `args`, or of `retval`, if debug information tells it.
+    pub(crate) fn of_signature(&self, name: &str) -> Option<Type> {
+        if !matches!(name, "args" | "retval") {
+            return None;
+        }
+        let signature = Probed::of(self.records.programs(), &self.points).signature?;
+        let Signature { key, result, .. } = &*signature;
+        let has = |provider| self.providers.contains(&provider);
+        match name {
+            "args" if has(Provider::Uprobe) => Some(Type::Named(Tag::Struct, key.clone())),
+            "retval" if has(Provider::Uretprobe) => match &result.as_ref()?.ty {
+                // An address of nothing known is a number, as without debug information.
+                Type::Pointer(inner) if **inner == Type::Void => None,
+                ty => Some(ty.clone()),
+            },
+            _ => None,
+        }
+    }
+
+    /// Whether a record is `args`.
+    pub(crate) fn is_args(&self, name: &str) -> bool {
+        self.of_signature("args") == Some(Type::Named(Tag::Struct, name.into()))
+    }
+}
+
+/// A constant as an expression.
+fn constant(ty: &Type, value: i64, at: At) -> ExprKind {
+    let number = Expr::new(at, ExprKind::Integer(value.unsigned_abs()));
+    let number = match value {
+        0.. => number,
+        _ => Expr::new(at, ExprKind::Unary(Unary::Minus, Box::new(number))),
+    };
+    ExprKind::Cast(ty.clone(), Box::new(number))
+}
