@@ -42,6 +42,7 @@ mod functions;
 mod headers;
 mod hex;
 mod image;
+mod loaded_parts;
 mod lookup;
 mod outline;
 mod pattern;
