@@ -32,6 +32,8 @@ pub struct Settings {
     /// [`layout::ABANDONED`] says that it does not; any other value must keep changing while it
     /// does.
     pub reader: u32,
+    /// The address of the [`layout::stacks::Directory`]; 0: stacks are walked by frame pointers.
+    pub stacks: u32,
 }
 
 /// An entry point of the agent.
@@ -91,6 +93,7 @@ impl Image {
         }
         set(self.settings, settings.identity.into());
         set(self.settings + 8, settings.reader.into());
+        set(self.settings + 16, settings.stacks.into());
         bytes
     }
 

@@ -7,6 +7,7 @@ use crate::jump::{Armings, CodeCache};
 use crate::loader::Loaders;
 use crate::module_key::ModuleKey;
 use crate::place::Plan;
+use crate::unwinding::UnwindTables;
 
 /// Caches by module.
 #[derive(Default)]
@@ -18,6 +19,8 @@ pub(crate) struct Cache {
     pub(crate) armings: Armings,
     /// Their code.
     pub(crate) texts: CodeCache,
+    /// Their tables for walking stacks.
+    pub(crate) unwinding: UnwindTables,
     /// Plans made while checking for refusals, by program and module.
     pub(crate) checked: Vec<((usize, ModuleKey), Plan)>,
 }

@@ -88,6 +88,7 @@
 //! | `coverage` | which jumps there would be, without a process or without touching it |
 //! | `space`, `mapping`, `slots`, `window` | an address space; memory mapped in it; where displaced instructions run; reading it |
 //! | `site`, `sites`, `tracked`, `program`, `programs`, `versions` | one probed instruction, all of an address space, a thread, a program, all of them, one as it is compiled for each machine |
+//! | `unwinding` | the tables by which stacks are walked, and their block in a process |
 //! | `machine`, `seen`, `exits`, `dump` | a thread as a handler sees it, and its memory; the facilities that a handler asks for; core dumps |
 //! | `sharing`, `reader`, `session`, `cache` | the other owners: what processes share; the reader of the rings; the session; plans and armings that are kept |
 //! | `variables`, `module_names`, `interrupted`, `reported` | a program's variables; waiting modules by name; instructions that signals have interrupted; what was reported |
@@ -167,6 +168,7 @@ mod tables;
 mod threads;
 mod tracer;
 mod tracked;
+mod unwinding;
 mod variables;
 mod versions;
 mod window;

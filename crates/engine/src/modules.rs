@@ -50,7 +50,7 @@ impl Placer<'_, '_> {
         if let Some(space) = self.followed.spaces.get_mut(&number) {
             space.modules.foreseen = None;
         }
-        let mut state = (thread, stop);
+        let mut state = self.prepare_stacks(number, thread, stop, &modules)?;
         for work in works {
             state = self.place(number, state.0, state.1, work)?;
         }

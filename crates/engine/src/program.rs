@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use image::Image;
 use rpn::Location;
 use trace::Items;
-use vm::Effects;
+use vm::{Effects, Op};
 
 use crate::counts::{Counts, SiteCounts, State};
 use crate::jump::{Cells, Counter, Domain};
@@ -72,6 +72,8 @@ pub(crate) struct Program {
     pub(crate) calls: bool,
     /// Whether its code contains `callk`, which calls plugins in the tracer's process.
     pub(crate) calls_plugins: bool,
+    /// Whether its code takes stacks of threads.
+    pub(crate) takes_stacks: bool,
     pub(crate) probes: Vec<Probe>,
     /// The sites of probes that have many. They are noted during planning, which has only a shared
     /// reference.
@@ -207,6 +209,8 @@ impl Program {
             removes: vm::may(&object.code, object.word(), Effects::REMOVES),
             calls: vm::may(&object.code, object.word(), Effects::CALLS_FACILITY),
             calls_plugins: vm::may(&object.code, object.word(), Effects::CALLS_PLUGINS),
+            takes_stacks: vm::instructions(&object.code, object.word())
+                .any(|it| it.instruction().is_none_or(|instruction| instruction.op == Op::StackOf)),
             places: RefCell::default(),
             versions,
             options,

@@ -21,6 +21,7 @@ use crate::site::{self, Armed, Code, Disarmed, Site};
 use crate::site_use::Use;
 use crate::sites::Sites;
 use crate::slots::Area;
+use crate::unwinding::Unwinding;
 use crate::window::Window;
 
 pub(crate) use parts::{CallState, Mapped, ModuleState, Plans, SharedMemory, ThreadState, TrustState};
@@ -56,6 +57,8 @@ pub(crate) struct Space {
     pub(crate) calls: CallState,
     pub(crate) modules: ModuleState,
     pub(crate) semaphores: Semaphores,
+    /// What stacks are walked with.
+    pub(crate) unwinding: Unwinding,
     /// At the end of a session: a thread that is kept stopped until the others have left, to unmap
     /// the memory for probes.
     pub(crate) unmapper: Option<Stopped>,
@@ -117,6 +120,7 @@ impl Space {
                 foreseen: None,
             },
             semaphores: Semaphores::default(),
+            unwinding: Unwinding::default(),
             unmapper: None,
         })
     }
@@ -153,9 +157,11 @@ impl Space {
         let _ = site::write(batch, &code, &held);
         let guard = self.calls.guard.as_ref().and_then(|guard| guard.copy(&code.memory));
         let semaphores = self.semaphores.copy(&code);
+        let unwinding = self.unwinding.copy(&code.memory, self.shared.directory());
         let mut copy = Space {
             code,
             semaphores,
+            unwinding,
             members: 1,
             sites,
             disarmed,
@@ -242,6 +248,8 @@ impl Space {
                 let (base, size) = hidden.mapped();
                 copy.jumps.add_pads(base, size);
             }
+            let unwinding = std::mem::take(&mut copy.unwinding);
+            unwinding.mapped().for_each(|(base, size)| copy.jumps.add_pads(base, size));
             copy.jumps.retain_pads(&mappings);
             (copy.shared.no_handler_memory, copy.threads.known) = (None, None);
             copy.modules.placed.clear();

@@ -45,6 +45,7 @@ mod go_version;
 mod headers;
 mod hex;
 mod image;
+mod loaded_parts;
 mod lookup;
 mod outline;
 mod pattern;

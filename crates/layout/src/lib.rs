@@ -20,8 +20,8 @@
 //! The process can overwrite whatever the tracer reads here, so the tracer treats it as untrusted
 //! input.
 //!
-//! [`thread_id`] describes the thread ids in a thread's own segment descriptors, and [`hidden`] the
-//! table of addresses that handlers cannot access.
+//! [`thread_id`] describes the thread ids in a thread's own segment descriptors, [`hidden`] the table
+//! of addresses that handlers cannot access, and [`stacks`] where the tables for walking stacks are.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -35,6 +35,7 @@ pub mod hidden;
 mod identity;
 mod record;
 mod ring;
+pub mod stacks;
 pub mod thread_id;
 
 pub use clock::*;

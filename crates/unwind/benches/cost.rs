@@ -178,7 +178,7 @@ fn main() {
     let registers = process.registers();
     let read = |address| word(&process.stack, address);
     report("by rows, modules", |frames| walk(&registers, modules.as_slice(), read, frames));
-    report("by rows, an index", |frames| walk(&registers, &Index(&words), read, frames));
+    report("by rows, an index", |frames| walk(&registers, &Index::new(&words, 0), read, frames));
     let stack = with_frame_pointers(100);
     let registers = Registers { rip: 0x40_0000, rsp: stack.0, rbp: stack.0, all: None };
     let read = |address| word(&stack, address);

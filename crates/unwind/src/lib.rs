@@ -10,7 +10,8 @@
 //! ```
 //!
 //! * [`Table::read`] turns a file's unwinding information into a sorted table of [`Row`]s of 8
-//!   bytes. [`build`] lays the tables of all modules of a process out as one block of words.
+//!   bytes. [`build`] lays the tables of all modules of a process out as one block of words; with
+//!   [`list`] and [`words`] a block grows as modules come.
 //! * [`walk`] finds the row of an instruction by binary search, applies it, and so goes from frame
 //!   to frame. Registers and memory are the caller's to give. [`walk_frame_pointers`] uses no table.
 //!
@@ -50,7 +51,7 @@ mod walk;
 
 pub use index::Index;
 #[cfg(feature = "std")]
-pub use index::build;
+pub use index::{Listed, build, list, words};
 pub use lookup::{Lookup, Module};
 pub use registers::Registers;
 pub use row::{Base, Cfa, Row, Rule, Saved};

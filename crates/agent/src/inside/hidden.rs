@@ -3,10 +3,10 @@
 
 use core::ops::Range;
 use core::slice::from_raw_parts;
-use core::sync::atomic::{Ordering, fence};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering, fence};
 
 use super::guarded;
-use layout::hidden::{LIST, LIST_BYTES, LIST_SIZE, LISTS, Lists};
+use layout::hidden::{CLEAN_LEAF, INDEX, LEAF_BITS, LIST, LIST_BYTES, LIST_SIZE, LISTS, Lists, PAGE_BITS};
 use layout::{PAGE, RED_ZONE};
 
 /// How often to reread a list that changes meanwhile. It changes when probes change, which takes
@@ -48,6 +48,32 @@ impl Hidden {
             }
         }
         result
+    }
+
+    /// The word at an address that is a multiple of 8, if it can be read. `rsp` is the site's.
+    pub(super) fn word(self, address: u64, rsp: u64) -> Option<u64> {
+        if self.has_no_mark(address) {
+            return guarded::word(address);
+        }
+        let mut bytes = [0; 8];
+        self.read(address, &mut bytes, rsp).ok().map(|()| u64::from_le_bytes(bytes))
+    }
+
+    /// Whether the page of an address has no mark: nothing in it is hidden. Compiled code looks
+    /// there, too, before each access.
+    fn has_no_mark(self, address: u64) -> bool {
+        if self.base == 0 {
+            return true;
+        }
+        let index = |bits: u32| address >> bits & u64::from(INDEX);
+        // SAFETY: a nonzero base is that of a table, which stays as long as the agent does. Its leaves
+        // are within it, and the process cannot write there.
+        unsafe {
+            let leaf = &*((self.base + index(LEAF_BITS) * 4) as *const AtomicU32);
+            let marks = self.base + CLEAN_LEAF + u64::from(leaf.load(Ordering::Relaxed));
+            let mark = &*((marks + index(PAGE_BITS)) as *const AtomicU8);
+            mark.load(Ordering::Relaxed) == 0
+        }
     }
 
     /// Writes 1, 2, 4 or 8 bytes: all of them, or none, and then returns the first address that

@@ -51,6 +51,9 @@ fn scrambled(seed: u64) -> u32 {
     (number ^ number >> 33) as u32
 }
 
+/// The index in [`Registers::general`] of each register, by its DWARF number.
+const DWARF: [usize; 16] = [0, 2, 1, 3, 6, 7, 5, 4, 8, 9, 10, 11, 12, 13, 14, 15];
+
 /// The index of a register in [`Registers::general`].
 fn general(register: Register) -> Option<usize> {
     Some(match register {
@@ -208,13 +211,15 @@ impl Machine for Thread<'_> {
     }
 
     fn stack(&mut self, frames: &mut [u64]) -> Option<usize> {
-        let [rsp, rbp] = [4, 5].map(|number| self.registers.general[number]);
-        let registers = unwind::Registers { rip: self.registers.rip, rsp, rbp, all: None };
-        let read = |address| {
-            let mut bytes = [0; 8];
-            self.read(address, &mut bytes).ok().map(|()| u64::from_le_bytes(bytes))
-        };
-        Some(unwind::walk_frame_pointers(&registers, read, frames))
+        let (general, rip) = (&self.registers.general, self.registers.rip);
+        let [rsp, rbp] = [4, 5].map(|number| general[number]);
+        let all = DWARF.map(|number| general[number]);
+        let registers = unwind::Registers { rip, rsp, rbp, all: Some(&all) };
+        let read = |address| self.hidden.word(address, rsp);
+        Some(match settings::stacks() {
+            Some(index) => unwind::walk(&registers, &index, read, frames),
+            None => unwind::walk_frame_pointers(&registers, read, frames),
+        })
     }
 
     fn linear_address(&mut self, selector: u16, offset: u64) -> Option<u64> {

@@ -20,7 +20,7 @@ fn the_image_is_small_and_has_its_entries() {
 #[test]
 fn the_code_uses_nothing_that_is_not_saved() {
     let image = image();
-    let bytes = image.at(0x1000, Settings { identity: 0x2000, reader: 0x2040 });
+    let bytes = image.at(0x1000, Settings { identity: 0x2000, reader: 0x2040, stacks: 0x2080 });
     let mut decoder = Decoder::with_ip(64, &bytes[..image.code_size()], 0x1000, DecoderOptions::NONE);
     let mut decoded = 0;
     while decoder.can_decode() {

@@ -69,7 +69,7 @@ fn a_handler_runs_in_a_process_that_has_not_begun() {
     let (caller, done) = caller.map(code, code_size, libc::PROT_READ | libc::PROT_EXEC).expect("it lives");
     done.expect("there is room");
     let (mut thread, _) = caller.end().expect("it lives");
-    let mut bytes = image().at(code, Settings { identity: identity as u32, reader: 0 });
+    let mut bytes = image().at(code, Settings { identity: identity as u32, reader: 0, stacks: 0 });
     // A breakpoint at the return address of the call.
     bytes.push(0xcc);
     memory.poke(code, &bytes).expect("private memory can be written");

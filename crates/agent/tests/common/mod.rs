@@ -51,6 +51,7 @@ pub struct Loaded {
     pub end: u64,
     pub identity: u64,
     pub reader: u64,
+    pub stacks: u64,
     faults: BTreeMap<u64, u64>,
 }
 
@@ -63,7 +64,8 @@ pub fn loaded() -> &'static Loaded {
         let base = low(image.size() as u64, 4096);
         let identity = low(4096, 4096);
         let reader = low(4096, 4096);
-        let settings = Settings { identity: identity as u32, reader: reader as u32 };
+        let stacks = low(4096, 4096);
+        let settings = Settings { identity: identity as u32, reader: reader as u32, stacks: stacks as u32 };
         let bytes = image.at(base, settings);
         // SAFETY: the memory is fresh and has that size.
         unsafe { (base as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
@@ -83,6 +85,7 @@ pub fn loaded() -> &'static Loaded {
             end: base + image.size() as u64,
             identity,
             reader,
+            stacks,
             faults: image.faults(base).collect(),
         }
     })

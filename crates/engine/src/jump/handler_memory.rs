@@ -7,7 +7,7 @@
 //! | the reader's sign of life, behind it, where threads may wait | read | shared with the tracer and all its processes |
 //! | the cells, as far as there are some | read, write | shared with the tracer and the processes of one domain |
 //! | the agent | read, execute | the process's own |
-//! | descriptions of handlers, and bytecode | read, execute | the process's own |
+//! | the directory of the tables for walking stacks, behind it descriptions of handlers, and bytecode | read, execute | the process's own |
 //! | the contexts | read, write | the process's own; zeros in a forked child |
 //! | the rings | read, write | shared with the tracer; not there in a forked child |
 //!
@@ -36,6 +36,8 @@ mod choose;
 
 /// Bytes for descriptions of handlers and bytecode; pages are allocated on first write.
 const TEXTS: u64 = 16 << 20;
+/// The first of them are the directory of the tables for walking stacks.
+const STACKS: u64 = PAGE;
 /// Bytes of the identity page, and of the next page, for the reader's sign of life.
 const IDENTITY: u64 = 2 * PAGE;
 
@@ -97,7 +99,7 @@ impl Texts {
     fn behind(contexts: &Contexts) -> Texts {
         let (base, size) = contexts.place();
         let mut texts = Texts::default();
-        texts.room.add(base + size, TEXTS);
+        texts.room.add(base + size + STACKS, TEXTS - STACKS);
         texts
     }
 
@@ -208,6 +210,12 @@ impl HandlerMemory {
     /// The address of the reader's sign of life.
     pub(crate) fn sign(&self) -> u64 {
         self.identity + PAGE
+    }
+
+    /// The address of the directory of the tables for walking stacks.
+    pub(crate) fn stacks(&self) -> u64 {
+        let (base, size) = self.contexts.place();
+        base + size
     }
 
     /// What is mapped first, with so many bytes of cells: addresses and sizes.

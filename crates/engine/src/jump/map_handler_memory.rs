@@ -72,6 +72,10 @@ impl<'a> MemoryMapper<'_, 'a> {
                         space.shared.cells = cells;
                     }
                     space.shared.handler_memory = Some(handler_memory.clone());
+                    if let Some(directory) = space.shared.directory() {
+                        // Fails only if the process is gone.
+                        let _ = space.unwinding.publish(&space.code.memory, directory);
+                    }
                 }
                 Err(Failed::Taken(_)) => {}
                 Err(Failed::For(reason)) if space.shared.handler_memory.is_none() => {
@@ -199,7 +203,8 @@ impl<'a> MemoryMapper<'_, 'a> {
         }
         mapped.push(shared);
         let reader = handler_memory.sign() as u32;
-        let settings = Settings { identity: handler_memory.identity as u32, reader };
+        let (identity, stacks) = (handler_memory.identity as u32, handler_memory.stacks() as u32);
+        let settings = Settings { identity, reader, stacks };
         let written = memory.poke(handler_memory.code.0, &image().at(handler_memory.code.0, settings));
         Ok((caller, written.map_err(|_| refused("writing the memory mapped for probes"))))
     }
@@ -299,7 +304,10 @@ impl<'a> MemoryMapper<'_, 'a> {
         space.shared.lacks_rings = false;
         space.mapped.mappings += mappings;
         space.shared.rings = Some(rings);
-        // Fails only if the process is gone.
+        // These fail only if the process is gone.
+        if let Some(directory) = space.shared.directory() {
+            let _ = space.unwinding.publish(&space.code.memory, directory);
+        }
         let _ = space.hide([]);
     }
 }

@@ -38,6 +38,9 @@ impl Placer<'_, '_> {
         let modules = process::modules(tid, &mut self.cache.images).unwrap_or_default();
         let mut basis = self.followed.spaces.get(&number).map(Basis::of);
         let unplaced = self.unplaced(number, tid, &modules);
+        if unplaced.iter().any(|(program, ..)| self.programs[*program].takes_stacks) {
+            self.read_tables(&modules);
+        }
         let count_of_modules = unplaced.len();
         for (place, (program, module, checks)) in unplaced.into_iter().enumerate() {
             let engine = self.programs[program].options.engine;

@@ -46,7 +46,8 @@ impl Space {
         let rings = contexts.into_iter().flat_map(HandlerMemory::claimed);
         let rings = rings.chain(self.shared.rings.as_ref().map(|rings| rings.place()));
         let hidden = self.shared.hidden.iter().map(Hidden::mapped);
-        slots.chain(self.jumps.mapped()).chain(handler_memory).chain(rings).chain(hidden)
+        let own = slots.chain(self.jumps.mapped()).chain(handler_memory).chain(rings).chain(hidden);
+        own.chain(self.unwinding.mapped())
     }
 
     /// As [`Space::mapped`], with the guard: all memory of dprobes in the process.

@@ -63,6 +63,15 @@ pub(crate) struct SharedMemory {
     pub(crate) no_handler_memory: Option<NotMapped>,
 }
 
+impl SharedMemory {
+    /// The address of the directory of the tables for walking stacks ([`layout::stacks`]), once it is
+    /// mapped.
+    pub(crate) fn directory(&self) -> Option<u64> {
+        let has_contexts = self.rings.is_some() || self.lacks_rings;
+        self.handler_memory.as_ref().filter(|_| has_contexts).map(HandlerMemory::stacks)
+    }
+}
+
 /// The trust domain of an address space.
 #[derive(Debug)]
 pub(crate) struct TrustState {

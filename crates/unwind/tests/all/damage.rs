@@ -245,7 +245,7 @@ proptest! {
         let modules = [Module { start: 0x1000, end: 0x1400, bias: 0x1000, table: &table }];
         let registers = Registers { rip, rsp: all[7], rbp: all[6], all: has_all.then_some(&all) };
         check_walk(modules.as_slice(), &registers, &stack, STACK);
-        check_walk(&Index(&build(&modules)), &registers, &stack, STACK);
+        check_walk(&Index::new(&build(&modules), 0), &registers, &stack, STACK);
     }
 
     #[test]
@@ -255,6 +255,6 @@ proptest! {
         (rip, rsp, rbp) in (word(), word(), word()),
     ) {
         let registers = Registers { rip, rsp, rbp, all: None };
-        check_walk(&Index(&words), &registers, &stack, STACK);
+        check_walk(&Index::new(&words, 0), &registers, &stack, STACK);
     }
 }

@@ -228,7 +228,7 @@ impl Samples {
     /// Our frames of a sample.
     pub(crate) fn frames(&self, sample: &Sample) -> Vec<u64> {
         let mut frames = [0; 200];
-        let index = Index(&self.indices[sample.index]);
+        let index = Index::new(&self.indices[sample.index], 0);
         let count = walk(&sample.registers(), &index, |address| sample.word(address), &mut frames);
         frames[..count].to_vec()
     }

@@ -15,7 +15,7 @@ fn table(path: &Path) -> Table {
 fn rule(table: &Table, vaddr: u64) -> Rule {
     let module = Module { start: table.base, end: u64::MAX, bias: table.base, table: &table.rows };
     let found = [module].as_slice().rule(vaddr, false).expect("in the module");
-    assert_eq!(Index(&build(&[module])).rule(vaddr, false), Some(found));
+    assert_eq!(Index::new(&build(&[module]), 0).rule(vaddr, false), Some(found));
     found
 }
 
