@@ -63,7 +63,9 @@ pub fn compile_for_tracepoint(
     let mut e = Emit::new(handler.word);
     let labels = nodes.list.keys().map(|&offset| (offset, e.asm.label())).collect();
     let layout = Layout::of(handler);
-    let mut compiler = Compiler { e, handler, target, fields, layout, nodes, labels, clear: None };
+    let table_functions = BTreeMap::new();
+    let mut compiler =
+        Compiler { e, handler, target, fields, layout, nodes, labels, clear: None, table_functions };
     compiler.functions()?;
     let code = compiler.e.asm.finish().map_err(|_| too_long)?;
     Ok(Compiled { code, target: *target, layout })
@@ -81,6 +83,7 @@ impl Compiler<'_> {
             self.part(part, label)?;
         }
         self.routines(routines);
+        self.emit_table_functions();
         Ok(())
     }
 
@@ -193,6 +196,7 @@ impl Compiler<'_> {
             nodes: Nodes { list: BTreeMap::new(), ..self.nodes },
             labels: BTreeMap::new(),
             clear: None,
+            table_functions: BTreeMap::new(),
         };
         trial.e.uses = self.e.uses;
         let mut done = Uses::default();

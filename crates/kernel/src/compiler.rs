@@ -10,6 +10,7 @@ use crate::handler::{Handler, Target};
 use crate::layout::{Field, Layout, bytes};
 use crate::nodes::Nodes;
 use crate::routine::Micro;
+use crate::table_code::Function;
 use crate::tracepoints::FieldAccess;
 
 /// What compiles.
@@ -25,6 +26,8 @@ pub(crate) struct Compiler<'a> {
     pub(crate) labels: BTreeMap<usize, Label>,
     /// The function that clears the stack, if it is used.
     pub(crate) clear: Option<Label>,
+    /// The functions on maps that are used.
+    pub(crate) table_functions: BTreeMap<(Function, u16), Label>,
 }
 
 impl Compiler<'_> {

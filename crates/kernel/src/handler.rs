@@ -3,6 +3,8 @@
 use rpn::{Object, Probe};
 use vm::{ProbepointInfo, Word};
 
+use crate::tables::TablesShape;
+
 /// A handler of a program. It has this many fields since a compilation takes all of them as its
 /// input, and none of them changes.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +33,10 @@ pub struct Handler<'a> {
     pub locals: u16,
     /// The number of global variables.
     pub globals: u16,
+    /// The maps and constants of a script.
+    pub tables: TablesShape<'a>,
+    /// Whether bytes of the frame are read that the handler has not written. A script's are not.
+    pub reads_clear_frame: bool,
     /// The probepoint, as stack traces show it. A handler that writes none may run at any.
     pub point: ProbepointInfo<'a>,
 }
@@ -51,6 +57,8 @@ impl<'a> Handler<'a> {
             mask: probe.mask,
             locals: object.vars,
             globals: object.gvars,
+            tables: TablesShape::default(),
+            reads_clear_frame: true,
             point: ProbepointInfo {
                 module: object.module.as_bytes(),
                 offset,

@@ -11,7 +11,7 @@ use crate::nodes::{INLINE_DUP, Node};
 use crate::record;
 use crate::refusal::{Reason, Refusal};
 use crate::routine::Micro;
-use crate::{arithmetic, fields, logging, registers};
+use crate::{arithmetic, fields, logging, registers, scripts};
 
 impl Compiler<'_> {
     /// Emits a node.
@@ -188,8 +188,8 @@ impl Compiler<'_> {
             | Op::PushNsecs
             | Op::PushMinor
             | Op::PushRand
-            | Op::PushIds => return Err(Reason::Scripts),
-            op if matches!(op.row().group, Group::Frame | Group::Map) => return Err(Reason::Scripts),
+            | Op::PushIds => scripts::instruction(self, it)?,
+            op if matches!(op.row().group, Group::Frame | Group::Map) => scripts::instruction(self, it)?,
 
             _ => self.internal(it),
         }
@@ -388,7 +388,7 @@ impl Compiler<'_> {
     }
 
     /// Pushes a number.
-    fn push_number(&mut self, number: u64) {
+    pub(crate) fn push_number(&mut self, number: u64) {
         match i32::try_from(number as i64) {
             Ok(small) => self.e.push(small),
             Err(_) => {

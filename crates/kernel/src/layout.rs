@@ -9,6 +9,7 @@
 //! 14016   the log: a power of two, then room for a read that begins at its last byte
 //!    .    the stack traces likewise, if the program writes any
 //!    .    the heap's blocks, its bytes, and room to move them, if the program uses it
+//!    .    the frame, and as much to copy it; a key and a value of maps, if the program uses these
 //! ```
 //!
 //! The verifier must see that each access stays inside. So a place that is not constant is masked
@@ -16,7 +17,7 @@
 
 use std::collections::BTreeSet;
 
-use vm::{Effects, HEAP_BLOCKS, HEAP_LIMIT, LOG_LIMIT, STACK_WORDS, TRACE_LIMIT, Word};
+use vm::{Effects, FRAME_LIMIT, HEAP_BLOCKS, HEAP_LIMIT, LOG_LIMIT, STACK_WORDS, TRACE_LIMIT, Word};
 
 use crate::handler::Handler;
 use crate::record;
@@ -77,6 +78,29 @@ pub(crate) enum Field {
     H,
     /// The processor on which the run began.
     Cpu,
+    /// How often an instruction on a map may still begin again.
+    Tries,
+    /// A key: its length, its hash, the part of it that lanes have, and its two buckets.
+    KeyLength,
+    Hash,
+    Tag,
+    First,
+    Second,
+    /// The control words of these buckets, as they were seen.
+    SeenFirst,
+    SeenSecond,
+    /// In the memory of the maps: the first bucket of a copy.
+    CopyAt,
+    /// What was found there: the control word and its place, the number of the bucket, the lane,
+    /// the entry, and whether that is new.
+    Seen,
+    Control,
+    Bucket,
+    Lane,
+    Entry,
+    New,
+    /// Whether an instruction that began again has removed an entry before.
+    Erased,
 }
 
 impl Field {
@@ -137,6 +161,12 @@ pub(crate) struct Layout {
     pub(crate) heap: i32,
     /// The place of the bytes being moved in the heap.
     pub(crate) moved: i32,
+    /// The place of the frame, and as many bytes behind it: where copies of its bytes are made.
+    pub(crate) frame: i32,
+    /// The place of a key.
+    pub(crate) key: i32,
+    /// The place of a plain map's value.
+    pub(crate) value: i32,
     /// The size of a context.
     pub(crate) size: u32,
 }
@@ -159,8 +189,14 @@ impl Layout {
         let blocks = if traces > 0 { trace + traces + WORDS as i32 } else { trace };
         let heap = blocks + 8 * HEAP_BLOCKS as i32 + WORDS as i32;
         let moved = heap + HEAP_LIMIT as i32 + PIECE + WORDS as i32;
-        let end = if uses(Effects::USES_HEAP) { moved + PIECE } else { blocks };
-        Layout { log, trace, traces, blocks, heap, moved, size: end.cast_unsigned().next_multiple_of(64) }
+        let frame = if uses(Effects::USES_HEAP) { moved + PIECE } else { blocks };
+        let frame = (frame + 7) & -8;
+        let key = frame + 2 * FRAME_LIMIT as i32 + PIECE + WORDS as i32;
+        let value = key + handler.tables.longest_key() as i32 + WORDS as i32;
+        let end = value + handler.tables.longest_value() as i32 + WORDS as i32;
+        let end = if uses(Effects::USES_FRAME.and(Effects::USES_MAPS)) { end } else { frame };
+        let size = end.cast_unsigned().next_multiple_of(64);
+        Layout { log, trace, traces, blocks, heap, moved, frame, key, value, size }
     }
 
     /// The most bytes of a record.
@@ -171,7 +207,7 @@ impl Layout {
 
 /// Whether a program may have an instruction with an effect. A jump into the middle of an
 /// instruction finds others.
-fn may(handler: &Handler<'_>, effects: Effects) -> bool {
+pub(crate) fn may(handler: &Handler<'_>, effects: Effects) -> bool {
     let (code, word) = (handler.code, handler.word);
     let starts: BTreeSet<usize> = vm::instructions(code, word).map(|it| it.range().start).collect();
     let targets = vm::instructions(code, word).filter_map(|it| it.instruction()?.target(code));
@@ -199,10 +235,12 @@ pub(crate) enum Map {
     Globals,
     /// The processes that are probed.
     Processes,
+    /// The maps and constants of a script: [`crate::Tables`].
+    Tables,
 }
 
 /// The number of maps.
-pub(crate) const MAPS: usize = Map::Processes as usize + 1;
+pub(crate) const MAPS: usize = Map::Tables as usize + 1;
 
 /// The words of a probe's state.
 pub(crate) mod state {

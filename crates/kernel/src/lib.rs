@@ -43,7 +43,10 @@
 //! | `compiler`, `routine` | what compiles; the names of the routines |
 //! | `emit` | fields and stack elements as instructions |
 //! | `instructions`, `arithmetic`, `control`, `access`, `registers`, `fields`, `logging` | what each bytecode instruction becomes |
+//! | `scripts`, `frame` | the same for what scripts are compiled to |
 //! | `micro` | the routines: what loops, or is long |
+//! | `table_code` | what is done with the maps of scripts |
+//! | `tables` | the memory of these maps, and of constants |
 //! | `maps`, `rings` | the maps, and the records out of the rings |
 //! | `tracepoints` | the kernel's tracepoints, and where the fields of their records are |
 //! | `session` | attaching programs to files and to the kernel |
@@ -55,6 +58,7 @@ mod compiler;
 mod control;
 mod emit;
 mod fields;
+mod frame;
 mod handler;
 mod instructions;
 mod layout;
@@ -68,7 +72,10 @@ mod refusal;
 mod registers;
 mod rings;
 mod routine;
+mod scripts;
 pub mod session;
+mod table_code;
+mod tables;
 pub mod tracepoints;
 
 pub use compile::{Compiled, compile, compile_for_tracepoint};
@@ -76,6 +83,7 @@ pub use handler::{Condition, Handler, Place, Size, Target, cookie};
 pub use maps::{Counts, Globals, Maps, MapsOptions, ProbeState};
 pub use record::RawRecord;
 pub use refusal::{Reason, Refusal};
+pub use tables::{Tables, TablesShape};
 
 #[cfg(test)]
 mod tests;

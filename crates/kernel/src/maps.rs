@@ -10,6 +10,7 @@ use crate::compile::Compiled;
 use crate::handler::{Handler, Place, Size};
 use crate::layout::{Field, Layout, MAPS, Map, count, state};
 use crate::rings::Rings;
+use crate::tables::Tables;
 
 /// Nanoseconds that a record waits for older ones.
 const LONGEST_WAIT: u64 = 1_000_000_000;
@@ -120,6 +121,7 @@ pub struct Maps {
     local_count: usize,
     globals: Arc<Globals>,
     processes: BpfMap,
+    tables: Arc<Tables>,
 }
 
 /// A mappable array of one value.
@@ -136,12 +138,25 @@ impl Maps {
     /// # Errors
     /// If the kernel refuses them, for want of rights or memory.
     pub fn create(object: &Object, globals: &Arc<Globals>, options: &MapsOptions) -> Result<Maps, MapError> {
+        Maps::with_tables(object, globals, options, Tables::create(Vec::new(), 0, Vec::new())?)
+    }
+
+    /// The maps of a program that works on the maps of a script.
+    ///
+    /// # Errors
+    /// If the kernel refuses them, for want of rights or memory.
+    pub fn with_tables(
+        object: &Object,
+        globals: &Arc<Globals>,
+        options: &MapsOptions,
+        tables: Arc<Tables>,
+    ) -> Result<Maps, MapError> {
         let layout = match object.probes.first() {
-            Some(probe) => Layout::of(&Handler::of(object, probe, 0)),
+            Some(probe) => Layout::of(&Handler { tables: tables.shape(), ..Handler::of(object, probe, 0) }),
             None => return Err(MapError::Kind),
         };
         let probes = object.probes.len() + options.more_probes as usize;
-        let maps = Maps::with(layout, probes, object.vars.into(), globals, options)?;
+        let maps = Maps::with(layout, probes, object.vars.into(), globals, options, tables)?;
         for (number, probe) in object.probes.iter().enumerate() {
             maps.limit(number, probe.ignore, probe.maxhits);
         }
@@ -155,6 +170,7 @@ impl Maps {
         locals: usize,
         globals: &Arc<Globals>,
         options: &MapsOptions,
+        tables: Arc<Tables>,
     ) -> Result<Maps, MapError> {
         let size = options.size(probes)?;
         let contexts = size.processors * size.contexts;
@@ -188,12 +204,18 @@ impl Maps {
             local_count: locals,
             globals: Arc::clone(globals),
             processes: BpfMap::create(&processes)?,
+            tables,
         })
     }
 
     /// How much they hold, for [`crate::Target`].
     pub fn size(&self) -> Size {
         self.size
+    }
+
+    /// The maps and constants of the script.
+    pub fn tables(&self) -> &Arc<Tables> {
+        &self.tables
     }
 
     /// Loads a compiled handler. `multi` says whether it will be attached to many places at once.
@@ -221,8 +243,9 @@ impl Maps {
             &self.locals,
             &self.globals.map,
             &self.processes,
+            &self.tables.map,
         ];
-        debug_assert_eq!(Map::Processes as usize, MAPS - 1);
+        debug_assert_eq!(Map::Tables as usize, MAPS - 1);
         Program::load(&ProgramSpec { kind, name: "dp_handler", code: &compiled.code, maps: &maps })
     }
 

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use vm::{ControlFlow, Effects, Instruction, Op, Register, Word};
+use vm::{ControlFlow, Effects, Group, Instruction, Op, Register, Word};
 
 use crate::handler::Handler;
 
@@ -166,7 +166,12 @@ fn weight(instruction: &Instruction) -> usize {
         Op::DupImm if instruction.operand <= INLINE_DUP => 15 + 6 * instruction.operand as usize,
         Op::Idiv | Op::Call => 60,
         Op::Push | Op::Nop | Op::Ros => 8,
-        _ => 30,
+        Op::TextF => 90,
+        op => match op.row().group {
+            Group::Map => 110,
+            Group::Frame => 60,
+            _ => 30,
+        },
     }
 }
 
@@ -204,6 +209,9 @@ fn may_leave(instruction: &Instruction) -> bool {
         | Op::PopMem16
         | Op::PopMem32
         | Op::PopMem64
+        | Op::StrF
+        | Op::CompareF
+        | Op::FindF
         | Op::Call => true,
         _ => false,
     }
@@ -214,6 +222,10 @@ fn entries(list: &BTreeMap<usize, Node>, handler: &Handler<'_>) -> BTreeSet<usiz
     let mut entries = BTreeSet::from([handler.entry]);
     for (&offset, node) in list {
         let Some(instruction) = node.instruction else { continue };
+        if instruction.row().group == Group::Map {
+            // It may begin again.
+            entries.insert(offset);
+        }
         let direct = |target: usize| is_direct(list, offset, target);
         if instruction.row().transfer.falls_through()
             && (may_leave(&instruction) || !direct(instruction.next))

@@ -22,6 +22,7 @@
 //! word: so the reader, who sees the words, knows from when on records may still come.
 
 use bpf::{Alu, Atomic, Cond, Helper, Insn, Label, Reg, Size};
+use vm::Effects;
 
 use crate::compiler::Compiler;
 use crate::emit::{CONTEXT, REGISTERS};
@@ -29,7 +30,7 @@ use crate::handler::{Condition, Place};
 use crate::layout::{FRAMES, LOG};
 use crate::layout::{Field, Map, RECORD, STACK, count, frame, state};
 use crate::record;
-use crate::registers;
+use crate::{layout, registers, scripts};
 
 /// What the frame of the program holds, from its top down.
 mod slot {
@@ -277,8 +278,13 @@ impl Compiler<'_> {
             Field::Blocks,
             Field::HeapUsed,
             Field::LastHandle,
+            Field::Erased,
         ] {
             self.e.set(field, 0);
+        }
+        self.e.set(Field::Tries, scripts::TRIES);
+        if self.handler.reads_clear_frame && layout::may(self.handler, Effects::USES_FRAME) {
+            self.clear_frame();
         }
         self.e.store_imm(Size::Double, CONTEXT, FRAMES + frame::HANDLER, 0);
         if self.nodes.reads_written {

@@ -54,7 +54,10 @@ reasons! {
     NoRecord "push field" "only a tracepoint has a record with fields";
     NoSuchField "push field" "the tracepoint's record has no field of this name";
     HiddenField "push field, common_flags (common_preempt_count)" "the kernel does not show eBPF programs this field of the record";
-    Scripts "push fr, update, eq, push tid, ..." "what scripts are compiled to is not carried into the kernel yet";
+    Series "update" "a series of intervals (`tseries`) cannot be updated in the kernel yet";
+    Amount "load, fetch" "what a histogram or a series amounts to cannot be read in the kernel yet";
+    Entries "next, entries" "a handler in the kernel cannot go through the entries of a map yet";
+    Stack "stack" "the stack of a process can be taken by a user probe and a kprobe, of a 64-bit program";
     TooLong "any" "the handler is longer than the kernel's verifier follows";
 }
 

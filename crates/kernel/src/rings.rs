@@ -82,9 +82,14 @@ fn put_all(map: &Map, rings: &[Map]) -> Result<(), MapError> {
 
 /// Nanoseconds of `CLOCK_BOOTTIME`, as programs read it.
 pub(crate) fn now() -> u64 {
+    time(libc::CLOCK_BOOTTIME)
+}
+
+/// Nanoseconds of a clock.
+pub(crate) fn time(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes one `timespec`, which is there.
-    let result = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut time) };
+    let result = unsafe { libc::clock_gettime(clock, &mut time) };
     assert_eq!(result, 0, "every kernel has this clock");
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -55,6 +55,10 @@ routines! {
     FindMore "Halves where it can be.";
     PushHeap "Pushes `E` values of `F` bytes from the offset `B` of the block `D` on.";
     PopHeap "Pops as many to there.";
+    FrameText "Reads the string of at most `B` bytes at `A` to the frame at `C`.";
+    FrameTextMore "Reads some of it.";
+    FrameCompare "Compares `B` bytes of the frame at `A` with `D` bytes at `C`.";
+    FrameFind "Finds the latter in the former.";
 }
 
 /// What the numbers of routines begin with: no bytecode is that long.

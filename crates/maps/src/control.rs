@@ -11,11 +11,11 @@
 //! unchanged knows that what it copied belongs together.
 
 /// Lanes of a bucket.
-pub(crate) const LANES: usize = 7;
+pub const LANES: usize = 7;
 /// The bit of a ready lane.
-pub(crate) const READY: u8 = 0x80;
+pub const READY: u8 = 0x80;
 /// What is added to a control word with each change.
-pub(crate) const CHANGE: u64 = 1 << 56;
+pub const CHANGE: u64 = 1 << 56;
 
 const ALL: u64 = CHANGE - 1;
 const ONES: u64 = 0x01_0101_0101_0101;

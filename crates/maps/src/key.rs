@@ -7,6 +7,9 @@ const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
 const SECOND: u64 = 0xd6e8_feb8_6659_fd93;
 const THIRD: u64 = 0xa0b4_28db_2d3b_52c9;
 
+/// What keys are hashed with: for code that is compiled to do so.
+pub const HASH_FACTORS: [u64; 3] = [FIRST, SECOND, THIRD];
+
 /// A key and its hash.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key<'a> {

@@ -44,9 +44,12 @@ mod view;
 #[cfg(test)]
 mod tests;
 
+pub use control::{CHANGE, LANES, READY};
 pub use info::{Kind, MapInfo};
+pub use key::HASH_FACTORS;
 pub use maps::Maps;
 #[cfg(any(test, feature = "std"))]
 pub use plan::{TooLarge, plan};
+pub use shape::Places;
 #[cfg(any(test, feature = "std"))]
 pub use view::{Entry, Value};

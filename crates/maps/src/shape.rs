@@ -28,6 +28,25 @@ const SPACING: usize = 16;
 /// A cache line's words.
 const LINE: usize = 8;
 
+/// Where the parts of a copy are, in words: for code that is compiled to work on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// The first word of the value of a map without keys. The word before it is its lock.
+    pub value: usize,
+    /// The first bucket of a map with keys.
+    pub table: usize,
+    /// The number of buckets.
+    pub buckets: u32,
+    /// The words of a bucket: a control word, then the entries.
+    pub bucket_words: usize,
+    /// The words of a key, behind its length.
+    pub key_words: usize,
+    /// The words of a value, behind the key.
+    pub value_words: usize,
+    /// The words of an entry.
+    pub entry_words: usize,
+}
+
 impl MapInfo {
     /// The map's kind. Unknown numbers are plain maps.
     #[inline]
@@ -87,6 +106,19 @@ impl MapInfo {
     /// The first word of the value of copy 0, if the map has no keys.
     pub fn value_place(&self) -> usize {
         self.place as usize + HEADER
+    }
+
+    /// Where the parts of a copy are.
+    pub fn places(&self) -> Places {
+        Places {
+            value: HEADER,
+            table: SPACING,
+            buckets: self.buckets(),
+            bucket_words: self.bucket_words(),
+            key_words: self.key_words(),
+            value_words: self.value_words(),
+            entry_words: 1 + self.key_words() + self.value_words(),
+        }
     }
 
     /// One copy of the map.

@@ -3,6 +3,7 @@
 
 mod exception;
 mod fault;
+mod frame;
 mod heap;
 mod lookup;
 mod memory;
@@ -54,6 +55,10 @@ pub(crate) fn emit(micro: Micro, c: &mut Compiler<'_>) {
         Micro::FindMore => lookup::find_more,
         Micro::PushHeap => heap::push,
         Micro::PopHeap => heap::pop,
+        Micro::FrameText => frame::text,
+        Micro::FrameTextMore => frame::text_more,
+        Micro::FrameCompare => frame::compare,
+        Micro::FrameFind => frame::find,
     };
     emit(c);
 }

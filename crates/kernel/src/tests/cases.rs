@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use testing::conformance::{Case, Execution, Interpreter, Ran, TestMachine, read};
-use vm::{Context, End, Program, Register, Word};
+use vm::{Context, End, Op, Program, Register, Word};
 
 use super::memory::Moved;
 use super::{live, site};
@@ -15,7 +15,7 @@ use crate::Place;
 enum Went {
     Ran,
     Refused(String),
-    /// It is for kernel probes, and the verifier accepts it there.
+    /// The verifier accepts it, but a hit cannot be as the case wants it.
     Verified,
     /// This process cannot have the case's memory.
     NoSuchMemory,
@@ -29,11 +29,11 @@ struct Kernel {
 
 impl Execution for Kernel {
     fn run(&mut self, program: &Program<'_>, entry: usize, machine: &mut TestMachine) -> Ran {
-        if let Some(went) = as_kernel_probe(program, entry, machine) {
+        if let Some(went) = as_kernel_probe(program, entry, machine).or_else(|| as_thread(program, entry)) {
             self.went = went;
             return Interpreter::new().run(program, entry, machine);
         }
-        let Some(moved) = Moved::map(machine) else {
+        let Some(moved) = Moved::map(machine).filter(|moved| !moved.is_ambiguous(program.code)) else {
             self.went = Went::NoSuchMemory;
             return Interpreter::new().run(program, entry, machine);
         };
@@ -96,6 +96,17 @@ fn as_in_case(value: u64, done: &live::Done, machine: &TestMachine) -> u64 {
     } else {
         value
     }
+}
+
+/// How a case goes of which the result depends on the thread and the time.
+fn as_thread(program: &Program<'_>, entry: usize) -> Option<Went> {
+    let asks =
+        |op| matches!(op, Op::PushTid | Op::PushNsecs | Op::PushRand | Op::PushIds | Op::CommF | Op::StackOf);
+    let mut instructions = vm::instructions(program.code, program.word).filter_map(|it| it.instruction());
+    instructions.any(|it| asks(it.op)).then(|| match live::load_at(Place::Uprobe, program, entry) {
+        Ok(()) => Went::Verified,
+        Err(refusal) => Went::Refused(refusal.reason.to_string()),
+    })
 }
 
 /// How a case goes whose machine is one of the kernel: no kernel probe can be hit as it wants.

@@ -35,7 +35,8 @@ fn each_access_to_a_record_is_verified() {
         let program = Program { word, code: &code, logmax: 1024, ..Program::default() };
         let handler = live::handler(&program, 0);
         let globals = Globals::create(0).expect("a map");
-        let maps = Maps::with(Layout::of(&handler), 1, 0, &globals, &live::SMALL).expect("maps");
+        let maps =
+            Maps::with(Layout::of(&handler), 1, 0, &globals, &live::SMALL, live::no_tables()).expect("maps");
         let target = Target { place: Place::Tracepoint, ..live::target(maps.size(), false) };
         let compiled = compile_for_tracepoint(&handler, &target, &fields).expect("nothing is refused");
         live::load(&maps, &compiled);

@@ -100,7 +100,7 @@ fn hits_are_counted_ignored_and_limited_exactly() {
     let handler = live::handler(&program, 0);
     let globals = Globals::create(0).expect("a map");
     let layout = crate::layout::Layout::of(&handler);
-    let mut maps = Maps::with(layout, 1, 1, &globals, &live::SMALL).expect("maps");
+    let mut maps = Maps::with(layout, 1, 1, &globals, &live::SMALL, live::no_tables()).expect("maps");
     maps.limit(0, 10, 500);
     let compiled = compile(&handler, &live::target(maps.size(), false)).expect("nothing is refused");
     let threads = 4;
@@ -131,7 +131,7 @@ fn records_without_room_are_counted() {
     let globals = Globals::create(0).expect("a map");
     let layout = crate::layout::Layout::of(&handler);
     let options = crate::MapsOptions { ring: 4096, ..live::SMALL };
-    let mut maps = Maps::with(layout, 1, 0, &globals, &options).expect("maps");
+    let mut maps = Maps::with(layout, 1, 0, &globals, &options, live::no_tables()).expect("maps");
     let compiled = compile(&handler, &live::target(maps.size(), false)).expect("nothing is refused");
     live::hits(&live::load(&maps, &compiled), 1, 500);
     let counts = maps.counts()[0];
@@ -157,7 +157,7 @@ fn a_hit_without_a_free_context_is_missed_and_counted() {
     let globals = Globals::create(0).expect("a map");
     let layout = crate::layout::Layout::of(&handler);
     let options = crate::MapsOptions { contexts: 1, ..live::SMALL };
-    let maps = Maps::with(layout, 1, 0, &globals, &options).expect("maps");
+    let maps = Maps::with(layout, 1, 0, &globals, &options, live::no_tables()).expect("maps");
     let compiled = compile(&handler, &live::target(maps.size(), false)).expect("nothing is refused");
     live::hits(&live::load(&maps, &compiled), 16, 20);
     let counts = maps.counts()[0];
@@ -177,7 +177,7 @@ fn other_processes_are_not_probed_and_a_removed_probe_fires_no_more() {
     let handler = live::handler(&program, 0);
     let globals = Globals::create(0).expect("a map");
     let layout = crate::layout::Layout::of(&handler);
-    let mut maps = Maps::with(layout, 1, 1, &globals, &live::SMALL).expect("maps");
+    let mut maps = Maps::with(layout, 1, 1, &globals, &live::SMALL, live::no_tables()).expect("maps");
     let target = crate::Target { filtered: true, ..live::target(maps.size(), false) };
     let loaded = live::load(&maps, &compile(&handler, &target).expect("nothing is refused"));
     maps.set_pids(&[1, 2]).expect("there is room");

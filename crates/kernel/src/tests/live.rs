@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::atomic::Ordering;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use bpf::{Feature, Link, Uprobe, UprobeMulti};
 use testing::conformance::Ran;
@@ -11,7 +11,10 @@ use vm::{Outcome, Program, STACK_WORDS};
 
 use super::site::{self, Registers};
 use crate::layout::{Field, Layout, STACK};
-use crate::{Compiled, Globals, Handler, Maps, MapsOptions, Place, Refusal, Target, compile, cookie};
+use crate::{
+    Compiled, Globals, Handler, Maps, MapsOptions, Place, Refusal, Tables, TablesShape, Target, compile,
+    cookie,
+};
 
 /// The site is one for all tests.
 static SITE: Mutex<()> = Mutex::new(());
@@ -45,6 +48,13 @@ pub(super) fn handler<'a>(program: &Program<'a>, entry: usize) -> Handler<'a> {
         mask: program.mask,
         locals: program.locals.len() as u16,
         globals: program.globals.len() as u16,
+        tables: TablesShape {
+            infos: program.maps.infos,
+            words: program.maps.words.len(),
+            constants: program.constants.0,
+            ..TablesShape::default()
+        },
+        reads_clear_frame: true,
         point: program.point,
     }
 }
@@ -118,9 +128,18 @@ type Key = (Layout, usize, usize);
 /// Maps that earlier runs have used.
 static MAPS: LazyLock<Mutex<HashMap<Key, Maps>>> = LazyLock::new(Mutex::default);
 
-fn maps((layout, locals, globals): Key) -> Maps {
+fn maps((layout, locals, globals): Key, program: &Program<'_>) -> Maps {
     let globals = Globals::create(globals).expect("a map");
-    Maps::with(layout, 1, locals, &globals, &SMALL).expect("maps")
+    let (infos, words) = (program.maps.infos.to_vec(), program.maps.words.len());
+    let tables = Tables::create(infos, words, program.constants.0.to_vec()).expect("a map");
+    Maps::with(layout, 1, locals, &globals, &SMALL, tables).expect("maps")
+}
+
+/// Copies words to other words.
+fn copy(from: &[AtomicU64], to: &[AtomicU64]) {
+    for (from, to) in from.iter().zip(to) {
+        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
 }
 
 /// Runs a program once at the site.
@@ -133,26 +152,33 @@ pub(super) fn run(
     let handler = handler(program, entry);
     let size = SMALL.size(1).expect("the processors");
     let compiled = compile(&handler, &target(size, sleepable))?;
-    let mut all = MAPS.lock().unwrap_or_else(PoisonError::into_inner);
     let key = (Layout::of(&handler), program.locals.len(), program.globals.len());
-    let maps = all.entry(key).or_insert_with(|| maps(key));
+    let (mut all, mut own);
+    // A script's maps are its own.
+    let maps = match program.maps.infos.is_empty() && program.constants.0.is_empty() {
+        true => {
+            all = MAPS.lock().unwrap_or_else(PoisonError::into_inner);
+            all.entry(key).or_insert_with(|| maps(key, program))
+        }
+        false => {
+            own = maps(key, program);
+            &mut own
+        }
+    };
     maps.enable(0);
-    for (from, to) in
-        program.locals.iter().zip(maps.locals()).chain(program.globals.iter().zip(maps.globals()))
-    {
-        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-    }
+    copy(program.locals, maps.locals());
+    copy(program.globals, maps.globals());
+    let tables = Arc::clone(maps.tables());
+    copy(program.maps.words, tables.maps().words);
     let loaded = load(maps, &compiled);
     let site = LINKS.lock().unwrap_or_else(PoisonError::into_inner).len();
     let offset = site::offset(site);
     let link = attach(&loaded, offset, cookie(0, site as u32));
     site::hit(site, &mut registers);
     keep(link);
-    for (to, from) in
-        program.locals.iter().zip(maps.locals()).chain(program.globals.iter().zip(maps.globals()))
-    {
-        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
-    }
+    copy(maps.locals(), program.locals);
+    copy(maps.globals(), program.globals);
+    copy(tables.maps().words, program.maps.words);
     let partly = crate::nodes::Nodes::of(&handler).reads_written;
     Ok(Done { partly, ..done(maps, site, registers) })
 }
@@ -160,7 +186,7 @@ pub(super) fn run(
 /// Compiles and loads a program for a kind of place.
 pub(super) fn load_at(place: Place, program: &Program<'_>, entry: usize) -> Result<(), Refusal> {
     let handler = handler(program, entry);
-    let maps = maps((Layout::of(&handler), program.locals.len(), program.globals.len()));
+    let maps = maps((Layout::of(&handler), program.locals.len(), program.globals.len()), program);
     let compiled = compile(&handler, &Target { place, ..target(maps.size(), false) })?;
     load(&maps, &compiled);
     Ok(())
@@ -219,4 +245,9 @@ fn done(maps: &mut Maps, site: usize, registers: Registers) -> Done {
     let depth = (STACK_WORDS - top) % STACK_WORDS;
     let ran = Ran { outcome, stack: (0..depth).map(element).collect(), log, trace };
     Done { ran, site, partly: false, registers, cpu: record.cpu }
+}
+
+/// The tables of a program without maps.
+pub(super) fn no_tables() -> Arc<Tables> {
+    Tables::create(Vec::new(), 0, Vec::new()).expect("a map")
 }

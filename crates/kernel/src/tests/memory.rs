@@ -5,7 +5,7 @@
 //! it, and moved back in the results.
 
 use testing::conformance::{Region, TestMachine};
-use vm::{Decoded, Exception, Op, Word, instructions};
+use vm::{Decoded, Effects, Exception, FRAME_LIMIT, Op, Word, instructions};
 
 const PAGE: u64 = 4096;
 
@@ -113,6 +113,15 @@ impl Moved {
             }
         }
         moved
+    }
+
+    /// Whether a number that would be moved may be an offset or a count in the frame.
+    pub(super) fn is_ambiguous(&self, code: &[u8]) -> bool {
+        let all = || instructions(code, self.word).filter_map(Decoded::instruction);
+        let uses_frame = all().any(|it| it.effects().intersects(Effects::USES_FRAME));
+        let moves = |number: u64| self.by(number).is_some_and(|by| by != 0);
+        let mut pushed = all().filter(|it| it.op == Op::Push).map(|it| it.operand);
+        uses_frame && pushed.any(|number| [0, FRAME_LIMIT as u64].contains(&number) && moves(number))
     }
 
     /// The bytes of a log with addresses as the case has them.

@@ -34,7 +34,7 @@ fn a_breakpoint_on_data_tells_the_address_and_what_is_there() {
     let handler = live::handler(&program, 0);
     let globals = Globals::create(0).expect("a map");
     let layout = crate::layout::Layout::of(&handler);
-    let mut maps = Maps::with(layout, 1, 0, &globals, &live::SMALL).expect("maps");
+    let mut maps = Maps::with(layout, 1, 0, &globals, &live::SMALL, live::no_tables()).expect("maps");
     let target = Target { place: Place::UserBreakpoint, ..live::target(maps.size(), false) };
     let loaded = live::load(&maps, &compile(&handler, &target).expect("nothing is refused"));
     let thread = Some(nix_thread());
@@ -114,7 +114,7 @@ fn a_kernel_probe_sees_its_address_and_reads_the_kernel() {
     let handler = live::handler(&program, 0);
     let globals = Globals::create(0).expect("a map");
     let layout = crate::layout::Layout::of(&handler);
-    let mut maps = Maps::with(layout, 1, 0, &globals, &live::SMALL).expect("maps");
+    let mut maps = Maps::with(layout, 1, 0, &globals, &live::SMALL, live::no_tables()).expect("maps");
     let target = Target { place: Place::Kprobe, filtered: true, ..live::target(maps.size(), false) };
     maps.set_pids(&[std::process::id()]).expect("there is room");
     let loaded = live::load(&maps, &compile(&handler, &target).expect("nothing is refused"));

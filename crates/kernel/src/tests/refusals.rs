@@ -1,5 +1,6 @@
 //! Each reason, and where an instruction is not refused.
 
+use maps::{Kind, MapInfo};
 use vm::{Op, Program, Register, Word};
 
 use super::live;
@@ -8,7 +9,9 @@ use crate::{Place, Reason, Target, compile_for_tracepoint};
 
 /// The reason why a program of one instruction is refused at a place.
 fn reason(place: Place, code: &[u8]) -> Option<Reason> {
-    let program = Program { word: Word::W8, code, ..Program::default() };
+    let infos: Vec<MapInfo> = KINDS.map(|kind| MapInfo { kind: kind as u32, ..MapInfo::default() }).to_vec();
+    let maps = vm::Maps { infos: &infos, words: &[] };
+    let program = Program { word: Word::W8, code, maps, ..Program::default() };
     let size = crate::Size { probes: 1, processors: 1, contexts: 1, ring: 4096 };
     let bare = Target { place, writes_registers: false, writes_memory: false, ..live::target(size, false) };
     // The tracepoint has two of the fields.
@@ -24,6 +27,15 @@ fn one(op: Op) -> Vec<u8> {
     let mut code = vec![Op::Nop as u8, op as u8, 1, 0];
     code.resize(16, Op::Exit as u8);
     code
+}
+
+/// The kinds of the maps, by their numbers.
+const KINDS: [Kind; 4] = [Kind::Plain, Kind::Hist, Kind::Tseries, Kind::Stacks];
+
+/// An instruction on the map of a kind.
+fn map(op: Op, kind: Kind) -> Vec<u8> {
+    let number = KINDS.iter().position(|it| *it == kind).expect("one of them");
+    vec![Op::Nop as u8, op as u8, number as u8, 0, Op::Exit as u8]
 }
 
 /// The field that the tracepoint has, and programs do not see.
@@ -44,7 +56,7 @@ fn with(op: Op, register: Register) -> Vec<u8> {
 #[test]
 fn each_reason_is_given_where_it_holds() {
     use Place::{KernelBreakpoint, Kprobe, Kretprobe, Tracepoint, Uprobe, UserBreakpoint};
-    let cases: [(Reason, Vec<u8>, &[Place]); 21] = [
+    let cases: [(Reason, Vec<u8>, &[Place]); 24] = [
         (Reason::UserContext, with(Op::PopU, Register::Rax), &[Kprobe, Kretprobe, KernelBreakpoint]),
         (Reason::Facility, one(Op::ExitTo), &[Kprobe, Kretprobe, KernelBreakpoint]),
         (Reason::SegmentRegister, with(Op::PushR, Register::FsBase), &[Uprobe, Kprobe, UserBreakpoint]),
@@ -64,7 +76,10 @@ fn each_reason_is_given_where_it_holds() {
         (Reason::NoRecord, one(Op::PushField), &[Kprobe, Kretprobe, KernelBreakpoint]),
         (Reason::NoSuchField, one(Op::PushField), &[Tracepoint]),
         (Reason::HiddenField, with_field(HIDDEN), &[Tracepoint]),
-        (Reason::Scripts, one(Op::Update), &[Uprobe, Kprobe, Tracepoint]),
+        (Reason::Series, map(Op::Update, Kind::Tseries), &[Uprobe, Kprobe, Tracepoint]),
+        (Reason::Amount, map(Op::Load, Kind::Hist), &[Uprobe, Kprobe, Tracepoint]),
+        (Reason::Entries, map(Op::Next, Kind::Plain), &[Uprobe, Kprobe, Tracepoint]),
+        (Reason::Stack, map(Op::StackOf, Kind::Stacks), &[Tracepoint]),
         (Reason::TooLong, vec![Op::Add as u8; 100_000], &[Uprobe]),
     ];
     let given: Vec<Reason> = cases.iter().map(|(reason, ..)| *reason).collect();
