@@ -24,7 +24,7 @@ pub enum Clock {
 
 impl Clock {
     /// The clock that an operand names.
-    pub(crate) fn of(number: u64) -> Option<Clock> {
+    pub fn of(number: u64) -> Option<Clock> {
         [Clock::Monotonic, Clock::Elapsed, Clock::Boot, Clock::Real]
             .get(usize::try_from(number).ok()?)
             .copied()
