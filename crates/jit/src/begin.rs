@@ -91,6 +91,7 @@ fn is_plain(op: Op) -> bool {
             | Op::PushGvImm
             | Op::PushPid
             | Op::PushProcid
+            | Op::PushTid
             | Op::PushMem8
             | Op::PushMem16
             | Op::PushMem32

@@ -180,6 +180,17 @@ impl Emitter {
         self.modrm(true, false, &[0x0f, 0xaf], to.0, from.into());
     }
 
+    /// `mul r/m64`: rdx:rax becomes the product of rax and the operand.
+    pub(crate) fn multiply_wide(&mut self, by: impl Into<Rm>) {
+        self.modrm(true, false, &[0xf7], 4, by.into());
+    }
+
+    /// `shrd r64, r64, imm8`: shifts right, with the low bits of `from` coming in.
+    pub(crate) fn shift_in(&mut self, to: Reg, from: Reg, count: u8) {
+        self.modrm(true, false, &[0x0f, 0xac], from.0, to.into());
+        self.byte(count);
+    }
+
     /// `not r64`.
     pub(crate) fn not(&mut self, register: Reg) {
         self.modrm(true, false, &[0xf7], 2, register.into());

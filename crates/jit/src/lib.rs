@@ -27,6 +27,7 @@
 //! | `record`, `ring`, `leave` | the record, room for it, leaving to the interpreter |
 //! | `output`, `frame` | the code being written; its stack frame |
 //! | `count`, `claim`, `count_and_claim`, `owner` | counting the hit, claiming a context, both at once; thread and site |
+//! | `clock` | the time in nanoseconds |
 //! | `emit`, `modrm`, `instructions`, `operands` | encoding of machine code |
 //!
 //! # Owners and roles
@@ -42,6 +43,7 @@ mod aggregates;
 mod arithmetic;
 mod begin;
 mod claim;
+mod clock;
 mod compiled;
 mod compiler;
 mod control;

@@ -36,6 +36,14 @@ impl Output<'_> {
 
     /// Writes the thread id to the context as [`Output::set_owner`] does, and leaves it in edx.
     pub(crate) fn set_holder(&mut self, context: Reg, other: Option<Label>) {
+        self.thread_id(RDX, other);
+        self.emitter.store32(of_context(context, offset_of!(Context, holder)), RAX);
+        self.emitter.load32(RDX, RAX);
+    }
+
+    /// Sets eax to the thread id; 0: not known. Changes `scratch`. `other`: as for
+    /// [`Output::set_owner`].
+    pub(crate) fn thread_id(&mut self, scratch: Reg, other: Option<Label>) {
         let [unknown, known, own, by_itself] = [(); 4].map(|()| self.emitter.label());
         let offset = self.identity(offset_of!(Identity, tid_offset));
         let rseq = self.identity(offset_of!(Identity, rseq_offset));
@@ -67,13 +75,9 @@ impl Output<'_> {
         self.emitter.compare_with_thread_word(RAX);
         self.emitter.jump_if(Condition::Equal, own);
         self.emitter.jump(unknown);
-        self.emitter.back(stream);
-        self.emitter.store32(of_context(context, offset_of!(Context, holder)), RAX);
-        self.emitter.load32(RDX, RAX);
-        let stream = self.emitter.aside(Stream::Cold);
         let untold = self.emitter.label();
         self.emitter.bind(unknown);
-        self.own_number(thread_id::THREAD, untold);
+        self.own_number(thread_id::THREAD, scratch, untold);
         self.emitter.jump(known);
         self.emitter.bind(untold);
         self.emitter.number(RAX, 0);
@@ -97,46 +101,42 @@ impl Output<'_> {
         self.emitter.bind(known);
         self.emitter.load(to, RAX);
         let stream = self.emitter.aside(Stream::Cold);
-        let [untold, told] = [(); 2].map(|()| self.emitter.label());
+        let untold = self.emitter.label();
         self.emitter.bind(unknown);
-        self.pushes(8);
-        self.emitter.push(RDX);
-        self.own_number(thread_id::PROCESS, untold);
-        self.emitter.bind(told);
-        self.emitter.pop(RDX);
+        self.own_number(thread_id::PROCESS, to, untold);
         self.emitter.jump(known);
         self.emitter.bind(untold);
         let owner = self.identity(offset_of!(Identity, owner));
         self.emitter.load32(RAX, owner);
-        self.emitter.jump(told);
+        self.emitter.jump(known);
         self.emitter.back(stream);
     }
 
     /// Sets eax to a number that the tracer stored in the thread's descriptors, or goes to `untold`
-    /// if there is none. Changes edx.
+    /// if there is none. Changes `scratch`.
     ///
     /// ```text
-    ///     mov  $selector, %eax ; lar %eax, %edx ; jne untold
-    ///     xor  $ours, %edx ; test $fixed, %edx ; jne untold
+    ///     mov  $selector, %eax ; lar %eax, %scratch ; jne untold
+    ///     xor  $ours, %scratch ; test $fixed, %scratch ; jne untold
     ///     lsl  %eax, %eax
-    ///     test $1 << 10, %edx ; je low ; or $1 << 21, %eax
-    /// low: and $1 << 20, %edx ; or %edx, %eax
+    ///     test $1 << 10, %scratch ; je low ; or $1 << 21, %eax
+    /// low: and $1 << 20, %scratch ; or %scratch, %eax
     /// ```
-    fn own_number(&mut self, place: u16, untold: Label) {
+    fn own_number(&mut self, place: u16, scratch: Reg, untold: Label) {
         let low = self.emitter.label();
         let (fixed, ours) = thread_id::FIXED;
         self.emitter.number(RAX, thread_id::selector(place).into());
-        self.emitter.segment_rights(RDX, RAX);
+        self.emitter.segment_rights(scratch, RAX);
         self.emitter.jump_if(Condition::NotEqual, untold);
-        self.emitter.alu32_number(Alu::Xor, RDX, ours as i32);
-        self.emitter.test32_number(RDX, fixed as i32);
+        self.emitter.alu32_number(Alu::Xor, scratch, ours as i32);
+        self.emitter.test32_number(scratch, fixed as i32);
         self.emitter.jump_if(Condition::NotEqual, untold);
         self.emitter.segment_limit(RAX, RAX);
-        self.emitter.test32_number(RDX, 1 << thread_id::BIT_21);
+        self.emitter.test32_number(scratch, 1 << thread_id::BIT_21);
         self.emitter.jump_if(Condition::Equal, low);
         self.emitter.alu32_number(Alu::Or, RAX, 1 << 21);
         self.emitter.bind(low);
-        self.emitter.alu32_number(Alu::And, RDX, 1 << thread_id::BIT_20);
-        self.emitter.alu32(Alu::Or, RAX, RDX);
+        self.emitter.alu32_number(Alu::And, scratch, 1 << thread_id::BIT_20);
+        self.emitter.alu32(Alu::Or, RAX, scratch);
     }
 }

@@ -1,13 +1,16 @@
 //! Instructions that always continue with the next: arithmetic, variables, registers, codes.
 
+use core::mem::offset_of;
+
 use crate::frame::Cell;
 use crate::operands::{Alu, Condition, RAX, RDX, Rm, Shift};
 use crate::output::Operand;
+use crate::owner::of_context;
 use crate::run::Run;
 use crate::scan::general;
 use crate::shape::{Code, Location, Log};
-use layout::PROCESSOR_MASK;
-use vm::{Instruction, Op, Register};
+use layout::{Context, PROCESSOR_MASK};
+use vm::{Clock, Instruction, Op, Register};
 
 impl Run<'_> {
     /// Emits an instruction that continues with the next. Returns false, with nothing relevant
@@ -71,6 +74,8 @@ impl Run<'_> {
                 self.path.out.emitter.alu32_number(Alu::And, register, PROCESSOR_MASK as i32);
                 self.path.push(Location::Register(register.0));
             }
+            Op::PushTid => self.push_thread(),
+            Op::PushNsecs => return self.push_time(operand),
             Op::PushLp => self.push_log_pointer(Cell::Logged),
             Op::PushPlp => self.push_log_pointer(Cell::Complete),
             Op::PushMem8 => self.push_memory(1),
@@ -87,6 +92,29 @@ impl Run<'_> {
             }
             _ => return self.variable(instruction),
         }
+        true
+    }
+
+    fn push_thread(&mut self) {
+        let register = self.path.take();
+        if self.path.shape.claimed {
+            let holder = of_context(self.claimed.context, offset_of!(Context, holder));
+            self.path.out.emitter.load32(register, holder);
+        } else {
+            self.path.out.with_rax();
+            self.path.out.thread_id(register, None);
+            self.path.out.emitter.load32(register, RAX);
+        }
+        self.path.push(Location::Register(register.0));
+    }
+
+    fn push_time(&mut self, number: u64) -> bool {
+        let Some(clock) = Clock::of(number).filter(|_| self.path.out.has_clock()) else { return false };
+        self.path.take_register(RDX);
+        let register = self.path.take();
+        let leave = self.leave_here();
+        self.path.out.nanoseconds(clock, register, leave);
+        self.path.push(Location::Register(register.0));
         true
     }
 

@@ -38,12 +38,12 @@ impl World for CaseWorld {
     }
 }
 
-/// Whether a program depends on things that cannot be chosen here: the processor, the stack
-/// pointer, flags, or half of the instruction pointer.
+/// Whether a program depends on things that cannot be chosen here: the processor, the thread, the
+/// time, the stack pointer, flags, or half of the instruction pointer.
 fn asks_for_the_real_thing(code: &[u8]) -> bool {
     let real = [Register::Esp, Register::Rsp, Register::Eflags, Register::Rflags];
     instructions(code).any(|it| match it.op {
-        Op::PushProcid => true,
+        Op::PushProcid | Op::PushTid | Op::PushNsecs => true,
         Op::PushR | Op::PushU => it.register().is_some_and(|register| real.contains(&register)),
         _ => false,
     })

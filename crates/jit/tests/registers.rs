@@ -415,7 +415,12 @@ fn tell(arena: &mut Arena, place: u16, number: u32) -> bool {
 #[test]
 fn a_thread_that_nobody_knows_reads_its_numbers_where_it_was_told() {
     let _one = exclusive();
-    let code = [vec![Op::PushPid as u8, Op::LogImm as u8, 1, 0], vec![Op::Exit as u8]].concat();
+    // Before a context is claimed, and after.
+    let code = [
+        vec![Op::PushTid as u8, Op::PushPid as u8, Op::LogImm as u8, 2, 0],
+        vec![Op::PushTid as u8, Op::LogImm as u8, 1, 0, Op::Exit as u8],
+    ]
+    .concat();
     let site = &mut Site::new(&code, |arena, _| {
         let identity = arena.identity();
         identity.tid_offset.store(0, Relaxed);
@@ -427,7 +432,9 @@ fn a_thread_that_nobody_knows_reads_its_numbers_where_it_was_told() {
         site.hit();
         let records = site.arena.records();
         let [record] = &records[..] else { panic!("{records:?}") };
-        let pid = u64::from_le_bytes(record.log[..8].try_into().expect("eight bytes"));
+        let words = record.log.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        let [pid, tid, same] = words.collect::<Vec<_>>()[..] else { panic!("{record:?}") };
+        assert_eq!((tid, same), (record.tid.into(), record.tid.into()));
         (record.tid, pid)
     };
     assert_eq!(ids(site), (0, 4242), "it was told nothing");

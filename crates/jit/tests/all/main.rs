@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod clock;
 mod hidden;
 mod listing;
 mod random;

@@ -159,6 +159,8 @@ pub(crate) fn compiled_piece() -> impl Strategy<Value = Vec<Line>> {
         1 => (interesting(), by_number)
             .prop_map(|(divisor, op)| vec![(Push, divisor), (Xchg, 0), (op, 0)]),
         1 => Just(after(&[], PushMinor, 0)),
+        1 => Just(after(&[], PushTid, 0)),
+        1 => (0..4_u64).prop_map(|clock| after(&[], PushNsecs, clock)),
         3 => (prop_oneof![Just(1), interesting()], select(COUNTED.to_vec()))
             .prop_map(|(value, map)| after(&[value, 0, 0], Update, map)),
         1 => select(COUNTED.to_vec()).prop_map(|map| after(&[0, 0], Update, map)),

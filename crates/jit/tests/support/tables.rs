@@ -26,7 +26,7 @@ impl Arena {
         let infos =
             unsafe { std::slice::from_raw_parts(maps.infos.as_ptr().cast::<u8>(), size_of_val(maps.infos)) };
         let words = maps.words.iter().flat_map(|word| word.load(Relaxed).to_le_bytes());
-        let words: Vec<u8> = [0; 8 * CLOCK_WORDS].into_iter().chain(words).collect();
+        let words: Vec<u8> = clock().into_iter().flat_map(u64::to_le_bytes).chain(words).collect();
         Tables {
             maps: self.put(infos) as u32,
             map_count: maps.infos.len() as u32,
@@ -38,7 +38,21 @@ impl Arena {
     }
 }
 
+/// A clock that stands still.
+fn clock() -> [u64; CLOCK_WORDS] {
+    let mut clock = [0; CLOCK_WORDS];
+    let [monotonic, elapsed, boot, real] = super::script_pieces::TIMES;
+    clock[2..7].copy_from_slice(&[monotonic, 0, monotonic - elapsed, boot - monotonic, real - monotonic]);
+    clock
+}
+
 impl Tables {
+    /// The words of the clock.
+    pub(crate) fn clock(&self) -> &[AtomicU64] {
+        // SAFETY: as for `words`.
+        unsafe { std::slice::from_raw_parts(self.words as usize as *const AtomicU64, CLOCK_WORDS) }
+    }
+
     /// Says where they are.
     pub(crate) fn describe(&self, info: &mut HandlerInfo) {
         (info.maps, info.map_count) = (self.maps, self.map_count);
