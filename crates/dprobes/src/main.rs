@@ -14,7 +14,7 @@
 //! | `service` | the background session: `insert`, `remove`, `query`, `getvars`, `session` |
 //! | `program`, `points`, `ppdf`, `symbols` | what is probed: a program's text, `--at`, a PPDF; files with symbols |
 //! | `check`, `list`, `doctor` | `check`, `list` and `doctor`, which change nothing |
-//! | `shortcuts` | `count`, `latency` and `stacks`, which are `--at` and scripts |
+//! | `shortcuts`, `tools` | `count`, `latency` and `stacks`, which are `--at` and scripts; scripts that come with the command |
 //! | `output`, `targets`, `lines` | targets, which take records; source lines of sites |
 //! | `outfile` | output files that replace an old file only once there is something to keep |
 //! | `hooks` | plugins, and the hooks that they register at |
@@ -58,6 +58,7 @@ mod summary;
 mod symbols;
 mod targets;
 mod templates;
+mod tools;
 mod top;
 mod usage;
 mod watch;
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
         Command::Count(arguments) => shortcuts::count(&arguments),
         Command::Latency(arguments) => shortcuts::latency(&arguments),
         Command::Stacks(arguments) => shortcuts::stacks(&arguments),
+        Command::Tools(arguments) => tools::tools(&arguments),
         Command::Watch(arguments) => watch::watch(&arguments),
         Command::Top(arguments) => top::top(&arguments),
         Command::Check(check) => check::check(&check),

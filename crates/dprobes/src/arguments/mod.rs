@@ -13,6 +13,7 @@ mod report;
 mod run;
 mod shortcut;
 mod show;
+mod tools;
 mod top;
 mod trace;
 mod tracing;
@@ -32,6 +33,7 @@ pub(crate) use report::Report;
 pub(crate) use run::{Attach, Run};
 pub(crate) use shortcut::{Count, Functions, Latency, ShortcutOutput, Stacks};
 pub(crate) use show::{Show, Shown, Templates, TemplatesAction};
+pub(crate) use tools::{RunTool, Tools, ToolsAction};
 pub(crate) use top::Top;
 pub(crate) use trace::{ScriptFormat, Trace};
 pub(crate) use tracing::{AttachEngine, Engine, Format, Plugin, Tracing};
@@ -76,6 +78,8 @@ pub(crate) enum Command {
     ///
     /// Stacks, with how often each was seen; the most frequent is the last.
     Stacks(Stacks),
+    /// Run ready-made scripts: leaks, locks, opened files, TLS data and more
+    Tools(Tools),
     /// Run a script in the language of bpftrace on processes
     ///
     /// SCRIPT is a text, or a file if one of that name is there (docs/scripts.md). It runs inside

@@ -64,6 +64,7 @@ mod tactics;
 mod targets;
 mod templates;
 mod threads;
+mod tools;
 mod top;
 mod unusual;
 mod usdt;

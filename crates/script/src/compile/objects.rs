@@ -86,7 +86,9 @@ impl Call<'_, '_> {
                 .label("expected the mode bpftrace, perf or raw")
                 .help("write `ustack(perf)`, or set `stack_mode`"));
         }
-        let Some(stacks) = self.compiler.maps.stacks() else { return self.refused() };
+        // A limit that is known makes the map smaller.
+        let most = limit.and_then(|limit| self.compiler.forms.fold(limit)).unwrap_or(MOST_FRAMES);
+        let Some(stacks) = self.compiler.maps.stacks(most) else { return self.refused() };
         match limit {
             Some(limit) => {
                 self.compiler.word(limit)?;

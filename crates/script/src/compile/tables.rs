@@ -119,13 +119,14 @@ impl Maps {
         Some((number, self.all.get(usize::from(number))?))
     }
 
-    /// The map of stacks.
-    pub(super) fn stacks(&mut self) -> Option<u16> {
+    /// The map of stacks, with room for so many frames of each.
+    pub(super) fn stacks(&mut self, frames: u64) -> Option<u16> {
+        let size = u32::try_from(frames.clamp(1, MOST_FRAMES) * 8).unwrap_or(0);
         if self.stacks.is_none() {
             let number = u16::try_from(self.all.len()).ok()?;
             let info = MapInfo {
                 kind: Kind::Stacks as u32,
-                key: u32::try_from(MOST_FRAMES * 8).unwrap_or(0),
+                key: size,
                 entries: self.entries,
                 copies: 1,
                 ..MapInfo::default()
@@ -133,7 +134,10 @@ impl Maps {
             self.all.push(Map { name: String::new(), key: None, value: Type::Bytes, info });
             self.stacks = Some(number);
         }
-        self.stacks
+        let number = self.stacks?;
+        let info = &mut self.all.get_mut(usize::from(number))?.info;
+        info.key = info.key.max(size);
+        Some(number)
     }
 
     /// A function sets a map: whether its numbers are signed, and the parameters of its kind.
