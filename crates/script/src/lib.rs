@@ -113,6 +113,11 @@ pub struct Checked {
 }
 
 impl Checked {
+    /// What it was checked with.
+    pub fn programs(&self) -> &dyn ProgramTypes {
+        &*self.programs
+    }
+
     /// Whether the script is refused.
     pub fn has_errors(&self) -> bool {
         self.diagnostics.iter().any(|message| message.severity == Severity::Error)

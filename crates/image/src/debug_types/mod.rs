@@ -23,11 +23,13 @@
 //! | `scan` | goes through a unit without reading what is inside of functions and types |
 //! | `named` | types and constants by name |
 //! | `shapes`, `text` | what a type is; its name |
+//! | `lines` | the code of source lines |
 //! | `functions`, `locations` | parameters of a function, and where the compiler says they are |
 //! | `values`, `system_v`, `golang` | where calling conventions pass them |
 
 mod functions;
 mod golang;
+mod lines;
 mod locations;
 mod named;
 mod ranges;
@@ -47,6 +49,7 @@ use gimli::{DebugInfoOffset, DwarfSections, EndianSlice, LittleEndian, SectionId
 
 use super::{Image, Machine, debug_information};
 pub use functions::{FunctionType, Parameter, Passed, Piece};
+pub use lines::LineCode;
 use ranges::Ranges;
 use reader::Reader;
 pub use shapes::{BitRange, RecordKind, RecordMember, RecordType, Shape};
@@ -194,6 +197,14 @@ impl DebugTypes {
     pub fn constant(&self, name: &str, near: &[u64]) -> Result<Vec<(TypeId, i64)>, NoTypes> {
         let units = self.units_near(near);
         self.with(|reader| named::constants(reader, &units, name))
+    }
+
+    /// The code of a source line; the file is named by its path or the end of it.
+    ///
+    /// # Errors
+    /// The information is damaged, or too large.
+    pub fn line(&self, file: &str, line: u64) -> Result<LineCode, NoTypes> {
+        self.with(|reader| lines::line(reader, file, line))
     }
 
     fn units_near(&self, near: &[u64]) -> Vec<DebugInfoOffset> {
