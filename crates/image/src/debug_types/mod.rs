@@ -25,8 +25,9 @@
 //! | `shapes`, `text` | what a type is; its name |
 //! | `lines` | the code of source lines |
 //! | `functions`, `locations` | parameters of a function, and where the compiler says they are |
-//! | `values`, `system_v`, `golang` | where calling conventions pass them |
+//! | `values`, `system_v`, `classes`, `golang` | where calling conventions pass them |
 
+mod classes;
 mod functions;
 mod golang;
 mod lines;

@@ -1,7 +1,6 @@
 //! Where functions of C have their parameters when they begin (System V ABI, 3.2.3).
 
-use gimli::AttributeValue;
-
+use super::classes::is_by_address;
 use super::functions::{Passed, Piece};
 use super::named::has_plain_names;
 use super::reader::Reader;
@@ -186,19 +185,11 @@ fn kind_of_class(reader: &Reader<'_>, of: TypeId) -> Result<Option<Kind>, NoType
     if record_kind(at.entry.tag()).is_none() || !has_plain_names(&at.unit) {
         return Ok(None);
     }
-    match at.entry.attr_value(gimli::DW_AT_calling_convention) {
-        Some(AttributeValue::CallingConvention(gimli::DW_CC_pass_by_reference)) => Ok(Some(Kind::Reference)),
-        Some(AttributeValue::CallingConvention(gimli::DW_CC_pass_by_value)) => Ok(None),
-        _ => {
-            let children = reader.children(&at, 1 << 16)?;
-            // Without member functions and base classes it is a struct of C.
-            let is_plain = |tag| !matches!(tag, gimli::DW_TAG_subprogram | gimli::DW_TAG_inheritance);
-            match children.iter().all(|child| is_plain(child.tag())) {
-                true => Ok(None),
-                false => Ok(Some(Kind::Unknown(reader.name(&at)?.unwrap_or_default()))),
-            }
-        }
-    }
+    Ok(match is_by_address(reader, of)? {
+        Some(true) => Some(Kind::Reference),
+        Some(false) => None,
+        None => Some(Kind::Unknown(reader.name(&at)?.unwrap_or_default())),
+    })
 }
 
 /// The alignment of a value on the stack.

@@ -42,6 +42,9 @@ pub(crate) struct Layout {
     align: u64,
 }
 
+/// The layout of a record of a program, or why it is not known.
+type Told = Result<Rc<Layout>, String>;
+
 /// All records and the values of all enums.
 #[derive(Debug)]
 pub(crate) struct Records {
@@ -49,7 +52,7 @@ pub(crate) struct Records {
     /// Knows the records of programs.
     programs: Rc<dyn ProgramTypes>,
     /// Those that were asked for.
-    asked: RefCell<BTreeMap<Rc<str>, Result<Rc<Layout>, String>>>,
+    asked: RefCell<BTreeMap<Rc<str>, Told>>,
     enums: BTreeMap<Rc<str>, Span>,
     constants: BTreeMap<String, (Type, i64)>,
     inner: usize,
@@ -248,7 +251,7 @@ impl Records {
         self.of_program(name)?.err()
     }
 
-    fn of_program(&self, name: &str) -> Option<Result<Rc<Layout>, String>> {
+    fn of_program(&self, name: &str) -> Option<Told> {
         if !program_types::is_key(name) {
             return None;
         }

@@ -13,6 +13,7 @@ use crate::types::Type;
 use super::assembler::{Assembler, Label, MAX_CODE};
 use super::forms::{Form, Forms};
 use super::frame::{Frame, LIMIT, Mark};
+use super::function_values::nowhere;
 use super::groups::{self, Group, Served};
 use super::parameters::Parameters;
 use super::refuse;
@@ -239,7 +240,10 @@ impl<'a> Compiler<'a> {
 
     /// The form of an expression's value.
     pub(super) fn form(&self, expr: &Expr) -> Result<Form> {
-        self.forms.form(&expr.ty).ok_or_else(|| refuse::unknown(expr))
+        self.forms.form(&expr.ty).ok_or_else(|| match self.function_value(expr) {
+            Some(value) => nowhere(&value, expr.at.0),
+            None => refuse::unknown(expr),
+        })
     }
 
     /// The number of a literal.

@@ -138,7 +138,7 @@ fn is_args(expr: &Expr) -> bool {
 }
 
 /// The message for a value that cannot be read.
-fn nowhere(value: &FunctionValue, span: Span) -> Diagnostic {
+pub(super) fn nowhere(value: &FunctionValue, span: Span) -> Diagnostic {
     let what = match value.name.as_str() {
         "" => format!("what the function returns, a `{}`,", value.text),
         name => format!("the argument {}, a `{}`,", quote(name), value.text),
