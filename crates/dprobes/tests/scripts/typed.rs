@@ -175,7 +175,7 @@ fn refused(scratch: &Scratch) {
         ("uprobe:PROGRAM:serve { print(args.nn); }", "no parameter `nn`"),
         ("uprobe:PROGRAM:serve { print(args.c->fdd); }", "struct `client` has no field `fdd`"),
         ("uprobe:PROGRAM:serve { print(args.c->ratio); }", "values of type `double`"),
-        ("uretprobe:PROGRAM:half { print(retval); }", "values of type `double`"),
+        ("uretprobe:PROGRAM:half { print(retval); }", "a register for floats"),
         ("uprobe:PROGRAM:serve+4 { print(args.n); }", "not at the entry"),
         ("uprobe:PROGRAM:serve { print((klient *)arg0); }", "no type is called `klient`"),
         ("uprobe:PROGRAM:serve { print(GREENISH); }", "nothing is called `GREENISH`"),

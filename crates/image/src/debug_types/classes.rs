@@ -3,9 +3,9 @@
 
 use gimli::AttributeValue;
 
+use super::kinds::{DEPTH, NoTypes, TypeId};
 use super::reader::{At, Reader};
 use super::shapes::{Shape, record_kind};
-use super::{DEPTH, NoTypes, TypeId};
 
 /// The most entries of a class, and the most classes of an object, that are looked at.
 const CHILDREN: usize = 1 << 14;

@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gimli::{DebugInfoOffset, DwTag, LineProgramHeader, Unit};
 
+use super::kinds::{ENTRIES, NoTypes};
+use super::ranges;
 use super::reader::{Bytes, Reader};
 use super::scan::{Wish, scan};
-use super::{ENTRIES, NoTypes, ranges};
 
 /// The most rows of line tables that are read.
 const ROWS: u64 = 200_000_000;

@@ -2,8 +2,8 @@
 
 use gimli::{AttributeValue, DwTag};
 
+use super::kinds::{DEPTH, NoTypes, TypeId};
 use super::reader::{At, Entry, Reader, damaged};
-use super::{DEPTH, NoTypes, TypeId};
 
 /// The most members of a record, those of inner ones counted, and constants of an enum.
 const MEMBERS: usize = 1 << 16;

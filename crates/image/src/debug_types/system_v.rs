@@ -1,12 +1,11 @@
 //! Where functions of C have their parameters when they begin (System V ABI, 3.2.3).
 
 use super::classes::is_by_address;
-use super::functions::{Passed, Piece};
-use super::named::has_plain_names;
-use super::reader::Reader;
+use super::kinds::{NoTypes, TypeId};
+use super::passed::{Passed, Piece};
+use super::reader::{Reader, has_plain_names};
 use super::shapes::{Shape, record_kind};
 use super::values::{Class, NoParts, Part, parts};
-use super::{NoTypes, TypeId};
 
 /// The general registers of parameters, in their order.
 const REGISTERS: [&str; 6] = ["rdi", "rsi", "rdx", "rcx", "r8", "r9"];
@@ -112,7 +111,7 @@ impl Places {
     }
 
     fn on_stack(&mut self, reader: &Reader<'_>, of: TypeId) -> Result<Passed, NoTypes> {
-        let size = reader.size(of, super::DEPTH)?;
+        let size = reader.size(of, super::kinds::DEPTH)?;
         let align = alignment(reader, of)?;
         // The first parameter on the stack is at a multiple of 16 when the function is called.
         let start = (self.stack - 8).next_multiple_of(align).checked_add(8);
@@ -127,7 +126,7 @@ impl Places {
 
 /// The bytes of a value in registers.
 fn in_registers(registers: &[&'static str], reader: &Reader<'_>, of: TypeId) -> Result<Passed, NoTypes> {
-    let size = reader.size(of, super::DEPTH)?;
+    let size = reader.size(of, super::kinds::DEPTH)?;
     let pieces = registers.iter().enumerate().map(|(index, register)| {
         let offset = 8 * index as u64;
         Piece { register, offset, bytes: size.saturating_sub(offset).min(8) as u8 }
@@ -142,7 +141,7 @@ fn kind(reader: &Reader<'_>, of: TypeId) -> Result<Kind, NoTypes> {
     }
     let size = match reader.shape(of)? {
         Shape::Other { what, bytes: None } => return Ok(Kind::Unknown(what)),
-        _ => reader.size(of, super::DEPTH)?,
+        _ => reader.size(of, super::kinds::DEPTH)?,
     };
     let is_record = matches!(reader.shape(of)?, Shape::Record { .. } | Shape::Array { .. });
     // At most two registers, unless it is a vector, which is no struct.

@@ -10,7 +10,8 @@ use source::{Diagnostic, Messages, Span, nearest, quote};
 
 use crate::ast::{Enumeration, Field, FieldKind, Item, Record, Script};
 use crate::library;
-use crate::program_types::{self, ProgramRecord, ProgramTypes};
+use crate::program_types::{ProgramRecord, ProgramTypes};
+use crate::type_key;
 use crate::types::{Tag, Type};
 
 /// The maximum size of a record in bytes.
@@ -252,7 +253,7 @@ impl Records {
     }
 
     fn of_program(&self, name: &str) -> Option<Told> {
-        if !program_types::is_key(name) {
+        if !type_key::is_key(name) {
             return None;
         }
         if let Some(known) = self.asked.borrow().get(name) {
@@ -270,7 +271,7 @@ impl Records {
 
     /// Whether the script defines a record or an enum of a name, or it is a key of a program's.
     pub(crate) fn knows(&self, tag: Tag, name: &str) -> bool {
-        program_types::is_key(name)
+        type_key::is_key(name)
             || match tag {
                 Tag::Enum => self.enums.contains_key(name),
                 Tag::Alias => false,

@@ -13,7 +13,6 @@ use crate::types::Type;
 use super::assembler::{Assembler, Label, MAX_CODE};
 use super::forms::{Form, Forms};
 use super::frame::{Frame, LIMIT, Mark};
-use super::function_values::nowhere;
 use super::groups::{self, Group, Served};
 use super::parameters::Parameters;
 use super::refuse;
@@ -134,7 +133,7 @@ impl<'a> Compiler<'a> {
             && let Some(span) =
                 walk::find(probe, &|expr| matches!(&expr.kind, ExprKind::Name(name) if name == "args"))
         {
-            let message = self.no_arguments(span);
+            let message = self.served.no_arguments(span);
             self.messages.add(message);
             return;
         }
@@ -240,8 +239,8 @@ impl<'a> Compiler<'a> {
 
     /// The form of an expression's value.
     pub(super) fn form(&self, expr: &Expr) -> Result<Form> {
-        self.forms.form(&expr.ty).ok_or_else(|| match self.function_value(expr) {
-            Some(value) => nowhere(&value, expr.at.0),
+        self.forms.form(&expr.ty).ok_or_else(|| match self.served.value(expr) {
+            Some(value) => refuse::nowhere(&value, expr.at.0),
             None => refuse::unknown(expr),
         })
     }
