@@ -67,8 +67,8 @@ mod version;
 pub use self::boundary::{NoCode, NotAnInstruction};
 pub use self::debug_info::debug_information;
 pub use self::debug_types::{
-    BitRange, DebugTypes, FunctionType, NoTypes, Parameter, Passed, Piece, RecordKind, RecordMember,
-    RecordType, Shape, TypeId, TypeName,
+    BitRange, DebugTypes, FunctionType, LineCode, NoTypes, Parameter, Passed, Piece, RecordKind,
+    RecordMember, RecordType, Shape, TypeId, TypeName,
 };
 pub use self::error::ImageError;
 pub use self::flow::{ControlFlow, Doubt, NotAnalyzed, Unresolved};

@@ -91,7 +91,7 @@ fn valued(ty: &Type, bytes: &[u8], script: &Compiled, depth: u32) -> Result<Datu
     }
 }
 
-/// A value of a type that scripts do not calculate with: a float as a number, others as their bytes.
+/// A value of a type that scripts do not calculate with: a float as a number, others as bytes.
 fn foreign(name: &str, bytes: &[u8]) -> Datum {
     let is_float = !name.contains(' ') || name == "long double";
     match (bytes.first_chunk(), bytes.first_chunk(), bytes.len()) {

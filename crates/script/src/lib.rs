@@ -35,7 +35,7 @@
 //! | `parse` | the parser |
 //! | `expand` | macros |
 //! | `library` | builtins and functions |
-//! | `program_types`, `specialize` | what is known of programs; a probe for each signature |
+//! | `program_types`, `type_key`, `specialize` | what is known of programs; a probe for each signature |
 //! | `check`, `constant` | names and types |
 //! | `compile` | bytecode |
 //! | `compiled`, `listing` | what a script is compiled to; its bytecode as text |
@@ -67,6 +67,7 @@ mod static_sites;
 #[cfg(test)]
 mod tests;
 mod token;
+mod type_key;
 mod types;
 mod walk;
 
@@ -91,10 +92,11 @@ pub use point::{AttachPoint, Binary as ProbedFile, Memory, Number, Place, Proces
 pub use print::{print, print_typed};
 pub use program_types::{
     Convention, FunctionValue, Functions, NoProgramTypes, ProgramField, ProgramRecord, ProgramTypes,
-    RegisterPart, Signature, ValuePlace, key,
+    RegisterPart, Signature, ValuePlace,
 };
 pub use provider::{Provider, Providers, Row, TABLE};
 pub use static_sites::{SiteArgument, SitePlace, StaticSite, StaticSites};
+pub use type_key::key;
 pub use types::{Aggregate, Integer, Opaque, Tag, Type};
 
 /// A checked script.
@@ -113,6 +115,11 @@ pub struct Checked {
 }
 
 impl Checked {
+    /// What it was checked with.
+    pub fn programs(&self) -> &dyn ProgramTypes {
+        &*self.programs
+    }
+
     /// Whether the script is refused.
     pub fn has_errors(&self) -> bool {
         self.diagnostics.iter().any(|message| message.severity == Severity::Error)

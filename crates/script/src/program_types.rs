@@ -2,7 +2,7 @@
 //!
 //! It comes from debug information, which this crate does not read: a [`ProgramTypes`] is asked for
 //! what a script names, and for nothing else. A type of a program is a [`Type`] like those of
-//! scripts; the name of a struct, union or enum of a program is a *key* ([`key`]) that no script
+//! scripts; the name of a struct, union or enum of a program is a [key](crate::key) that no script
 //! can write, since two programs may have different ones of one name.
 
 use std::fmt::Debug;
@@ -13,24 +13,6 @@ use vm::Register;
 use crate::point::{AttachPoint, Place};
 use crate::provider::Provider;
 use crate::types::{Tag, Type};
-
-/// The mark between the name of a program's type and its number.
-const MARK: char = '\0';
-
-/// The key of a type of a program: its name, and a number that tells it from others of the name.
-pub fn key(name: &str, number: usize) -> Rc<str> {
-    format!("{name}{MARK}{number}").into()
-}
-
-/// Whether a name is the key of a type of a program.
-pub(crate) fn is_key(name: &str) -> bool {
-    name.contains(MARK)
-}
-
-/// The name in a key, or the name that it is.
-pub(crate) fn shown(name: &str) -> &str {
-    name.split(MARK).next().unwrap_or(name)
-}
 
 /// Where functions have their arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,5 +1,6 @@
 //! Laws of the whole crate.
 
+mod programs;
 mod trees;
 
 use proptest::prelude::*;

@@ -277,7 +277,7 @@ impl Display for Type {
                 }
             }
             Type::Named(Tag::Alias, name) | Type::Foreign(name, _) => out.write_str(name),
-            Type::Named(tag, name) => write!(out, "{} {}", tag.word(), crate::program_types::shown(name)),
+            Type::Named(tag, name) => write!(out, "{} {}", tag.word(), crate::type_key::shown(name)),
             Type::Tuple(members) => {
                 out.write_str("(")?;
                 for (index, member) in members.iter().enumerate() {

@@ -20,7 +20,10 @@ Examples:
       uretprobe:a.out:f /@t[tid]/ { @ns = hist(nsecs - @t[tid]); delete(@t, tid); }'
   dprobes trace -p 4711 'interval:s:1 { print(@); clear(@); } uprobe:libc:read { @ = count(); }'
   dprobes trace -f json -o sizes.json sizes.bt 4096 -- ./app    $1 is 4096 in the script
-  dprobes trace -l 'uprobe:libc:mem*'                           what would be probed")]
+  dprobes trace -p 4711 'uprobe:a.out:serve { printf(\"%d %s\\n\", args.c->fd, str(args.c->name)); }'
+  dprobes trace -p 4711 'uprobe:a.out:server.c:120 { @[ustack] = count(); }'
+  dprobes trace -l 'uprobe:libc:mem*'                           what would be probed
+  dprobes trace -lv 'uprobe:./app:serve*'                       and the arguments of functions")]
 pub(crate) struct Trace {
     /// The script: its text, or a file; then its parameters $1, $2, ...
     #[arg(value_name = "SCRIPT")]
@@ -45,6 +48,9 @@ pub(crate) struct Trace {
     /// List the places that the script, or an attach point, would probe
     #[arg(short, long)]
     pub(crate) list: bool,
+    /// With --list, tell the arguments of functions, with their types
+    #[arg(short, long, requires = "list")]
+    pub(crate) verbose: bool,
     /// Compile the script and find its places, but probe nothing
     #[arg(short, long)]
     pub(crate) dry_run: bool,

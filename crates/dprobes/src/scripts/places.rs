@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use image::Pattern;
+use image::{DebugTypes, LineCode, Pattern};
 use process::ImageCache;
 use rpn::{Arch, FunctionPoint, Location, Object};
 use script::{
@@ -36,6 +36,8 @@ pub(super) struct Places {
     pub(super) intervals: Vec<(Duration, Own)>,
     /// The attach points' full names and their functions, by number.
     pub(super) names: Vec<(String, String)>,
+    /// The attach points as the script has them, by number.
+    pub(super) points: Vec<AttachPoint>,
 }
 
 /// Finds the places of all handlers.
@@ -108,11 +110,11 @@ impl Finder<'_> {
                     self.address(handler, point, &module(binary), *address);
                 }
             }
-            (_, Place::Line { .. }) => self.refuse(
-                point,
-                "source lines cannot be probed by scripts yet",
-                "name a function: `uprobe:PROGRAM:FUNCTION`",
-            ),
+            (Provider::Uprobe, Place::Line { binary, file, line }) => {
+                if self.is_probed(point, binary) {
+                    self.line(handler, point, &module(binary), (file, *line));
+                }
+            }
             (Provider::Usdt, Place::Usdt { binary, .. }) => {
                 if handler.sites.is_empty() {
                     self.missing(point, &module(binary), "there is no such static probe");
@@ -120,7 +122,12 @@ impl Finder<'_> {
                 for site in &handler.sites {
                     self.places.semaphores.entry(site.file.clone()).or_default().extend(site.semaphore);
                     let name = format!("{}:{}:{}", point.provider.name(), site.file, site.name);
-                    self.add(handler, &site.file, Location::Offset(site.offset), (name, String::new()));
+                    self.add(
+                        (handler, point),
+                        &site.file,
+                        Location::Offset(site.offset),
+                        (name, String::new()),
+                    );
                 }
             }
             _ => self.refuse(
@@ -135,13 +142,14 @@ impl Finder<'_> {
     }
 
     /// Numbers an attach point.
-    fn number(&mut self, name: String, function: String) -> u32 {
+    fn number(&mut self, point: &AttachPoint, name: String, function: String) -> u32 {
         self.places.names.push((name, function));
+        self.places.points.push(point.clone());
         self.places.names.len() as u32 - 1
     }
 
     fn own(&mut self, entry: usize, point: &AttachPoint) -> Own {
-        Own { entry, minor: self.number(point.to_string(), String::new()) }
+        Own { entry, minor: self.number(point, point.to_string(), String::new()) }
     }
 
     fn refuse(&mut self, point: &AttachPoint, why: &str, help: &str) {
@@ -206,12 +214,12 @@ impl Finder<'_> {
         if named && !functions.is_empty() {
             for name in functions.into_keys() {
                 let location = Location::Points { function: name.clone(), point: at };
-                self.add(handler, &file, location, (shown(&name), name));
+                self.add((handler, point), &file, location, (shown(&name), name));
             }
             return;
         }
         let location = Location::Points { function: function.to_owned(), point: at };
-        self.add(handler, &file, location, (shown(function), function.to_owned()));
+        self.add((handler, point), &file, location, (shown(function), function.to_owned()));
     }
 
     /// An attach point matches nothing.
@@ -234,16 +242,47 @@ impl Finder<'_> {
         match offsets.collect::<Vec<_>>().first() {
             Some(&offset) => {
                 let name = (point.to_string(), String::new());
-                self.add(handler, file, Location::Offset(offset), name);
+                self.add((handler, point), file, Location::Offset(offset), name);
             }
             None if images.is_empty() => self.missing(point, file, "there is no such program or library"),
             None => self.missing(point, file, &format!("no code of the file is at {address:#x}")),
         }
     }
 
+    /// Adds the statements of a source line.
+    fn line(&mut self, handler: &Handler, point: &AttachPoint, file: &str, (source, line): (&str, u64)) {
+        let images = self.scope.images(file, &mut self.cache);
+        let Some(Found { image, .. }) = images.first() else {
+            return self.missing(point, file, "there is no such program or library");
+        };
+        let found = DebugTypes::read(image).and_then(|types| types.line(source, line));
+        let addresses = match found {
+            Ok(code) if code.addresses.is_empty() => {
+                return self.missing(point, file, &no_code(source, line, &code));
+            }
+            Ok(code) => code.addresses,
+            Err(reason) => return self.missing(point, file, &reason.to_string()),
+        };
+        let mut offsets: Vec<u64> = addresses.iter().filter_map(|it| image.offset_of_address(*it)).collect();
+        offsets.dedup();
+        if offsets.is_empty() {
+            self.missing(point, file, &format!("no code of the file is at {source}:{line}"));
+        }
+        for offset in offsets {
+            let name = (point.to_string(), String::new());
+            self.add((handler, point), file, Location::Offset(offset), name);
+        }
+    }
+
     /// Adds a probe to the program of a module.
-    fn add(&mut self, handler: &Handler, file: &str, location: Location, (name, function): (String, String)) {
-        let minor = self.number(name.clone(), function);
+    fn add(
+        &mut self,
+        (handler, point): (&Handler, &AttachPoint),
+        file: &str,
+        location: Location,
+        (name, function): (String, String),
+    ) {
+        let minor = self.number(point, name.clone(), function);
         let objects = &mut self.places.objects;
         let object = match objects.iter_mut().position(|object| object.module == file) {
             Some(place) => &mut objects[place],
@@ -271,6 +310,25 @@ impl Finder<'_> {
             span: Default::default(),
             sites: Vec::new(),
         });
+    }
+}
+
+/// Why a source line has no code.
+fn no_code(source: &str, line: u64, code: &LineCode) -> String {
+    if !code.has_file {
+        return match &code.similar[..] {
+            [] => format!("it is made of no file {source}"),
+            similar => format!("it is made of no file {source}; did you mean {}?", similar.join(" or ")),
+        };
+    }
+    let nearest: Vec<String> = code.nearest.iter().flatten().map(ToString::to_string).collect();
+    match &nearest[..] {
+        [] => format!("line {line} of {source} has no code, and no other line has"),
+        [one] => format!("line {line} of {source} has no code; the nearest line that has is {one}"),
+        _ => format!(
+            "line {line} of {source} has no code; the nearest lines that have are {}",
+            nearest.join(" and ")
+        ),
     }
 }
 

@@ -179,7 +179,7 @@ impl ProgramTypes for Programs {
 
     fn convention(&self, point: &AttachPoint) -> Convention {
         let Place::Function { binary, function, .. } = &point.place else { return Convention::SystemV };
-        // Functions of Go have the name of their package in front; those of C in a Go program do not.
+        // Functions of Go have the name of their package in front; those of C there do not.
         if !function.contains('.') && !function.contains('*') {
             return Convention::SystemV;
         }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use engine::{Options, StartOptions, TablesPlan, Tracer, Versions};
 use printout::{Output, Reader, StackMode};
-use script::{Compiled, Opaque, Type};
+use script::{AttachPoint, Checked, Compiled, Opaque, Place, Provider, Type};
 use trace::Items;
 use vm::{Op, State};
 
@@ -280,6 +280,26 @@ fn words(text: &str) -> Option<Vec<String>> {
     quote.is_none().then_some(words)
 }
 
+/// The arguments of a function, or what it returns, with their types: a line for each.
+fn described(checked: &Checked, point: &AttachPoint, function: &str) -> String {
+    let mut point = point.clone();
+    match &mut point.place {
+        Place::Function { function: meant, offset: None, .. } => *meant = function.to_owned(),
+        _ => return String::new(),
+    }
+    let Ok(functions) = checked.programs().functions(&point) else { return String::new() };
+    let Some(Ok(signature)) = functions.first().map(|it| &it.signature) else { return String::new() };
+    match point.provider {
+        Provider::Uretprobe => {
+            signature.result.iter().map(|result| format!("    {} retval\n", result.text)).collect()
+        }
+        _ => {
+            let arguments = signature.arguments.iter();
+            arguments.map(|argument| format!("    {} {}\n", argument.text, argument.name)).collect()
+        }
+    }
+}
+
 /// `-l`: shows what would be probed.
 fn list(arguments: &Trace) -> Result<ExitCode, Failure> {
     let listed = match &*arguments.script {
@@ -295,8 +315,14 @@ fn list(arguments: &Trace) -> Result<ExitCode, Failure> {
     let scope = Scope { pids: &pids, command: path.as_deref(), expands: true };
     let (checked, compiled) = source::compile_text(arguments, listed.as_deref(), &scope)?;
     let places = places::find(&compiled, &checked.sources, &scope)?;
-    let names: String = places.names.iter().map(|(name, _)| format!("{name}\n")).collect();
-    stdout::show(&printable::lines(&names))?;
+    let mut lines = String::new();
+    for ((name, function), point) in places.names.iter().zip(&places.points) {
+        lines.push_str(&format!("{name}\n"));
+        if arguments.verbose {
+            lines.push_str(&described(&checked, point, function));
+        }
+    }
+    stdout::show(&printable::lines(&lines))?;
     Ok(ExitCode::SUCCESS)
 }
 

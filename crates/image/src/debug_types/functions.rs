@@ -5,71 +5,18 @@ use std::collections::HashMap;
 
 use gimli::{AttributeValue, DebugInfoOffset, DwTag, Unit, UnitOffset};
 
+use super::kinds::{DEPTH, ENTRIES, NoTypes, TypeId};
 use super::locations::{Told, at_entry};
+use super::passed::{FunctionType, Parameter, Passed, Piece};
 use super::reader::{At, Bytes, Reader, damaged};
 use super::scan::{Wish, scan};
 use super::shapes::Shape;
-use super::{DEPTH, ENTRIES, NoTypes, TypeId, golang, ranges, system_v};
+use super::{golang, ranges, system_v};
 
 /// The most entries directly in a function that are gone through.
 const CHILDREN: usize = 1 << 16;
 /// The first version of Go whose functions have parameters in registers: 1.17.
 const REGISTERS_SINCE: (u32, u32) = (1, 17);
-
-/// A part of a value in a register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// The register, as `rdi`.
-    pub register: &'static str,
-    /// Where its bytes are in the value.
-    pub offset: u64,
-    /// How many.
-    pub bytes: u8,
-}
-
-/// Where a value is when its function begins or returns.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Passed {
-    /// In registers.
-    Registers(Vec<Piece>),
-    /// On the stack, so many bytes above the stack pointer.
-    Stack(u64),
-    /// In memory, at the address in a register.
-    Pointed(&'static str),
-    /// It cannot be read, for this reason.
-    Nowhere(String),
-}
-
-impl Passed {
-    pub(super) fn in_float_registers() -> Passed {
-        Passed::Nowhere("it is in a register for floats, which is not read".to_owned())
-    }
-}
-
-/// A parameter of a function.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parameter {
-    /// Its name, if it has one.
-    pub name: Option<String>,
-    /// Its type.
-    pub of: TypeId,
-    /// Where it is when the function begins.
-    pub passed: Passed,
-}
-
-/// What a function takes and returns.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FunctionType {
-    /// Its parameters.
-    pub parameters: Vec<Parameter>,
-    /// Whether more may follow.
-    pub is_variadic: bool,
-    /// The type of what it returns; `None` is `void`. Of several results of a Go function it is the
-    /// first.
-    pub result: Option<TypeId>,
-    /// Where that is when it returns.
-    pub returned: Passed,
-}
 
 /// What the code of a unit is like.
 struct Made {

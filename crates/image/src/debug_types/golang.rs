@@ -1,9 +1,9 @@
 //! Where Go functions have their parameters and results (Go's internal ABI, since Go 1.17).
 
-use super::functions::{Passed, Piece};
+use super::kinds::{NoTypes, TypeId};
+use super::passed::{Passed, Piece};
 use super::reader::Reader;
 use super::values::{Class, NoParts, parts};
-use super::{NoTypes, TypeId};
 
 /// The general registers, in their order.
 const REGISTERS: [&str; 9] = ["rax", "rbx", "rcx", "rdi", "rsi", "r8", "r9", "r10", "r11"];
@@ -22,7 +22,7 @@ pub(super) struct Places {
 impl Places {
     /// The place of the next value.
     pub(super) fn next(&mut self, reader: &Reader<'_>, of: TypeId) -> Result<Passed, NoTypes> {
-        let size = reader.size(of, super::DEPTH)?;
+        let size = reader.size(of, super::kinds::DEPTH)?;
         // Arrays of more than one element are never in registers.
         let found = match parts(reader, of, 1) {
             Ok(found) => found,

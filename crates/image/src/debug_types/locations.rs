@@ -2,7 +2,7 @@
 
 use gimli::{AttributeValue, Expression, Operation, Unit};
 
-use super::NoTypes;
+use super::kinds::NoTypes;
 use super::reader::{Bytes, Entry, Reader};
 
 /// The most entries of a list of locations.

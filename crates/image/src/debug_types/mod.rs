@@ -11,25 +11,31 @@
 //! * Nothing is read that is not asked for. A function is found by the address ranges of the units;
 //!   only its own unit is then gone through. A search for a name visits the outermost entries of
 //!   units only.
-//! * The information is not trusted: every walk has a limit of entries ([`ENTRIES`]), every chain
-//!   and every nesting one of its own ([`DEPTH`]).
+//! * The information is not trusted: every walk has a limit of entries, every chain and
+//!   every nesting one of its own (`kinds`).
 //! * A place is right, or refused with a reason. What the compiler says of the entry (location
 //!   lists) is stronger than the calling convention.
 //!
 //! | file | what it contains |
 //! |---|---|
+//! | `kinds`, `passed` | what questions and answers consist of |
 //! | `reader` | units, entries, references between them, names |
 //! | `ranges` | the unit that has an address |
 //! | `scan` | goes through a unit without reading what is inside of functions and types |
 //! | `named` | types and constants by name |
 //! | `shapes`, `text` | what a type is; its name |
+//! | `lines` | the code of source lines |
 //! | `functions`, `locations` | parameters of a function, and where the compiler says they are |
-//! | `values`, `system_v`, `golang` | where calling conventions pass them |
+//! | `values`, `system_v`, `classes`, `golang` | where calling conventions pass them |
 
+mod classes;
 mod functions;
 mod golang;
+mod kinds;
+mod lines;
 mod locations;
 mod named;
+mod passed;
 mod ranges;
 mod reader;
 mod scan;
@@ -46,66 +52,13 @@ use std::rc::Rc;
 use gimli::{DebugInfoOffset, DwarfSections, EndianSlice, LittleEndian, SectionId, UnitType};
 
 use super::{Image, Machine, debug_information};
-pub use functions::{FunctionType, Parameter, Passed, Piece};
+use kinds::{DEPTH, UNITS};
+pub use kinds::{NoTypes, TypeId, TypeName};
+pub use lines::LineCode;
+pub use passed::{FunctionType, Parameter, Passed, Piece};
 use ranges::Ranges;
 use reader::Reader;
 pub use shapes::{BitRange, RecordKind, RecordMember, RecordType, Shape};
-
-/// The longest chain of type names and qualifiers, and the deepest nesting of types in each other.
-const DEPTH: usize = 64;
-/// The most entries that are visited to answer one question: about a second of work.
-const ENTRIES: u64 = 40_000_000;
-/// The most units of a module.
-const UNITS: usize = 1 << 20;
-
-/// A type in a module's debug information: the place of its entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TypeId(usize);
-
-/// The kinds of types that have names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum TypeName {
-    /// `struct name`; also a class.
-    Struct,
-    /// `union name`.
-    Union,
-    /// `enum name`.
-    Enum,
-    /// A name without a keyword: of a `typedef`, of a base type, or, as in C++, of any type.
-    Plain,
-}
-
-/// Why debug information does not tell something.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoTypes {
-    /// There is none.
-    #[error("it has no debug information (compile with -g, or install its debug package)")]
-    Missing,
-    /// It is in files that are not read.
-    #[error("its debug information is in `.dwo` files, which are not read (compile without -gsplit-dwarf)")]
-    Split,
-    /// The program is not for this machine.
-    #[error("it is not a program for x86-64")]
-    OtherMachine,
-    /// The function has none.
-    #[error("its debug information does not have this function")]
-    NoFunction,
-    /// A type is only declared: what it consists of is told nowhere.
-    #[error("it is only declared there, and not defined")]
-    Declared,
-    /// The search would take too long.
-    #[error("its debug information is too large to be searched for this")]
-    TooLong,
-    /// It is damaged or in a form that is not read.
-    #[error("its debug information cannot be read: {0}")]
-    Damaged(String),
-}
-
-impl From<gimli::Error> for NoTypes {
-    fn from(error: gimli::Error) -> NoTypes {
-        NoTypes::Damaged(error.to_string())
-    }
-}
 
 /// The debug information of a module, to be asked for functions and types.
 pub struct DebugTypes {
@@ -194,6 +147,14 @@ impl DebugTypes {
     pub fn constant(&self, name: &str, near: &[u64]) -> Result<Vec<(TypeId, i64)>, NoTypes> {
         let units = self.units_near(near);
         self.with(|reader| named::constants(reader, &units, name))
+    }
+
+    /// The code of a source line; the file is named by its path or the end of it.
+    ///
+    /// # Errors
+    /// The information is damaged, or too large.
+    pub fn line(&self, file: &str, line: u64) -> Result<LineCode, NoTypes> {
+        self.with(|reader| lines::line(reader, file, line))
     }
 
     fn units_near(&self, near: &[u64]) -> Vec<DebugInfoOffset> {

@@ -5,10 +5,11 @@ use std::fmt::Write;
 
 use gimli::{DebugInfoOffset, DwTag, Unit};
 
-use super::reader::{Bytes, Reader};
+use super::kinds::{ENTRIES, NoTypes, TypeId, TypeName};
+use super::reader::{Bytes, Reader, has_plain_names};
 use super::scan::{Wish, scan};
 use super::shapes::Shape;
-use super::{ENTRIES, NoTypes, TypeId, TypeName, text};
+use super::text;
 
 /// The most types of one name that are compared: a header's are told by each unit that includes it.
 const COPIES: usize = 256;
@@ -159,20 +160,4 @@ pub(super) fn fingerprint(reader: &Reader<'_>, id: TypeId) -> Result<String, NoT
         }
     }
     Ok(line)
-}
-
-/// Whether types need no keyword in the language of a unit.
-pub(super) fn has_plain_names(unit: &Unit<Bytes<'_>>) -> bool {
-    let root = unit.entry(unit.header.root_offset());
-    let language = root.ok().and_then(|root| root.attr_value(gimli::DW_AT_language));
-    !matches!(
-        language,
-        None | Some(gimli::AttributeValue::Language(
-            gimli::DW_LANG_C
-                | gimli::DW_LANG_C89
-                | gimli::DW_LANG_C99
-                | gimli::DW_LANG_C11
-                | gimli::DW_LANG_C17
-        ))
-    )
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use gimli::{AttributeValue, DebugInfoOffset, Unit};
 
-use super::NoTypes;
+use super::kinds::NoTypes;
 use super::reader::{Bytes, Entry, Reader};
 
 /// The most ranges that are kept.

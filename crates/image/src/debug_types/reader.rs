@@ -9,7 +9,7 @@ use gimli::{
     UnitOffset,
 };
 
-use super::{DEPTH, NoTypes, TypeId};
+use super::kinds::{DEPTH, NoTypes, TypeId};
 
 pub(super) type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 pub(super) type Entry<'a> = DebuggingInformationEntry<Bytes<'a>>;
@@ -161,4 +161,20 @@ impl<'a> Reader<'a> {
         }
         Ok(found)
     }
+}
+
+/// Whether types need no keyword in the language of a unit.
+pub(super) fn has_plain_names(unit: &Unit<Bytes<'_>>) -> bool {
+    let root = unit.entry(unit.header.root_offset());
+    let language = root.ok().and_then(|root| root.attr_value(gimli::DW_AT_language));
+    !matches!(
+        language,
+        None | Some(gimli::AttributeValue::Language(
+            gimli::DW_LANG_C
+                | gimli::DW_LANG_C89
+                | gimli::DW_LANG_C99
+                | gimli::DW_LANG_C11
+                | gimli::DW_LANG_C17
+        ))
+    )
 }

@@ -2,7 +2,7 @@
 
 use gimli::{AttributeValue, DwTag, Unit, UnitOffset};
 
-use super::NoTypes;
+use super::kinds::NoTypes;
 use super::reader::Bytes;
 
 /// An entry that is passed: its tag, its place, and its name if it has one.

@@ -2,8 +2,8 @@
 
 use gimli::{AttributeValue, DwTag};
 
+use super::kinds::{DEPTH, NoTypes, TypeId};
 use super::reader::{At, Entry, Reader, damaged};
-use super::{DEPTH, NoTypes, TypeId};
 
 /// The most members of a record, those of inner ones counted, and constants of an enum.
 const MEMBERS: usize = 1 << 16;
@@ -249,8 +249,8 @@ impl<'a> Reader<'a> {
             Shape::Enumeration { bytes, .. } => Ok(bytes.into()),
             Shape::Array { element, lengths } => {
                 let size = self.size(element, depth)?;
-                let lengths = lengths.iter().map(|length| length.unwrap_or(0));
-                let size = lengths.fold(Some(size), |size: Option<u64>, length| size?.checked_mul(length));
+                let mut lengths = lengths.iter().map(|length| length.unwrap_or(0));
+                let size = lengths.try_fold(size, |size, length| size.checked_mul(length));
                 size.ok_or_else(|| NoTypes::Damaged("an array is too long".to_owned()))
             }
             Shape::Record { .. } => Err(NoTypes::Declared),

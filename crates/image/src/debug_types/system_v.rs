@@ -1,13 +1,11 @@
 //! Where functions of C have their parameters when they begin (System V ABI, 3.2.3).
 
-use gimli::AttributeValue;
-
-use super::functions::{Passed, Piece};
-use super::named::has_plain_names;
-use super::reader::Reader;
+use super::classes::is_by_address;
+use super::kinds::{NoTypes, TypeId};
+use super::passed::{Passed, Piece};
+use super::reader::{Reader, has_plain_names};
 use super::shapes::{Shape, record_kind};
 use super::values::{Class, NoParts, Part, parts};
-use super::{NoTypes, TypeId};
 
 /// The general registers of parameters, in their order.
 const REGISTERS: [&str; 6] = ["rdi", "rsi", "rdx", "rcx", "r8", "r9"];
@@ -113,7 +111,7 @@ impl Places {
     }
 
     fn on_stack(&mut self, reader: &Reader<'_>, of: TypeId) -> Result<Passed, NoTypes> {
-        let size = reader.size(of, super::DEPTH)?;
+        let size = reader.size(of, super::kinds::DEPTH)?;
         let align = alignment(reader, of)?;
         // The first parameter on the stack is at a multiple of 16 when the function is called.
         let start = (self.stack - 8).next_multiple_of(align).checked_add(8);
@@ -128,7 +126,7 @@ impl Places {
 
 /// The bytes of a value in registers.
 fn in_registers(registers: &[&'static str], reader: &Reader<'_>, of: TypeId) -> Result<Passed, NoTypes> {
-    let size = reader.size(of, super::DEPTH)?;
+    let size = reader.size(of, super::kinds::DEPTH)?;
     let pieces = registers.iter().enumerate().map(|(index, register)| {
         let offset = 8 * index as u64;
         Piece { register, offset, bytes: size.saturating_sub(offset).min(8) as u8 }
@@ -143,7 +141,7 @@ fn kind(reader: &Reader<'_>, of: TypeId) -> Result<Kind, NoTypes> {
     }
     let size = match reader.shape(of)? {
         Shape::Other { what, bytes: None } => return Ok(Kind::Unknown(what)),
-        _ => reader.size(of, super::DEPTH)?,
+        _ => reader.size(of, super::kinds::DEPTH)?,
     };
     let is_record = matches!(reader.shape(of)?, Shape::Record { .. } | Shape::Array { .. });
     // At most two registers, unless it is a vector, which is no struct.
@@ -186,19 +184,11 @@ fn kind_of_class(reader: &Reader<'_>, of: TypeId) -> Result<Option<Kind>, NoType
     if record_kind(at.entry.tag()).is_none() || !has_plain_names(&at.unit) {
         return Ok(None);
     }
-    match at.entry.attr_value(gimli::DW_AT_calling_convention) {
-        Some(AttributeValue::CallingConvention(gimli::DW_CC_pass_by_reference)) => Ok(Some(Kind::Reference)),
-        Some(AttributeValue::CallingConvention(gimli::DW_CC_pass_by_value)) => Ok(None),
-        _ => {
-            let children = reader.children(&at, 1 << 16)?;
-            // Without member functions and base classes it is a struct of C.
-            let is_plain = |tag| !matches!(tag, gimli::DW_TAG_subprogram | gimli::DW_TAG_inheritance);
-            match children.iter().all(|child| is_plain(child.tag())) {
-                true => Ok(None),
-                false => Ok(Some(Kind::Unknown(reader.name(&at)?.unwrap_or_default()))),
-            }
-        }
-    }
+    Ok(match is_by_address(reader, of)? {
+        Some(true) => Some(Kind::Reference),
+        Some(false) => None,
+        None => Some(Kind::Unknown(reader.name(&at)?.unwrap_or_default())),
+    })
 }
 
 /// The alignment of a value on the stack.

@@ -2,10 +2,9 @@
 
 use std::cell::Cell;
 
-use super::named::has_plain_names;
-use super::reader::Reader;
+use super::kinds::{DEPTH, NoTypes, TypeId};
+use super::reader::{Reader, has_plain_names};
 use super::shapes::{Shape, record_kind};
-use super::{DEPTH, NoTypes, TypeId};
 
 /// The longest text of a type.
 const LENGTH: usize = 512;
@@ -85,8 +84,8 @@ fn within(
             Ok(text)
         }
         tag => match record_kind(tag) {
-            Some(super::RecordKind::Union) => named("union"),
-            Some(super::RecordKind::Struct) => named("struct"),
+            Some(super::shapes::RecordKind::Union) => named("union"),
+            Some(super::shapes::RecordKind::Struct) => named("struct"),
             None => Ok(reader.name(&at)?.unwrap_or_else(|| "?".to_owned())),
         },
     }

@@ -1,8 +1,8 @@
 //! The scalars that a value consists of, as calling conventions see it.
 
+use super::kinds::{DEPTH, NoTypes, TypeId};
 use super::reader::{Reader, damaged};
 use super::shapes::Shape;
-use super::{DEPTH, NoTypes, TypeId};
 
 /// The most scalars of a value that can be in registers: those of Go, with some to spare.
 pub(super) const PARTS: usize = 64;

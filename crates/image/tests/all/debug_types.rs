@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::common::{Scratch, have};
+use crate::common::{Scratch, have, run};
 use image::{DebugTypes, FunctionType, Image, NoTypes, Passed, Piece, Shape, TypeName};
 
 const PROGRAM: &str = r#"
@@ -185,4 +185,157 @@ fn bits_enums_and_names_are_told() {
         assert_eq!(types.named(TypeName::Struct, "nobody", &[]), Ok(Vec::new()));
         assert_eq!(types.constant("NOBODY", &[]), Ok(Vec::new()));
     }
+}
+
+/// Asks everything of a module that a script could ask.
+fn ask_everything(image: &Image) -> usize {
+    let Ok(types) = DebugTypes::read(image) else { return 0 };
+    let mut answers = 0;
+    let mut ids = std::collections::BTreeSet::new();
+    for function in image.functions().iter().take(40) {
+        let Ok(found) = types.function(function.vaddr, &[&function.name]) else { continue };
+        ids.extend(found.parameters.iter().map(|parameter| parameter.of).chain(found.result));
+        answers += 1;
+    }
+    for (kind, name) in [
+        (TypeName::Struct, "client"),
+        (TypeName::Struct, "tight"),
+        (TypeName::Plain, "word"),
+        (TypeName::Enum, "color"),
+        (TypeName::Union, "nobody"),
+    ] {
+        ids.extend(types.named(kind, name, &[]).unwrap_or_default());
+    }
+    for id in ids {
+        let _ = (
+            types.shape(id),
+            types.size(id),
+            types.text(Some(id)),
+            types.fingerprint(id),
+            types.enumerators(id),
+        );
+        for member in types.record(id).map(|record| record.members).unwrap_or_default() {
+            let _ = (types.shape(member.of), types.size(member.of), types.record(member.of));
+            answers += 1;
+        }
+    }
+    let _ = types.constant("GREEN", &[]);
+    for line in [1, 12, 20, 1 << 40] {
+        let _ = types.line("program.c", line);
+    }
+    answers
+}
+
+/// The places of the sections with debug information in a file.
+fn debug_sections(path: &std::path::Path) -> Vec<std::ops::Range<usize>> {
+    let listed = run(Command::new("readelf").arg("-SW").arg(path));
+    let sections = listed.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split_once(']')?.1.split_whitespace().collect();
+        let number = |index: usize| usize::from_str_radix(words.get(index)?, 16).ok();
+        words.first()?.starts_with(".debug_").then(|| Some(number(3)?..number(3)? + number(4)?))?
+    });
+    sections.collect()
+}
+
+#[test]
+fn damaged_types_are_errors_and_no_panic() {
+    if !have("debug_types", &["gcc", "readelf"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    for (number, options) in FORMS[..4].iter().enumerate() {
+        let mut options = options.to_vec();
+        options.push("-Wl,--build-id=none");
+        let path = scratch.compile("program.c", PROGRAM, &format!("program{number}"), &options);
+        let whole = Image::open(&path).expect("it is an ELF file");
+        assert!(ask_everything(&whole) > 20, "{options:?}");
+        let bytes = std::fs::read(&path).expect("it was built");
+        let sections = debug_sections(&path);
+        assert!(sections.len() > 3, "{sections:?}");
+        let damaged = scratch.path().join("damaged");
+        let mut state = 0x9e37_79b9_7f4a_7c15u64 + number as u64;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below.max(1)
+        };
+        for _ in 0..testing::rounds(150, 20_000) {
+            let mut copy = bytes.clone();
+            for _ in 0..1 + random(12) {
+                let section = &sections[random(sections.len())];
+                let place = section.start + random(section.len());
+                // Small numbers are codes of abbreviations, forms and lengths.
+                copy[place] = if random(2) == 0 { random(64) as u8 } else { random(256) as u8 };
+            }
+            std::fs::write(&damaged, &copy).expect("it can be written");
+            let started = std::time::Instant::now();
+            if let Ok(image) = Image::open(&damaged) {
+                ask_everything(&image);
+            }
+            assert!(started.elapsed().as_secs() < 60, "it takes too long");
+        }
+    }
+}
+
+const LINES: &str = "static volatile int sink; static inline __attribute__((always_inline)) int twice(int x)
+{
+    return sink = x * 2 + 1;
+}
+
+__attribute__((noipa)) int first(int x) { return twice(x); }
+__attribute__((noipa)) int second(int x) { return twice(x) + twice(x * x); }
+int main(void) { return first(1) + second(3) == 0; }
+";
+
+#[test]
+fn a_line_has_an_address_in_each_place_where_it_is() {
+    if !have("debug_types", &["gcc"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    for options in [["-g", "-O0"], ["-gdwarf-4", "-O2"], ["-gdwarf-5", "-O2"]] {
+        let image = scratch.image("lines.c", LINES, "lines", &options);
+        let types = DebugTypes::read(&image).expect("it has debug information");
+        let code = types.line("lines.c", 3).expect("it is read");
+        assert_eq!(code.addresses.len(), 3, "{options:?}: {code:?}");
+        let named = |vaddr: &u64| image.function_at(*vaddr).map(|function| function.name.clone());
+        let mut names: Vec<String> = code.addresses.iter().filter_map(named).collect();
+        names.sort();
+        assert_eq!(names, ["first", "second", "second"], "{options:?}");
+        let empty = types.line("lines.c", 5).expect("it is read");
+        assert_eq!((empty.addresses.len(), empty.nearest[1]), (0, Some(6)), "{options:?}: {empty:?}");
+        assert!(empty.nearest[0].is_some_and(|line| line < 5), "{options:?}: {empty:?}");
+        let path = scratch.path().join("lines.c").display().to_string();
+        assert_eq!(types.line(&path, 3), Ok(code));
+        let other = types.line("line.c", 3).expect("it is read");
+        assert!(!other.has_file && other.similar.iter().any(|path| path.ends_with("/lines.c")), "{other:?}");
+    }
+}
+
+/// What questions of a large module take: `DPROBES_LARGE=FILE cargo test -- --ignored measure`.
+#[test]
+#[ignore = "a measurement"]
+fn measure() {
+    let path = std::env::var_os("DPROBES_LARGE").expect("DPROBES_LARGE names a module");
+    let image = Image::open(path.as_ref()).expect("it is an ELF file");
+    let time = |what: &str, ask: &mut dyn FnMut() -> String| {
+        let started = std::time::Instant::now();
+        let answer = ask();
+        println!("{what}: {:?}: {answer}", started.elapsed());
+    };
+    let mut read = None;
+    time("read", &mut || {
+        read = Some(DebugTypes::read(&image).expect("it has debug information"));
+        String::new()
+    });
+    let types = read.expect("it was read");
+    let name = std::env::var("DPROBES_FUNCTION").unwrap_or_else(|_| "main".to_owned());
+    let functions = image.select_named(&name);
+    let vaddr = functions.first().expect("it is there").vaddr;
+    time("function", &mut || format!("{:?}", types.function(vaddr, &[]).map(|it| told(&types, &it))));
+    time("again", &mut || format!("{}", types.function(vaddr, &[]).is_ok()));
+    time("a name near", &mut || format!("{:?}", types.named(TypeName::Struct, "client", &[vaddr])));
+    time("a name anywhere", &mut || format!("{:?}", types.named(TypeName::Struct, "client", &[])));
+    time("no such name", &mut || format!("{:?}", types.named(TypeName::Struct, "nobody_", &[])));
+    time("no such constant", &mut || format!("{:?}", types.constant("NOBODY_", &[])));
+    time("a line", &mut || format!("{:?}", types.line("nobody.c", 10).map(|it| it.has_file)));
 }

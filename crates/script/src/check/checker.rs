@@ -11,7 +11,8 @@ use crate::point::AttachPoint;
 use crate::provider::{Provider, Providers};
 use crate::types::Type;
 
-use super::{programs, unify};
+use super::programs::{self, Names};
+use super::unify;
 
 /// A pass.
 pub(crate) struct Checker<'a> {
@@ -83,6 +84,20 @@ impl<'a> Checker<'a> {
         }
         self.statements(&mut probe.action);
         self.locals.close();
+    }
+
+    /// The names of programs that can be used here.
+    pub(crate) fn names(&self) -> Names<'_> {
+        Names { records: self.records, homes: &self.homes, points: &self.points, messages: Vec::new() }
+    }
+
+    /// Puts the types of programs in the place of names that the script does not define.
+    pub(crate) fn resolve(&mut self, ty: &mut Type, span: Span) {
+        let mut names = self.names();
+        names.resolve(ty, span);
+        for message in names.messages {
+            self.report(message);
+        }
     }
 
     /// Adds a message.

@@ -9,8 +9,8 @@ use crate::ast::{Expr, ExprKind};
 use crate::constant;
 use crate::constant::stated;
 use crate::library::{self, Gives, Usage};
-use crate::program_types;
 use crate::provider::Provider;
+use crate::type_key;
 use crate::types::{Integer, MAX_PARTS, Tag, Type};
 
 impl Checker<'_> {
@@ -161,7 +161,7 @@ impl Checker<'_> {
                 self.sized(&ty, span)
             }
             ExprKind::SizeOf(value) => {
-                if let Some(ty) = self.type_of_name(value) {
+                if let Some(ty) = self.names().type_of(value) {
                     expr.kind = ExprKind::SizeOfType(ty.clone());
                     return self.sized(&ty, span);
                 }
@@ -174,7 +174,7 @@ impl Checker<'_> {
                 self.offset(ty, &fields, span)
             }
             ExprKind::OffsetOf(value, fields) => {
-                if let Some(ty) = self.type_of_name(value) {
+                if let Some(ty) = self.names().type_of(value) {
                     let fields = std::mem::take(fields);
                     expr.kind = ExprKind::OffsetOfType(ty.clone(), fields.clone());
                     return self.offset(ty, &fields, span);
@@ -205,7 +205,7 @@ impl Checker<'_> {
         }
         let name = name.clone();
         let Some(entry) = library::find(&name) else {
-            if let Some(ty) = self.program_constant(expr) {
+            if let Some(ty) = self.names().constant(expr) {
                 return ty;
             }
             let rows = library::all().filter(|entry| entry.usage == Usage::Value).map(|entry| entry.name);
@@ -232,7 +232,7 @@ impl Checker<'_> {
         if entry.name == "retval" && self.providers.contains(&Provider::Fexit) {
             return Type::Unknown;
         }
-        if let Some(ty) = self.of_signature(entry.name) {
+        if let Some(ty) = self.names().of_signature(entry.name) {
             return ty;
         }
         match entry.gives {
@@ -281,11 +281,11 @@ impl Checker<'_> {
             }
             None => {
                 let near = nearest(name, layout.fields.keys().map(String::as_str));
-                let shown = match program_types::is_key(record_name) {
-                    true => program_types::shown(record_name),
+                let shown = match type_key::is_key(record_name) {
+                    true => type_key::shown(record_name),
                     false => record_name.split("::").next().unwrap_or(""),
                 };
-                let message = match self.is_args(record_name) {
+                let message = match self.names().is_args(record_name) {
                     true => format!("the function has no parameter {}", quote(name)),
                     false => format!("{} {} has no field {}", tag.word(), quote(shown), quote(name)),
                 };

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use source::{Diagnostic, Span, quote};
 
-use super::checker::Checker;
+use super::records::Records;
 use crate::ast::{At, Expr, ExprKind, Item, Probe, Script};
 use crate::operator::Unary;
 use crate::parse::unknown_type;
@@ -32,9 +32,20 @@ pub(super) fn homes(probe: &Probe, binaries: &[AttachPoint]) -> Vec<AttachPoint>
     }
 }
 
-impl Checker<'_> {
+/// The names of programs that a probe can use.
+pub(crate) struct Names<'c> {
+    pub(super) records: &'c Records,
+    /// An attach point of each program that they may be from.
+    pub(super) homes: &'c [AttachPoint],
+    /// The probe's points.
+    pub(super) points: &'c [AttachPoint],
+    /// What is wrong with what was asked for.
+    pub(super) messages: Vec<Diagnostic>,
+}
+
+impl Names<'_> {
     /// Puts the types of programs in the place of names that the script does not define.
-    pub(crate) fn resolve(&mut self, ty: &mut Type, span: Span) {
+    pub(super) fn resolve(&mut self, ty: &mut Type, span: Span) {
         match ty {
             Type::Pointer(inner) | Type::Array(inner, _) => {
                 let mut known = Type::clone(inner);
@@ -50,14 +61,15 @@ impl Checker<'_> {
             }
             Type::Named(tag, name) if !self.records.knows(*tag, name) => {
                 let (tag, name) = (*tag, name.clone());
-                match self.program_type(tag, &name) {
+                match self.named(tag, &name) {
                     Ok(Some(known)) => *ty = known,
                     Ok(None) => self.unknown_name(ty, tag, &name, span),
                     // A pointer to a struct may be used as such.
                     Err(_) if matches!(tag, Tag::Struct | Tag::Union) => {}
                     Err(reason) => {
                         let message = format!("{} is not known: {reason}", quote(&ty.to_string()));
-                        self.error(span, message, "not defined in the script");
+                        self.messages
+                            .push(Diagnostic::error(span, message).label("not defined in the script"));
                         *ty = Type::Unknown;
                     }
                 }
@@ -70,25 +82,26 @@ impl Checker<'_> {
     fn unknown_name(&mut self, ty: &mut Type, tag: Tag, name: &str, span: Span) {
         match tag {
             Tag::Alias => {
-                self.report(unknown_type(name, span));
+                self.messages.push(unknown_type(name, span));
                 *ty = Type::Unknown;
             }
             Tag::Enum => {
-                let message = format!("enum {} is not defined", quote(name));
-                self.error(span, message, "expected an enum of the script");
+                let message = Diagnostic::error(span, format!("enum {} is not defined", quote(name)));
+                self.messages.push(message.label("expected an enum of the script"));
             }
             Tag::Struct | Tag::Union => {
                 if let Some(near) = self.records.near(name) {
                     let message = format!("{} {} is not defined", tag.word(), quote(name));
-                    self.report(Diagnostic::error(span, message).label("not known").suggest(Some(near)));
+                    let message = Diagnostic::error(span, message).label("not known");
+                    self.messages.push(message.suggest(Some(near)));
                 }
             }
         }
     }
 
-    /// The type of a name in the programs that the probe's names may be from.
-    fn program_type(&self, tag: Tag, name: &str) -> Result<Option<Type>, String> {
-        for home in &self.homes {
+    /// The type of a name in the programs.
+    fn named(&self, tag: Tag, name: &str) -> Result<Option<Type>, String> {
+        for home in self.homes {
             if let Some(known) = self.records.programs().named(home, tag, name)? {
                 return Ok(Some(known));
             }
@@ -97,18 +110,18 @@ impl Checker<'_> {
     }
 
     /// A name that is a type of a program, as in `sizeof(name)`.
-    pub(crate) fn type_of_name(&mut self, value: &Expr) -> Option<Type> {
+    pub(super) fn type_of(&self, value: &Expr) -> Option<Type> {
         let ExprKind::Name(name) = &value.kind else { return None };
         if self.records.constant(name).is_some() || crate::library::find(name).is_some() {
             return None;
         }
-        self.program_type(Tag::Alias, name).ok().flatten()
+        self.named(Tag::Alias, name).ok().flatten()
     }
 
     /// Puts a constant of a program in the place of its name; its type.
-    pub(crate) fn program_constant(&mut self, expr: &mut Expr) -> Option<Type> {
+    pub(super) fn constant(&self, expr: &mut Expr) -> Option<Type> {
         let ExprKind::Name(name) = &expr.kind else { return None };
-        for home in &self.homes {
+        for home in self.homes {
             if let Ok(Some((ty, value))) = self.records.programs().constant(home, name) {
                 expr.kind = constant(&ty, value, expr.at);
                 return Some(ty);
@@ -118,13 +131,13 @@ impl Checker<'_> {
     }
 
     /// The type of `args`, or of `retval`, if debug information tells it.
-    pub(crate) fn of_signature(&self, name: &str) -> Option<Type> {
+    pub(super) fn of_signature(&self, name: &str) -> Option<Type> {
         if !matches!(name, "args" | "retval") {
             return None;
         }
-        let signature = Probed::of(self.records.programs(), &self.points).signature?;
+        let signature = Probed::of(self.records.programs(), self.points).signature?;
         let Signature { key, result, .. } = &*signature;
-        let has = |provider| self.providers.contains(&provider);
+        let has = |provider| self.points.iter().any(|point| point.provider == provider);
         match name {
             "args" if has(Provider::Uprobe) => Some(Type::Named(Tag::Struct, key.clone())),
             "retval" if has(Provider::Uretprobe) => match &result.as_ref()?.ty {
@@ -137,7 +150,7 @@ impl Checker<'_> {
     }
 
     /// Whether a record is `args`.
-    pub(crate) fn is_args(&self, name: &str) -> bool {
+    pub(super) fn is_args(&self, name: &str) -> bool {
         self.of_signature("args") == Some(Type::Named(Tag::Struct, name.into()))
     }
 }

@@ -10,7 +10,8 @@ use source::{Diagnostic, Messages, Span, nearest, quote};
 
 use crate::ast::{Enumeration, Field, FieldKind, Item, Record, Script};
 use crate::library;
-use crate::program_types::{self, ProgramRecord, ProgramTypes};
+use crate::program_types::{ProgramRecord, ProgramTypes};
+use crate::type_key;
 use crate::types::{Tag, Type};
 
 /// The maximum size of a record in bytes.
@@ -42,6 +43,9 @@ pub(crate) struct Layout {
     align: u64,
 }
 
+/// The layout of a record of a program, or why it is not known.
+type Told = Result<Rc<Layout>, String>;
+
 /// All records and the values of all enums.
 #[derive(Debug)]
 pub(crate) struct Records {
@@ -49,7 +53,7 @@ pub(crate) struct Records {
     /// Knows the records of programs.
     programs: Rc<dyn ProgramTypes>,
     /// Those that were asked for.
-    asked: RefCell<BTreeMap<Rc<str>, Result<Rc<Layout>, String>>>,
+    asked: RefCell<BTreeMap<Rc<str>, Told>>,
     enums: BTreeMap<Rc<str>, Span>,
     constants: BTreeMap<String, (Type, i64)>,
     inner: usize,
@@ -248,8 +252,8 @@ impl Records {
         self.of_program(name)?.err()
     }
 
-    fn of_program(&self, name: &str) -> Option<Result<Rc<Layout>, String>> {
-        if !program_types::is_key(name) {
+    fn of_program(&self, name: &str) -> Option<Told> {
+        if !type_key::is_key(name) {
             return None;
         }
         if let Some(known) = self.asked.borrow().get(name) {
@@ -267,7 +271,7 @@ impl Records {
 
     /// Whether the script defines a record or an enum of a name, or it is a key of a program's.
     pub(crate) fn knows(&self, tag: Tag, name: &str) -> bool {
-        program_types::is_key(name)
+        type_key::is_key(name)
             || match tag {
                 Tag::Enum => self.enums.contains_key(name),
                 Tag::Alias => false,

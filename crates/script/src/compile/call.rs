@@ -40,7 +40,7 @@ impl<'c, 'a> Call<'c, 'a> {
     ) -> Result<Call<'c, 'a>> {
         let Some(entry) = library::find(name) else { return Err(refuse::unknown(expr)) };
         if entry.name == "args" {
-            return Err(compiler.no_arguments(expr.at.0));
+            return Err(compiler.served.no_arguments(expr.at.0));
         }
         if refuse::is_refused(entry) {
             return Err(refuse::entry(entry, expr.at.0));

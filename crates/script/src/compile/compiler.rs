@@ -133,7 +133,7 @@ impl<'a> Compiler<'a> {
             && let Some(span) =
                 walk::find(probe, &|expr| matches!(&expr.kind, ExprKind::Name(name) if name == "args"))
         {
-            let message = self.no_arguments(span);
+            let message = self.served.no_arguments(span);
             self.messages.add(message);
             return;
         }
@@ -239,7 +239,10 @@ impl<'a> Compiler<'a> {
 
     /// The form of an expression's value.
     pub(super) fn form(&self, expr: &Expr) -> Result<Form> {
-        self.forms.form(&expr.ty).ok_or_else(|| refuse::unknown(expr))
+        self.forms.form(&expr.ty).ok_or_else(|| match self.served.value(expr) {
+            Some(value) => refuse::nowhere(&value, expr.at.0),
+            None => refuse::unknown(expr),
+        })
     }
 
     /// The number of a literal.

@@ -23,7 +23,7 @@ impl Compiler<'_> {
             return Ok(());
         }
         match &expr.kind {
-            ExprKind::Name(_) if self.function_value(expr).is_some() => self.read_word(expr),
+            ExprKind::Name(_) if self.served.value(expr).is_some() => self.read_word(expr),
             ExprKind::Name(name) => Call::new(self, name, &[], expr)?.word(),
             ExprKind::Call(name, arguments) => Call::new(self, name, arguments, expr)?.word(),
             ExprKind::Local(name) => match self.find(name).map(|variable| variable.at) {

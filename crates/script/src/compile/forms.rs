@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::check::Records;
-use crate::types::{Opaque, Tag, Type};
+use crate::types::{Integer, Opaque, Tag, Type};
 
 /// How a value is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,5 +82,13 @@ impl Forms {
         let before = members.get(..index)?;
         let offset = before.iter().try_fold(0, |sum, member| Some(sum + self.member(member)?))?;
         Some((offset, members.get(index)?))
+    }
+}
+
+/// How a value is in memory: its bytes and its sign.
+pub(super) fn raw(ty: &Type) -> Integer {
+    match ty {
+        Type::Named(Tag::Enum, _) => Integer { bytes: 4, signed: false },
+        _ => ty.as_integer().unwrap_or(Integer::U64),
     }
 }

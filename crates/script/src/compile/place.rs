@@ -5,17 +5,17 @@
 use crate::ast::{Expr, ExprKind};
 use crate::check::Bits;
 use crate::operator::Unary;
-use crate::types::{Integer, Tag, Type};
+use crate::types::Type;
 use vm::Op;
 
 use super::compiler::{Compiler, Result};
-use super::forms::Form;
-use super::refuse;
+use super::forms::{Form, raw};
+use super::{function_values, refuse};
 
 impl Compiler<'_> {
     /// Whether a value is in memory of the program; else it is in the frame.
     pub(super) fn in_memory(&self, expr: &Expr) -> bool {
-        if let Some(is) = self.function_value_in_memory(expr) {
+        if let Some(is) = self.served.is_in_memory(expr) {
             return is;
         }
         match &expr.kind {
@@ -44,8 +44,8 @@ impl Compiler<'_> {
 
     /// Pushes the address of a value that is in memory, less the offset that is returned.
     fn memory_place(&mut self, expr: &Expr) -> Result<u64> {
-        if let Some(value) = self.function_value(expr) {
-            return self.function_value_place(&value, expr.at.0);
+        if let Some(value) = self.served.value(expr) {
+            return function_values::push_place(&mut self.asm, &value, expr.at.0);
         }
         match &expr.kind {
             ExprKind::Unary(Unary::Dereference, value) => {
@@ -112,7 +112,7 @@ impl Compiler<'_> {
 
     /// Where a part of a value in the frame is.
     pub(super) fn frame_place(&mut self, expr: &Expr) -> Result<u16> {
-        if self.function_value(expr).is_some() {
+        if self.served.value(expr).is_some() {
             return self.wide(expr);
         }
         let add = |at: u16, offset: u64| u16::try_from(offset).ok().and_then(|offset| at.checked_add(offset));
@@ -171,10 +171,10 @@ impl Compiler<'_> {
 
     /// Pushes an integer or a pointer that is in memory or in a part of a value.
     pub(super) fn read_word(&mut self, expr: &Expr) -> Result<()> {
-        if let Some(value) = self.function_value(expr)
+        if let Some(value) = self.served.value(expr)
             && !self.in_memory(expr)
         {
-            return self.function_value_word(&value, expr.at.0);
+            return function_values::push_word(&mut self.asm, &value, expr.at.0);
         }
         let bits = match &expr.kind {
             ExprKind::Field(value, name) => self.field(value, name)?.1,
@@ -283,13 +283,5 @@ impl Compiler<'_> {
         self.asm.op(Op::FillF);
         self.asm.get(size);
         Ok(())
-    }
-}
-
-/// How a value is in memory: its bytes and its sign.
-pub(super) fn raw(ty: &Type) -> Integer {
-    match ty {
-        Type::Named(Tag::Enum, _) => Integer { bytes: 4, signed: false },
-        _ => ty.as_integer().unwrap_or(Integer::U64),
     }
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::check::{Layout, Records};
 use crate::compiled::{Compiled, Member, RecordLayout};
-use crate::program_types::is_key;
+use crate::type_key::is_key;
 use crate::types::{Tag, Type};
 
 /// The most records of programs whose values are printed.

@@ -5,8 +5,9 @@ use source::{Diagnostic, Messages, Span, quote};
 use crate::ast::{Expr, ExprKind, Item, Script};
 use crate::library::{Entry, Needs};
 use crate::point::AttachPoint;
-use crate::program_types::shown;
+use crate::program_types::{FunctionValue, ValuePlace};
 use crate::provider::Provider;
+use crate::type_key::shown;
 use crate::types::{Tag, Type};
 
 use super::compiler::Result;
@@ -159,4 +160,19 @@ pub(super) fn definitions(script: &Script, messages: &mut Messages) {
             );
         }
     }
+}
+
+/// An argument, or what a function returns, that cannot be read.
+pub(super) fn nowhere(value: &FunctionValue, span: Span) -> Diagnostic {
+    let what = match value.name.as_str() {
+        "" => format!("what the function returns, a `{}`,", value.text),
+        name => format!("the argument {}, a `{}`,", quote(name), value.text),
+    };
+    let reason = match &value.place {
+        ValuePlace::Nowhere(reason) => reason.as_str(),
+        _ => "scripts do not calculate with values of this type",
+    };
+    Diagnostic::error(span, format!("{what} cannot be read"))
+        .label(reason.to_owned())
+        .help("leave it out; the others can be read")
 }

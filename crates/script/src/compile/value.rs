@@ -17,7 +17,7 @@ use super::assembler::{SHORT, word};
 use super::call::Call;
 use super::compiler::{Compiler, Result};
 use super::forms::Form;
-use super::refuse;
+use super::{function_values, refuse};
 use crate::walk::is_pure;
 
 impl Compiler<'_> {
@@ -262,14 +262,16 @@ impl Compiler<'_> {
 
     /// Evaluates a value to a place of the frame.
     pub(super) fn wide_to(&mut self, expr: &Expr, ty: &Type, at: u16, size: usize) -> Result<()> {
-        if let Some(value) = self.function_value(expr)
+        if let Some(value) = self.served.value(expr)
             && !self.in_memory(expr)
         {
-            return self.function_value_to(&value, at, size, expr.at.0);
+            return function_values::copy(&mut self.asm, &value, at, size, expr.at.0);
         }
         match &expr.kind {
             ExprKind::Name(_) if self.in_memory(expr) => self.read_wide(expr, at),
-            ExprKind::Name(_) if self.is_all_arguments(expr) => self.all_arguments_to(expr, at),
+            ExprKind::Name(_) if self.served.is_all_arguments(expr) => {
+                function_values::copy_all(self, expr, at)
+            }
             ExprKind::Tuple(values) => self.tuple_to(values, ty, at, expr),
             ExprKind::Map(name, key) => self.fetch(name, key.as_deref(), at, expr),
             ExprKind::Ternary(test, yes, no) => {
