@@ -12,6 +12,7 @@
 //! | `tracing` | a running `dprobes trace` |
 //! | `live` | scripts on processes that run already; signals; several processes |
 //! | `hostile` | strings, and memory, of a hostile process |
+//! | `unwinding` | stacks of programs without frame pointers |
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -24,6 +25,7 @@ mod hostile;
 mod live;
 mod peer;
 mod tracing;
+mod unwinding;
 
 use std::process::ExitCode;
 use testing::Trials;
@@ -33,5 +35,6 @@ fn main() -> ExitCode {
     case::add(&mut trials);
     live::add(&mut trials);
     hostile::add(&mut trials);
+    unwinding::add(&mut trials);
     trials.run()
 }
