@@ -1,9 +1,9 @@
 /* build: -O2 -fomit-frame-pointer -fno-optimize-sibling-calls -rdynamic -ldl
  *
  * Deep stacks without frame pointers. `deep` recurses to many depths, and sorts there, so that the C library calls
- * deep_leaf. `deep open LIBRARY` prints "ready", and for each line opens the library, calls its deep_inside, which calls
- * deep_leaf, closes it, and prints "done". With -DLIBRARY it is that library. At its end it writes its mappings to the file
- * that MAPS names. */
+ * deep_leaf. `deep open` prints "ready", and for each line opens the library of that name, calls its deep_inside, which
+ * calls deep_leaf, closes it, and prints "done". With -DLIBRARY it is that library; with -DMANY, too, one with much
+ * unwinding information. At its end it writes its mappings to the file that MAPS names. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +19,20 @@ __attribute__((noinline)) int deep_within(int (*leaf)(int), int n) {
 __attribute__((noinline)) int deep_inside(int (*leaf)(int), int n) {
     return n ? deep_inside(leaf, n - 1) + n : deep_within(leaf, 3) + 1;
 }
+
+#ifdef MANY
+__asm__(".text\n"
+        ".rept 150000\n"
+        "  .cfi_startproc\n"
+        "  push %rbp\n"
+        "  .cfi_adjust_cfa_offset 8\n"
+        "  pop %rbp\n"
+        "  .cfi_adjust_cfa_offset -8\n"
+        "  ret\n"
+        "  .cfi_endproc\n"
+        "  ud2\n"
+        ".endr\n");
+#endif
 #else
 static volatile int calls;
 
@@ -53,8 +67,8 @@ __attribute__((destructor)) static void write_maps(void) {
 }
 
 int main(int argc, char **argv) {
-    char line[100];
-    if (argc < 3) {
+    char line[4096];
+    if (argc < 2) {
         int sum = 0;
         for (int round = 0; round < 40; round++) sum += deep_recurse(5 + round % 11, round % 30);
         printf("%d %d\n", sum, calls);
@@ -63,7 +77,8 @@ int main(int argc, char **argv) {
     printf("ready\n");
     fflush(stdout);
     while (fgets(line, sizeof line, stdin)) {
-        void *library = dlopen(argv[2], RTLD_NOW);
+        line[strcspn(line, "\n")] = 0;
+        void *library = dlopen(line, RTLD_NOW);
         if (!library) return 1;
         int (*inside)(int (*)(int), int) = (int (*)(int (*)(int), int))dlsym(library, "deep_inside");
         if (!inside || inside(deep_leaf, 4) == 0 || dlclose(library)) return 1;

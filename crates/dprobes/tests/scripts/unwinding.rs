@@ -4,12 +4,20 @@
 //! instruction, and then under dprobes: both must have seen the same stacks, one after the other.
 //! Addresses differ from run to run, so each is compared as a file and an offset in it.
 
-use super::support::{Scratch, Server, dprobes, file_offset, run};
-use super::tracing::Tracing;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
-use testing::{Trials, find_program, go_target, have, need, output, repository, rounds, target, variant};
+
+use testing::{Trials, find_program, go_target, have, need, output, repository, rounds, target};
+
+use super::support::Scratch;
+use super::tracing::Tracing;
+use gdb::{Plan, agree, by_gdb, compare, mappings, script, stacks, variables};
+use shown::{named, trace};
+
+mod gdb;
+mod libraries;
+mod shown;
 
 /// Adds the tests.
 pub(crate) fn add(trials: &mut Trials) {
@@ -21,9 +29,14 @@ pub(crate) fn add(trials: &mut Trials) {
     trials.add("unwinding: exceptions of C++", exceptions);
     trials.add("unwinding: handlers of signals", signals);
     for engine in ["jump", "trap"] {
-        trials.add(format!("unwinding: a library that comes and goes ({engine})"), move || plugin(engine));
+        trials.add(format!("unwinding: a library that comes and goes ({engine})"), move || {
+            libraries::plugin(engine)
+        });
         trials.add(format!("unwinding: a child has its parent's tables ({engine})"), move || child(engine));
     }
+    trials.add("unwinding: full blocks are replaced", libraries::full_blocks);
+    trials.add("unwinding: a killed tracer leaves no tables", libraries::killed);
+    trials.add("unwinding: few addresses", libraries::few_addresses);
     for engine in ["auto", "trap"] {
         trials.add(format!("unwinding: Go ({engine})"), move || go(engine));
     }
@@ -31,108 +44,6 @@ pub(crate) fn add(trials: &mut Trials) {
 
 /// How long a program may take to be ready.
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// What is compared.
-struct Plan<'a> {
-    test: &'a str,
-    program: &'a Path,
-    arguments: Vec<String>,
-    /// The file with the function, and its name in attach points.
-    module: (&'a Path, &'a str),
-    function: &'a str,
-    /// How many hits.
-    hits: usize,
-}
-
-/// The variables of a program, which differ in nothing between two runs.
-fn variables(maps: &Path) -> Vec<(&'static str, String)> {
-    let maps = maps.display().to_string();
-    vec![("PYTHONHASHSEED", "0".to_owned()), ("PYTHONMALLOC", "malloc".to_owned()), ("MAPS", maps)]
-}
-
-/// The stacks that gdb shows.
-fn by_gdb(plan: &Plan<'_>, scratch: &Scratch) -> Vec<Vec<String>> {
-    let out = scratch.path().join("sequence");
-    let offset = file_offset(plan.module.0, plan.function).expect("the function");
-    let script = repository().join("crates/dprobes/tests/scripts/unwinding/sequence.py");
-    let set = variables(&scratch.path().join("maps"));
-    let set: Vec<String> = set.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    let mut gdb = Command::new("gdb");
-    gdb.args(["-q", "-nx", "-batch", "-x"]).arg(script).arg("--args").arg(plan.program).args(&plan.arguments);
-    gdb.env("SEQUENCE_OUT", &out).env("SEQUENCE_MODULE", plan.module.0);
-    gdb.env("SEQUENCE_OFFSET", offset.to_string()).env("SEQUENCE_HITS", plan.hits.to_string());
-    gdb.env("SEQUENCE_SET", set.join(" ")).env_remove("LD_BIND_NOW");
-    gdb.stdin(std::process::Stdio::null()).current_dir(scratch.path());
-    let said = output(&mut gdb);
-    let text = std::fs::read_to_string(&out).unwrap_or_else(|error| panic!("{gdb:?}: {error}\n{said}"));
-    text.lines().map(|line| line.split(' ').map(str::to_owned).collect()).collect()
-}
-
-/// A mapping of a file: its addresses, its offset, and the file's name.
-type Mapping = (u64, u64, u64, String);
-
-fn mappings(text: &str) -> Vec<Mapping> {
-    let hex = |text: &str| u64::from_str_radix(text, 16).expect("a number");
-    let mapping = |line: &str| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let path = Path::new(*fields.get(5).filter(|path| path.starts_with('/'))?);
-        let (start, end) = fields[0].split_once('-')?;
-        Some((hex(start), hex(end), hex(fields[2]), path.file_name()?.to_string_lossy().into_owned()))
-    };
-    text.lines().filter_map(mapping).collect()
-}
-
-/// The stacks in what a script has printed, as gdb shows them.
-fn stacks(printed: &str, mappings: &[Mapping]) -> Vec<Vec<String>> {
-    let shown = |line: &str| {
-        let address = u64::from_str_radix(line, 16).unwrap_or_else(|_| panic!("{line} is no address"));
-        let found = mappings.iter().find(|(start, end, ..)| (*start..*end).contains(&address));
-        match found {
-            Some((start, _, offset, name)) => format!("{name}+{:x}", address - start + offset),
-            None => format!("?+{address:x}"),
-        }
-    };
-    let blocks = printed.split("\n\n").map(str::trim).filter(|block| !block.is_empty());
-    blocks.map(|block| block.lines().map(str::trim).map(shown).collect()).collect()
-}
-
-fn script(plan: &Plan<'_>) -> String {
-    format!("uprobe:{}:{} {{ printf(\"%s\\n\", ustack(raw)); }}", plan.module.1, plan.function)
-}
-
-/// Compares what gdb shows with what both engines find.
-fn compare(plan: &Plan<'_>) {
-    let scratch = Scratch::new();
-    let expected = by_gdb(plan, &scratch);
-    assert!(!expected.is_empty(), "{}: gdb has seen no hit", plan.test);
-    for engine in ["jump", "trap"] {
-        let maps = scratch.path().join("maps");
-        let _ = std::fs::remove_file(&maps);
-        let printed = scratch.path().join("printed");
-        let mut command = trace(&scratch, engine, &script(plan));
-        command.arg(plan.program).args(&plan.arguments).current_dir(scratch.path());
-        command.env_clear().envs(variables(&maps));
-        let (status, _, stderr) = run(&mut command);
-        assert!(status.success(), "{}: {status}\n{stderr}", plan.test);
-        let printed = std::fs::read_to_string(&printed).expect("what it has printed");
-        let maps = mappings(&std::fs::read_to_string(&maps).expect("its mappings"));
-        agree(plan, engine, &expected, stacks(&printed, &maps));
-    }
-}
-
-/// Checks that stacks are those that gdb shows.
-fn agree(plan: &Plan<'_>, engine: &str, expected: &[Vec<String>], mut found: Vec<Vec<String>>) {
-    // gdb stops the program when its libraries have begun, which is after their constructors.
-    let is_early = |stack: &Vec<String>| stack.last().is_some_and(|frame| frame.starts_with("ld-linux"));
-    let early = found.iter().position(|stack| !is_early(stack)).unwrap_or(found.len());
-    found.drain(..early);
-    let test = plan.test;
-    assert!(found.len() >= expected.len(), "{test} ({engine}): {} hits, not {}", found.len(), expected.len());
-    for (number, (expected, found)) in expected.iter().zip(&found).enumerate() {
-        assert_eq!(found, expected, "{test} ({engine}): hit {number}");
-    }
-    println!("{test} ({engine}): {} stacks are gdb's", expected.len());
-}
 
 /// The file that a program loads for a library, by the beginning of its name.
 fn library(program: &Path, name: &str) -> Option<PathBuf> {
@@ -328,64 +239,6 @@ fn signals() {
     }
 }
 
-/// A script that prints stacks with names, on a process.
-fn trace_names(server: &Server, engine: &str) -> Tracing {
-    let pid = server.pid().to_string();
-    let script = "uprobe:a.out:deep_leaf { printf(\"%s\\n\", ustack()); }";
-    let tracing = Tracing::start(&["--lossless", "--engine", engine, "-p", &pid, script]);
-    tracing.says("armed");
-    tracing
-}
-
-/// The names of the functions in each stack.
-fn names(printed: &str) -> Vec<Vec<String>> {
-    let blocks = printed.split("\n\n").map(str::trim).filter(|block| !block.is_empty());
-    let name = |line: &str| line.trim().rsplit_once('+').map_or(line.trim(), |(name, _)| name).to_owned();
-    blocks.map(|block| block.lines().map(name).collect()).collect()
-}
-
-/// The names of the functions in each stack that a script prints, and what is said beside.
-fn named(trace: &mut Command, scratch: &Scratch) -> (Vec<Vec<String>>, String) {
-    let printed = scratch.path().join("printed");
-    let (status, _, stderr) = run(trace);
-    assert!(status.success(), "{status}\n{stderr}");
-    (names(&std::fs::read_to_string(printed).expect("what it has printed")), stderr)
-}
-
-/// `dprobes trace`, whose script prints into the scratch directory.
-fn trace(scratch: &Scratch, engine: &str, script: &str) -> Command {
-    let mut command = dprobes();
-    command.args(["trace", "--lossless", "--engine", engine, "-o"]).arg(scratch.path().join("printed"));
-    command.arg(script).arg("--");
-    command
-}
-
-/// A library that is mapped after the script has begun, again and again.
-fn plugin(engine: &str) {
-    let test = "unwinding: a library";
-    let program = need!(test, target("deep"), "gcc");
-    let flags = ["-DLIBRARY", "-shared", "-fPIC"];
-    let library = need!(test, variant("deep", "deep.so", &flags), "gcc");
-    let mut server = Server::start(&program, [Path::new("open"), &library]);
-    assert_eq!(server.line(), "ready");
-    let tracing = trace_names(&server, engine);
-    const ROUNDS: usize = 12;
-    for _ in 0..ROUNDS {
-        assert_eq!(server.ask("again"), "done");
-    }
-    let (status, printed) = tracing.stop(libc::SIGINT);
-    assert!(status.success(), "{status}");
-    let found = names(&printed);
-    assert_eq!(found.len(), ROUNDS, "{printed}");
-    let expected = ["deep_leaf", "deep_within"].into_iter().chain(["deep_inside"; 5]).chain(["main"]);
-    let expected: Vec<&str> = expected.collect();
-    for stack in found {
-        assert_eq!(stack[..expected.len()], expected);
-        assert_eq!(stack.last().map(String::as_str), Some("_start"), "{stack:?}");
-    }
-    assert_eq!(server.end().0.code(), Some(0));
-}
-
 /// A forked child, which executes nothing new.
 fn child(engine: &str) {
     let test = "unwinding: a child";
@@ -400,22 +253,10 @@ for i in range(20):
         os._exit(0)
     os.waitpid(pid, 0)";
     let script = "uprobe:libc:getppid { printf(\"%s\\n\", ustack()); }";
-    let mut command = dprobes();
-    command.args([
-        "trace",
-        "--lossless",
-        "--engine",
-        engine,
-        script,
-        "--",
-        "/usr/bin/python3",
-        "-c",
-        program,
-    ]);
-    let (status, printed, stderr) = run(&mut command);
-    assert!(status.success(), "{status}\n{stderr}");
-    let found = names(&printed);
-    assert_eq!(found.len(), 20, "{printed}");
+    let scratch = Scratch::new();
+    let mut command = trace(&scratch, engine, script);
+    let (found, stderr) = named(command.args(["/usr/bin/python3", "-c", program]), &scratch);
+    assert_eq!(found.len(), 20, "{stderr}");
     for stack in &found {
         assert_eq!(stack[0], "getppid", "{stack:?}");
         assert_eq!(stack, &found[0]);
