@@ -262,7 +262,7 @@ impl Machine for HitMachine<'_> {
             let mut bytes = [0; 8];
             seen.read(address, &mut bytes).ok().map(|()| u64::from_le_bytes(bytes))
         };
-        Some(match self.space.map(|space| &space.unwinding).filter(|unwinding| unwinding.any()) {
+        Some(match self.space.map(|space| &space.shared.unwinding).filter(|unwinding| unwinding.any()) {
             Some(unwinding) => unwinding.walk(&registers, read, frames),
             None => unwind::walk_frame_pointers(&registers, read, frames),
         })

@@ -57,6 +57,8 @@ impl Placer<'_, '_> {
         if let Some(space) = self.followed.spaces.get_mut(&number) {
             space.modules.seen = modules.iter().map(module_key).collect();
         }
+        let pid = self.followed.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
+        self.messages.observer.mapped(pid, &modules);
         self.tell_waiting(number, tid, &modules);
         Ok(state)
     }

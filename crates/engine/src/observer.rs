@@ -64,6 +64,12 @@ pub trait Observer {
     /// Receives the counts so far, if wanted. Probes continue to count meanwhile.
     fn counted(&mut self, _report: &Report) {}
 
+    /// Receives the modules of a process when they may have changed.
+    fn mapped(&mut self, _pid: i32, _modules: &[Module]) {}
+
+    /// A process has forked: its child has the same modules.
+    fn forked(&mut self, _parent: i32, _child: i32) {}
+
     /// Whether buffered data is to be written out soon: then [`Observer::idle`] is called several
     /// times a second.
     fn waits(&self) -> bool {

@@ -57,8 +57,6 @@ pub(crate) struct Space {
     pub(crate) calls: CallState,
     pub(crate) modules: ModuleState,
     pub(crate) semaphores: Semaphores,
-    /// What stacks are walked with.
-    pub(crate) unwinding: Unwinding,
     /// At the end of a session: a thread that is kept stopped until the others have left, to unmap
     /// the memory for probes.
     pub(crate) unmapper: Option<Stopped>,
@@ -88,6 +86,7 @@ impl Space {
                 lacks_rings: false,
                 ringless: None,
                 hidden: None,
+                unwinding: Unwinding::default(),
                 no_handler_memory: None,
             },
             trust: TrustState { domain: Domain::OWN, becomes: None, again: Again::default() },
@@ -120,7 +119,6 @@ impl Space {
                 foreseen: None,
             },
             semaphores: Semaphores::default(),
-            unwinding: Unwinding::default(),
             unmapper: None,
         })
     }
@@ -157,11 +155,10 @@ impl Space {
         let _ = site::write(batch, &code, &held);
         let guard = self.calls.guard.as_ref().and_then(|guard| guard.copy(&code.memory));
         let semaphores = self.semaphores.copy(&code);
-        let unwinding = self.unwinding.copy(&code.memory, self.shared.directory());
+        let unwinding = self.shared.unwinding.copy(&code.memory, self.shared.directory());
         let mut copy = Space {
             code,
             semaphores,
-            unwinding,
             members: 1,
             sites,
             disarmed,
@@ -181,6 +178,7 @@ impl Space {
                 lacks_rings: self.shared.rings.is_some() || self.shared.lacks_rings,
                 ringless: self.shared.ringless.clone(),
                 hidden: self.shared.hidden.as_ref().map(Hidden::copy),
+                unwinding,
                 no_handler_memory: self.shared.no_handler_memory.clone(),
             },
             plans: Plans {
@@ -248,7 +246,7 @@ impl Space {
                 let (base, size) = hidden.mapped();
                 copy.jumps.add_pads(base, size);
             }
-            let unwinding = std::mem::take(&mut copy.unwinding);
+            let unwinding = std::mem::take(&mut copy.shared.unwinding);
             unwinding.mapped().for_each(|(base, size)| copy.jumps.add_pads(base, size));
             copy.jumps.retain_pads(&mappings);
             (copy.shared.no_handler_memory, copy.threads.known) = (None, None);

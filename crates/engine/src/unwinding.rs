@@ -2,9 +2,9 @@
 //! in a block of memory, for the process itself.
 //!
 //! Tables are read when a program that takes stacks is placed in a process, and again when modules
-//! come or go; those of one file are read once for all processes. Where there are none - before they
-//! are read, in code without a file, in a process that cannot have the block - stacks are walked by
-//! frame pointers.
+//! come or go; those of one file are read once for all processes. Where there are none - before
+//! they are read, in code without a file, in a process that cannot have the block - stacks are
+//! walked by frame pointers.
 
 use std::io;
 use std::rc::Rc;
@@ -88,8 +88,8 @@ impl Unwinding {
 
     /// Says in the process's directory where the tables are, so that its handlers use them. The
     /// directory is there once handlers work in a context.
-    pub(crate) fn publish(&mut self, memory: &Memory, directory: u64) -> io::Result<()> {
-        self.block.as_mut().map_or(Ok(()), |block| block.publish(memory, directory))
+    pub(crate) fn publish(&self, memory: &Memory, directory: u64) -> io::Result<()> {
+        self.block.as_ref().map_or(Ok(()), |block| block.publish(memory, directory))
     }
 
     /// The same tables in a child, whose memory was copied perhaps while they were being written.

@@ -20,8 +20,9 @@
 //! The process can overwrite whatever the tracer reads here, so the tracer treats it as untrusted
 //! input.
 //!
-//! [`thread_id`] describes the thread ids in a thread's own segment descriptors, [`hidden`] the table
-//! of addresses that handlers cannot access, and [`stacks`] where the tables for walking stacks are.
+//! [`thread_id`] describes the thread ids in a thread's own segment descriptors, [`hidden`] the
+//! table of addresses that handlers cannot access, and [`stacks`] where the tables for walking
+//! stacks are.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Where a process has the tables for walking stacks without frame pointers: a [`Directory`], a page
-//! that only the tracer writes.
+//! Where a process has the tables for walking stacks without frame pointers: a [`Directory`], a
+//! page that only the tracer writes.
 //!
 //! The tables are in a *block*, elsewhere, whose first word says how many words it has. It grows:
 //! whatever was written stays as it is, and when modules come or go the tracer writes the rows of
@@ -36,8 +36,8 @@ pub fn slot(block: u64, list: usize) -> Option<u64> {
 }
 
 impl Directory {
-    /// How often a slot is read again that may have been written meanwhile. The tracer comes back to
-    /// a slot after all the others.
+    /// How often a slot is read again that may have been written meanwhile. The tracer comes back
+    /// to a slot after all the others.
     const TRIES: usize = 4;
 
     /// The address of the current block, and the index of the word where the list begins.

@@ -38,29 +38,32 @@ fn name(address: u64, symbol: Option<Symbol>) -> Vec<u8> {
 
 /// A stack of a process.
 pub(crate) fn user_stack(number: u64, pid: u32, mode: StackMode, world: &mut dyn World) -> Vec<u8> {
-    stack(number, mode, world, |world, address| world.user_symbol(address, pid))
+    stack(number, mode, world, |world, address, place| match place {
+        0 => world.user_symbol(address, pid),
+        _ => world.calling_symbol(address, pid),
+    })
 }
 
 /// A stack of the kernel.
 pub(crate) fn kernel_stack(number: u64, mode: StackMode, world: &mut dyn World) -> Vec<u8> {
-    stack(number, mode, world, |world, address| world.kernel_symbol(address))
+    stack(number, mode, world, |world, address, _| world.kernel_symbol(address))
 }
 
 fn stack(
     number: u64,
     mode: StackMode,
     world: &mut dyn World,
-    mut symbol: impl FnMut(&mut dyn World, u64) -> Option<Symbol>,
+    mut symbol: impl FnMut(&mut dyn World, u64, usize) -> Option<Symbol>,
 ) -> Vec<u8> {
     // A stack that could not be taken or kept shows nothing, not even its first line break.
     let Some(frames) = world.stack(number) else { return Vec::new() };
     let mut out = vec![b'\n'];
-    for address in frames {
+    for (place, address) in frames.into_iter().enumerate() {
         if mode == StackMode::Raw {
             append(&mut out, format_args!("{address:x}\n"));
             continue;
         }
-        let symbol = symbol(world, address);
+        let symbol = symbol(world, address, place);
         for line in lines(address, symbol, mode) {
             match mode {
                 StackMode::Perf => append(&mut out, format_args!("\t{address:x} {line}\n")),

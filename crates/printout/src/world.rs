@@ -55,6 +55,11 @@ pub trait World {
     /// The function at an address of a process, which may have ended.
     fn user_symbol(&mut self, address: u64, pid: u32) -> Option<Symbol>;
 
+    /// The function whose call returns to an address of a process.
+    fn calling_symbol(&mut self, address: u64, pid: u32) -> Option<Symbol> {
+        self.user_symbol(address, pid)
+    }
+
     /// The function at an address of the kernel.
     fn kernel_symbol(&mut self, address: u64) -> Option<Symbol>;
 

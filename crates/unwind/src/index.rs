@@ -6,9 +6,9 @@
 //!   rows           address | rule << 32: a `Row`, as it is in memory
 //! ```
 //!
-//! `first row` is the index of a word in the block. Modules ascend by address. Lists and rows may be
-//! anywhere in the block, so it can grow behind a list that is being read: rows of new modules, then
-//! another list.
+//! `first row` is the index of a word in the block. Modules ascend by address. Lists and rows may
+//! be anywhere in the block, so it can grow behind a list that is being read: rows of new modules,
+//! then another list.
 
 #[cfg(feature = "std")]
 use std::vec::Vec;
@@ -107,8 +107,8 @@ pub fn words(table: &[Row]) -> impl Iterator<Item = u64> {
     table.iter().map(|row| u64::from(row.address) | u64::from(row.rule) << 32)
 }
 
-/// A block with these modules, whose list is at its beginning. A table that several modules share is
-/// there once.
+/// A block with these modules, whose list is at its beginning. A table that several modules share
+/// is there once.
 #[cfg(feature = "std")]
 pub fn build(modules: &[Module<'_>]) -> Vec<u64> {
     let mut first = 1 + modules.len() * MODULE;

@@ -66,8 +66,8 @@ impl Hidden {
             return true;
         }
         let index = |bits: u32| address >> bits & u64::from(INDEX);
-        // SAFETY: a nonzero base is that of a table, which stays as long as the agent does. Its leaves
-        // are within it, and the process cannot write there.
+        // SAFETY: a nonzero base is that of a table, which stays as long as the agent does. Its
+        // leaves are within it, and the process cannot write there.
         unsafe {
             let leaf = &*((self.base + index(LEAF_BITS) * 4) as *const AtomicU32);
             let marks = self.base + CLEAN_LEAF + u64::from(leaf.load(Ordering::Relaxed));

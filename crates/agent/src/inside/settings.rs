@@ -33,15 +33,15 @@ pub(super) fn identity() -> &'static Identity {
 
 /// The tables for walking stacks, if there are any.
 pub(super) fn stacks() -> Option<unwind::Index<'static>> {
-    // SAFETY: the constant is mapped; a nonzero value is the address of a directory, which is mapped
-    // wherever handlers work in a context, and whose fields are atomic.
+    // SAFETY: the constant is mapped; a nonzero value is the address of a directory, which is
+    // mapped wherever handlers work in a context, and whose fields are atomic.
     let directory = unsafe {
         (core::ptr::read_volatile(&raw const dprobes_settings.stacks) as *const Directory).as_ref()?
     };
     let (block, list) = directory.block()?;
     let words = block as *const u64;
-    // SAFETY: the tracer has put the number of the block's words into its first word. Of these, only
-    // those are read that stay as they are, until no thread can have found this block.
+    // SAFETY: the tracer has put the number of the block's words into its first word. Of these,
+    // only those are read that stay as they are, until no thread can have found this block.
     let words = unsafe { core::slice::from_raw_parts(words, words.read() as usize) };
     Some(unwind::Index::new(words, list))
 }

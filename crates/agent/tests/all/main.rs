@@ -12,3 +12,4 @@ mod machine;
 mod random;
 mod remote;
 mod ring;
+mod stacks;

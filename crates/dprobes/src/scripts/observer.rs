@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use engine::{Control, Note, Observer};
 use printout::{Context, Next, Reader};
+use process::Module;
 use trace::Record;
 use vm::State;
 
@@ -151,6 +152,20 @@ impl Observer for SharedScript<'_> {
         }
         script.read(Context { pid: record.pid, tid: record.tid, time: record.time }, &record.data);
         Ok(())
+    }
+
+    fn mapped(&mut self, pid: i32, modules: &[Module]) {
+        let mut script = self.0.borrow_mut();
+        if script.shows_symbols {
+            script.world.symbols.learn(pid as u32, modules);
+        }
+    }
+
+    fn forked(&mut self, parent: i32, child: i32) {
+        let mut script = self.0.borrow_mut();
+        if script.shows_symbols {
+            script.world.symbols.inherit(parent as u32, child as u32);
+        }
     }
 
     fn note(&mut self, note: &Note) {

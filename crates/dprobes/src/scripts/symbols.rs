@@ -1,6 +1,8 @@
 //! Functions at addresses of processes, also of those that have ended meanwhile.
 
 use std::collections::HashMap;
+use std::ops::Range;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use printout::Symbol;
@@ -10,7 +12,10 @@ use process::{ImageCache, Module};
 const EVERY: Duration = Duration::from_millis(100);
 
 /// The most processes whose modules are kept.
-const MAX_PROCESSES: usize = 1024;
+const MAX_PROCESSES: usize = 1 << 14;
+
+/// The most modules of a process that are kept after they were unmapped.
+const MAX_UNMAPPED: usize = 1024;
 
 /// The modules of processes.
 #[derive(Debug, Default)]
@@ -20,26 +25,61 @@ pub(super) struct Symbols {
 }
 
 /// What was read of a process.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Known {
-    modules: Vec<Module>,
+    /// Its modules, then those that were unmapped, the last one first. A child shares its parent's.
+    modules: Rc<Vec<Module>>,
     read: Instant,
 }
 
 impl Symbols {
     /// Reads the modules of a process, before it ends.
     pub(super) fn look(&mut self, pid: u32) {
-        let is_new = self.processes.get(&pid).is_none_or(|known| known.read.elapsed() >= EVERY);
-        if is_new && (self.processes.len() < MAX_PROCESSES || self.processes.contains_key(&pid)) {
-            let modules = i32::try_from(pid).ok().and_then(|pid| process::modules(pid, &mut self.cache).ok());
-            match (modules, self.processes.get_mut(&pid)) {
-                (Some(modules), _) if !modules.is_empty() => {
-                    self.processes.insert(pid, Known { modules, read: Instant::now() });
-                }
-                // It has ended: what was known stays.
-                (_, Some(known)) => known.read = Instant::now(),
-                (_, None) => {}
+        if self.processes.get(&pid).is_some_and(|known| known.read.elapsed() < EVERY) {
+            return;
+        }
+        let modules = i32::try_from(pid).ok().and_then(|pid| process::modules(pid, &mut self.cache).ok());
+        match modules.filter(|modules| !modules.is_empty()) {
+            Some(modules) => self.learn(pid, &modules),
+            // It has ended: what was known stays.
+            None => drop(self.processes.get_mut(&pid).map(|known| known.read = Instant::now())),
+        }
+    }
+
+    /// Learns the modules of a process.
+    pub(super) fn learn(&mut self, pid: u32, modules: &[Module]) {
+        let before = self.processes.get(&pid);
+        if before.is_none() && self.processes.len() >= MAX_PROCESSES {
+            return;
+        }
+        let is_same = |(one, other): (&Module, &Module)| {
+            (one.bias, one.inode, one.device) == (other.bias, other.inode, other.device)
+                && one.span() == other.span()
+        };
+        let known = before.map(|known| Rc::clone(&known.modules)).unwrap_or_default();
+        let is_known = known.len() >= modules.len() && known.iter().zip(modules).all(is_same);
+        let modules = match is_known {
+            true => known,
+            false => {
+                // Stacks may be shown when a library has been closed again.
+                let is_gone = |other: &&Module| {
+                    let gone = other.span();
+                    let meets = |span: Range<u64>| span.start < gone.end && gone.start < span.end;
+                    !modules.iter().any(|module| meets(module.span()))
+                };
+                let gone = known.iter().filter(is_gone).take(MAX_UNMAPPED);
+                Rc::new(modules.iter().chain(gone).cloned().collect())
             }
+        };
+        self.processes.insert(pid, Known { modules, read: Instant::now() });
+    }
+
+    /// Takes a child's modules from its parent's: it may end before anybody looks.
+    pub(super) fn inherit(&mut self, parent: u32, child: u32) {
+        if self.processes.len() < MAX_PROCESSES
+            && let Some(known) = self.processes.get(&parent).cloned()
+        {
+            self.processes.insert(child, known);
         }
     }
 

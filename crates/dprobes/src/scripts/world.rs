@@ -38,6 +38,12 @@ impl printout::World for World<'_> {
         self.symbols.symbol(address, pid)
     }
 
+    fn calling_symbol(&mut self, address: u64, pid: u32) -> Option<Symbol> {
+        // The call may be a function's last instruction.
+        let symbol = self.symbols.symbol(address.wrapping_sub(1), pid)?;
+        Some(Symbol { offset: symbol.offset + 1, ..symbol })
+    }
+
     fn kernel_symbol(&mut self, _: u64) -> Option<Symbol> {
         // Nothing that runs here takes addresses of the kernel.
         None

@@ -13,6 +13,7 @@
 //! | `live` | scripts on processes that run already; signals; several processes |
 //! | `hostile` | strings, and memory, of a hostile process |
 //! | `typed` | types and lines from debug information |
+//! | `unwinding` | stacks of programs without frame pointers |
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -26,6 +27,7 @@ mod live;
 mod peer;
 mod tracing;
 mod typed;
+mod unwinding;
 
 use std::process::ExitCode;
 use testing::Trials;
@@ -36,5 +38,6 @@ fn main() -> ExitCode {
     live::add(&mut trials);
     hostile::add(&mut trials);
     typed::add(&mut trials);
+    unwinding::add(&mut trials);
     trials.run()
 }

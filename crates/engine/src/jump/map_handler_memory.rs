@@ -72,10 +72,7 @@ impl<'a> MemoryMapper<'_, 'a> {
                         space.shared.cells = cells;
                     }
                     space.shared.handler_memory = Some(handler_memory.clone());
-                    if let Some(directory) = space.shared.directory() {
-                        // Fails only if the process is gone.
-                        let _ = space.unwinding.publish(&space.code.memory, directory);
-                    }
+                    space.shared.publish_tables(&space.code.memory);
                 }
                 Err(Failed::Taken(_)) => {}
                 Err(Failed::For(reason)) if space.shared.handler_memory.is_none() => {
@@ -304,10 +301,8 @@ impl<'a> MemoryMapper<'_, 'a> {
         space.shared.lacks_rings = false;
         space.mapped.mappings += mappings;
         space.shared.rings = Some(rings);
-        // These fail only if the process is gone.
-        if let Some(directory) = space.shared.directory() {
-            let _ = space.unwinding.publish(&space.code.memory, directory);
-        }
+        space.shared.publish_tables(&space.code.memory);
+        // Fails only if the process is gone.
         let _ = space.hide([]);
     }
 }

@@ -134,6 +134,7 @@ impl Tracer<'_> {
             space.members += 1;
             return Some(number);
         }
+        self.messages.observer.forked(parent_pid, pid);
         for program in self.programs.values_mut() {
             if let Some(only) = program.only.as_mut().filter(|only| only.contains(&parent_pid)) {
                 only.insert(pid);

@@ -47,7 +47,7 @@ impl Space {
         let rings = rings.chain(self.shared.rings.as_ref().map(|rings| rings.place()));
         let hidden = self.shared.hidden.iter().map(Hidden::mapped);
         let own = slots.chain(self.jumps.mapped()).chain(handler_memory).chain(rings).chain(hidden);
-        own.chain(self.unwinding.mapped())
+        own.chain(self.shared.unwinding.mapped())
     }
 
     /// As [`Space::mapped`], with the guard: all memory of dprobes in the process.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use process::Entrance;
+use process::{Entrance, Memory};
 
 use crate::guard::Guard;
 use crate::jump::{Again, Domain, HandlerMemory, Hidden, Looks, Planners, Rings, ThreadLayout};
@@ -15,6 +15,7 @@ use crate::module_names::Named;
 use crate::preplan::Preplan;
 use crate::reason::NotMapped;
 use crate::slots::Area;
+use crate::unwinding::Unwinding;
 
 /// What is known of the modules of an address space, and what was placed in them.
 #[derive(Debug)]
@@ -59,16 +60,26 @@ pub(crate) struct SharedMemory {
     pub(crate) ringless: Option<NotMapped>,
     /// The table of memory that handlers must not see, if any handler accesses memory.
     pub(crate) hidden: Option<Hidden>,
+    /// What stacks are walked with.
+    pub(crate) unwinding: Unwinding,
     /// Why handler memory is not mapped, if that was tried and failed.
     pub(crate) no_handler_memory: Option<NotMapped>,
 }
 
 impl SharedMemory {
-    /// The address of the directory of the tables for walking stacks ([`layout::stacks`]), once it is
-    /// mapped.
+    /// The address of the directory of the tables for walking stacks ([`layout::stacks`]), once it
+    /// is mapped.
     pub(crate) fn directory(&self) -> Option<u64> {
         let has_contexts = self.rings.is_some() || self.lacks_rings;
         self.handler_memory.as_ref().filter(|_| has_contexts).map(HandlerMemory::stacks)
+    }
+
+    /// Makes handlers use the tables, if there is a directory.
+    pub(crate) fn publish_tables(&self, memory: &Memory) {
+        if let Some(directory) = self.directory() {
+            // Fails only if the process is gone.
+            let _ = self.unwinding.publish(memory, directory);
+        }
     }
 }
 

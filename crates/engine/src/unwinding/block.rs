@@ -1,7 +1,7 @@
 //! The block of memory in a process from which its handlers walk stacks ([`layout::stacks`]).
 //!
-//! It is mapped once with room for more, and written from its beginning: rows of tables, and lists of
-//! modules behind them. What has been written is never changed, so a thread that reads it is not
+//! It is mapped once with room for more, and written from its beginning: rows of tables, and lists
+//! of modules behind them. What has been written is never changed, so a thread that reads it is not
 //! disturbed. When it is full, another block takes its place.
 
 use std::collections::BTreeMap;
@@ -75,7 +75,8 @@ impl Block {
         (self.base, self.size)
     }
 
-    /// Writes what it lacks of these modules, and a list of them. Returns false if there is no room.
+    /// Writes what it lacks of these modules, and a list of them. Returns false if there is no
+    /// room.
     pub(super) fn add(&mut self, memory: &Memory, modules: &[Unwound]) -> io::Result<bool> {
         let mut words = self.words.max(1);
         let mut new = Vec::new();

@@ -48,8 +48,9 @@ impl Placer<'_, '_> {
         }
         let modules = Unwinding::read(modules, &mut self.cache.unwinding);
         let Some(space) = self.followed.spaces.get_mut(&number) else { return Ok((thread, stop)) };
-        space.unwinding.modules = modules;
-        let has_no_jumps = !jumps || space.shared.no_handler_memory.is_some() || space.unwinding.refused;
+        space.shared.unwinding.modules = modules;
+        let has_no_jumps =
+            !jumps || space.shared.no_handler_memory.is_some() || space.shared.unwinding.refused;
         if has_no_jumps || thread.registers()?.is_32_bit() {
             return Ok((thread, stop));
         }
@@ -64,7 +65,7 @@ impl Placer<'_, '_> {
             let note = format!("process {pid}: its stacks are walked by frame pointers: {reason}");
             self.messages.tell_once(Note::Other(note));
             if let Some(space) = self.followed.spaces.get_mut(&number) {
-                space.unwinding.refused = true;
+                space.shared.unwinding.refused = true;
             }
         } else {
             self.add_to_block(number);
@@ -75,9 +76,11 @@ impl Placer<'_, '_> {
 
     /// Writes the tables into the block, and makes handlers use them.
     fn add_to_block(&mut self, number: u32) -> Added {
-        let Some(Space { unwinding, code, shared, .. }) = self.followed.spaces.get_mut(&number) else {
+        let Some(Space { code, shared, .. }) = self.followed.spaces.get_mut(&number) else {
             return Added::Later;
         };
+        let directory = shared.directory();
+        let unwinding = &mut shared.unwinding;
         let Some(block) = &mut unwinding.block else { return Added::No };
         match block.add(&code.memory, &unwinding.modules) {
             Ok(false) if unwinding.replaced.len() < REPLACED => return Added::No,
@@ -86,17 +89,14 @@ impl Placer<'_, '_> {
             Ok(true) => {}
             Err(_) => {
                 // The process is gone, or has unmapped the block.
-                if let Some(directory) = shared.directory() {
+                if let Some(directory) = directory {
                     let _ = Block::withdraw(&code.memory, directory);
                 }
                 (unwinding.block, unwinding.refused) = (None, true);
                 return Added::Later;
             }
         }
-        if let Some(directory) = shared.directory() {
-            // Fails only if the process is gone.
-            let _ = unwinding.publish(&code.memory, directory);
-        }
+        shared.publish_tables(&code.memory);
         Added::Yes
     }
 
@@ -112,7 +112,7 @@ impl Placer<'_, '_> {
         if let Err(reason) = count_mapping(mappings.len(), space.mapped.mappings) {
             return Ok((thread, stop, Err(reason)));
         }
-        let size = size_in(thread.tid(), &space.unwinding.modules);
+        let size = size_in(thread.tid(), &space.shared.unwinding.modules);
         const NEW: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let mut outcome = Err(NotMapped::Ended);
         let done = self.followed.spaces.with_calls(number, thread, stop, &mappings, |caller| {
@@ -127,9 +127,10 @@ impl Placer<'_, '_> {
         let (thread, stop, allowed) = done?;
         let mapped = allowed.and(outcome);
         if let Some((space, base)) = self.followed.spaces.get_mut(&number).zip(mapped.as_ref().ok()) {
-            let block = Block::new(*base, size, space.unwinding.block.as_ref());
-            let before = space.unwinding.block.replace(block);
-            space.unwinding.replaced.extend(before.as_ref().map(Replaced::new));
+            let unwinding = &mut space.shared.unwinding;
+            let block = Block::new(*base, size, unwinding.block.as_ref());
+            let before = unwinding.block.replace(block);
+            unwinding.replaced.extend(before.as_ref().map(Replaced::new));
             space.mapped.mappings += 1;
             space.note_memory();
             // Fails only if the process is gone.
@@ -145,13 +146,13 @@ impl Placer<'_, '_> {
         thread: Stopped,
         stop: Stop,
     ) -> Result<(Stopped, Stop), ProcessError> {
-        let Some(Space { unwinding, code, shared, .. }) = self.followed.spaces.get_mut(&number) else {
+        let Some(Space { code, shared, .. }) = self.followed.spaces.get_mut(&number) else {
             return Ok((thread, stop));
         };
         let contexts = shared.directory().and(shared.handler_memory.as_ref()).map(|memory| memory.contexts);
         let (count, memory) = (contexts.map_or(0, |contexts| contexts.count()), &code.memory);
         let is_claimed = |context: u32| contexts.is_some_and(|contexts| contexts.is_claimed(memory, context));
-        let unused = unwinding.replaced.iter_mut().filter_map(|replaced| {
+        let unused = shared.unwinding.replaced.iter_mut().filter_map(|replaced| {
             let is_unused = replaced.look(count, is_claimed);
             is_unused.then_some(replaced.memory)
         });
@@ -162,7 +163,7 @@ impl Placer<'_, '_> {
         let (thread, stop, left) = self.followed.spaces.unmap_pieces(number, thread, stop, &unused)?;
         if let Some((space, left)) = self.followed.spaces.get_mut(&number).zip(left.ok()) {
             let is_gone = |memory: &(u64, u64)| unused.contains(memory) && !left.contains(memory);
-            space.unwinding.replaced.retain(|replaced| !is_gone(&replaced.memory));
+            space.shared.unwinding.replaced.retain(|replaced| !is_gone(&replaced.memory));
             let gone = unused.len() - left.len();
             space.mapped.mappings = space.mapped.mappings.saturating_sub(gone);
             space.note_memory();

@@ -111,7 +111,7 @@ fn sizes_have_room_for_more_up_to_a_limit() {
     let (small, large) = (table(2, 10), FileTable::of(vec![Row { address: 0, rule: 2 }; 3 << 20]));
     assert_eq!(Block::size_for(&[module(0, &small)]).0, LEAST);
     let (size, least) = Block::size_for(&[module(0, &large), module(1000, &large)]);
-    assert!(least >= 24 << 20 && least < 25 << 20 && size == 2 * least, "{size} {least}");
+    assert!((24 << 20..25 << 20).contains(&least) && size == 2 * least, "{size} {least}");
 }
 
 #[test]
