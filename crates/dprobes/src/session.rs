@@ -138,6 +138,13 @@ pub(crate) struct Loaded {
     pub(crate) options: Options,
 }
 
+impl Loaded {
+    /// A program of a script.
+    pub(crate) fn of_script(program: Versions, options: Options) -> Loaded {
+        Loaded { name: "script".to_owned(), program, options }
+    }
+}
+
 /// Loads the programs of a command line, with their options.
 pub(crate) fn load(
     probes: &Probes,

@@ -140,20 +140,15 @@ fn run(of: &Functions, shown: &ShortcutOutput, script: String) -> Result<ExitCod
         return stdout::show(&script).map(|()| ExitCode::SUCCESS);
     }
     scripts::trace(&Trace {
-        script: Vec::new(),
         text: Some(script),
         processes: of.processes.clone(),
-        cmd: None,
         format: shown.format,
         output: shown.output.clone(),
         quiet: shown.quiet,
-        list: false,
-        dry_run: false,
-        allow_unsafe: false,
-        include: Vec::new(),
         firing: shown.firing,
         duration: of.duration,
         command: of.command.clone(),
+        ..Trace::default()
     })
 }
 

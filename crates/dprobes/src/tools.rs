@@ -60,17 +60,13 @@ fn run(arguments: &RunTool) -> Result<ExitCode, Failure> {
         text: Some(find(name)?.to_owned()),
         script: parameters.to_vec(),
         processes: arguments.processes.clone(),
-        cmd: None,
         format: arguments.format,
         output: arguments.output.clone(),
         quiet: arguments.quiet,
-        list: false,
-        dry_run: false,
-        allow_unsafe: false,
-        include: Vec::new(),
         firing: arguments.firing,
         duration: arguments.duration,
         command: arguments.command.clone(),
+        ..Trace::default()
     })
 }
 

@@ -35,8 +35,9 @@ pub struct Handler<'a> {
     pub globals: u16,
     /// The maps and constants of a script.
     pub tables: TablesShape<'a>,
-    /// Whether bytes of the frame are read that the handler has not written. A script's are not.
-    pub reads_clear_frame: bool,
+    /// Whether it is a script's: it reads no byte of the frame that it has not written, and a run
+    /// that logs nothing leaves no record.
+    pub is_script: bool,
     /// The probepoint, as stack traces show it. A handler that writes none may run at any.
     pub point: ProbepointInfo<'a>,
 }
@@ -58,7 +59,7 @@ impl<'a> Handler<'a> {
             locals: object.vars,
             globals: object.gvars,
             tables: TablesShape::default(),
-            reads_clear_frame: true,
+            is_script: false,
             point: ProbepointInfo {
                 module: object.module.as_bytes(),
                 offset,

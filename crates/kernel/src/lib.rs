@@ -39,7 +39,7 @@
 //! | `handler`, `refusal` | what is compiled, what for, and what cannot be |
 //! | `layout`, `record` | the memory of a run; the record it makes |
 //! | `nodes` | the instructions that a handler can reach, cut into parts |
-//! | `compile`, `program` | the functions of a program; the one that the kernel calls |
+//! | `compile`, `program`, `output` | the functions of a program; the one that the kernel calls; its record |
 //! | `compiler`, `routine` | what compiles; the names of the routines |
 //! | `emit` | fields and stack elements as instructions |
 //! | `instructions`, `arithmetic`, `control`, `access`, `registers`, `fields`, `logging` | what each bytecode instruction becomes |
@@ -66,6 +66,7 @@ mod logging;
 mod maps;
 mod micro;
 mod nodes;
+mod output;
 mod program;
 mod record;
 mod refusal;

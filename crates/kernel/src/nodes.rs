@@ -50,6 +50,10 @@ pub(crate) struct Nodes {
     pub(crate) reads_written: bool,
     /// Whether a run could reach `insmax`.
     pub(crate) counts: bool,
+    /// Whether no run leaves a record.
+    pub(crate) is_quiet: bool,
+    /// Whether the address of the probed instruction is pushed.
+    pub(crate) reads_address: bool,
 }
 
 impl Nodes {
@@ -77,7 +81,16 @@ impl Nodes {
         };
         let reads_written = list.values().all(|node| low(node) && !names(node));
         let counts = most_instructions(&list, handler) > u64::from(handler.insmax.min(vm::INSTRUCTION_LIMIT));
-        Nodes { list, parts, too_long: size > PROGRAM, reads_written, counts }
+        let all = || list.values().filter_map(|node| node.instruction);
+        let telling = Effects::LOGS
+            .and(Effects::CUTS_LOG)
+            .and(Effects::USES_STACK_TRACE)
+            .and(Effects::CALLS_FACILITY);
+        let tells = handler.autostacktrace || all().any(|it| it.effects().intersects(telling));
+        let is_quiet = !tells && (handler.logmax == 0 || handler.is_script);
+        let reads_address =
+            all().any(|it| matches!(it.register(), Some(Register::Rip | Register::Eip)));
+        Nodes { parts, too_long: size > PROGRAM, reads_written, counts, is_quiet, reads_address, list }
     }
 
     /// The first offset of each part.

@@ -27,7 +27,7 @@ use vm::Effects;
 use crate::compiler::Compiler;
 use crate::emit::{CONTEXT, REGISTERS};
 use crate::handler::{Condition, Place};
-use crate::layout::{FRAMES, LOG};
+use crate::layout::FRAMES;
 use crate::layout::{Field, Map, RECORD, STACK, count, frame, state};
 use crate::record;
 use crate::{layout, registers, scripts};
@@ -51,10 +51,6 @@ mod slot {
 /// Rounds of `bpf_loop`: the most that the kernel allows.
 const ROUNDS: i32 = 1 << 23;
 
-/// Flags of `bpf_ringbuf_output`.
-const NO_WAKEUP: i32 = 1;
-const FORCE_WAKEUP: i32 = 2;
-
 impl Compiler<'_> {
     /// Emits the program.
     pub(crate) fn program(&mut self, step: Label) {
@@ -76,7 +72,7 @@ impl Compiler<'_> {
     }
 
     /// `R2` = the address of the key, which is a register's lower half.
-    fn key(&mut self, from: Reg) {
+    pub(crate) fn key(&mut self, from: Reg) {
         self.e.store(Size::Word, Reg::R10, slot::KEY, from);
         self.e.mov(Reg::R2, Reg::R10);
         self.e.alu(Alu::Add, Reg::R2, i32::from(slot::KEY));
@@ -134,7 +130,7 @@ impl Compiler<'_> {
     }
 
     /// Adds one to a count of the probe on this processor.
-    fn count(&mut self, which: u32) {
+    pub(crate) fn count(&mut self, which: u32) {
         self.e.load(Size::Double, Reg::R1, Reg::R10, slot::COUNTS);
         self.e.mov(Reg::R2, 1);
         self.e.asm.push(Insn::atomic(Atomic::Add, Size::Double, Reg::R1, which as i16, Reg::R2));
@@ -203,8 +199,13 @@ impl Compiler<'_> {
     /// Claims a context, or counts a miss and leaves.
     fn claim(&mut self, out: Label) {
         let (claimed, missed) = (self.e.asm.label(), self.e.asm.label());
-        self.e.call(Helper::KTIME_GET_BOOT_NS);
-        self.e.store(Size::Double, Reg::R10, slot::CLAIM, Reg::R0);
+        if self.nodes.is_quiet {
+            // No reader waits for a record of it.
+            self.e.store_imm(Size::Double, Reg::R10, slot::CLAIM, -1);
+        } else {
+            self.e.call(Helper::KTIME_GET_BOOT_NS);
+            self.e.store(Size::Double, Reg::R10, slot::CLAIM, Reg::R0);
+        }
         for number in 0..self.target.size.contexts {
             self.e.mov(Reg::R1, Reg::R9);
             self.e.alu(Alu::Mul, Reg::R1, self.target.size.contexts as i32);
@@ -229,6 +230,21 @@ impl Compiler<'_> {
 
     /// Prepares the context.
     fn begin(&mut self) {
+        if self.nodes.is_quiet {
+            if self.nodes.reads_address {
+                registers::store_in_record(self);
+            }
+        } else {
+            self.header();
+        }
+        self.e.store_imm(Size::Double, CONTEXT, RECORD + record::MAJOR, -1);
+        self.e.store_imm(Size::Double, CONTEXT, RECORD + record::END, 0);
+        self.e.set(Field::Cpu, Reg::R9);
+        self.fields();
+    }
+
+    /// The record's header.
+    fn header(&mut self) {
         let store = |this: &mut Self, size, place: i16| this.e.store(size, CONTEXT, RECORD + place, Reg::R0);
         self.e.call(Helper::KTIME_GET_BOOT_NS);
         store(self, Size::Double, record::TIME);
@@ -251,10 +267,6 @@ impl Compiler<'_> {
             self.e.load(Size::Double, Reg::R0, REGISTERS, registers::ADDRESS);
         }
         store(self, Size::Double, record::ADDRESS);
-        self.e.store_imm(Size::Double, CONTEXT, RECORD + record::MAJOR, -1);
-        self.e.store_imm(Size::Double, CONTEXT, RECORD + record::END, 0);
-        self.e.set(Field::Cpu, Reg::R9);
-        self.fields();
     }
 
     /// The fields at the start of a run.
@@ -283,7 +295,7 @@ impl Compiler<'_> {
             self.e.set(field, 0);
         }
         self.e.set(Field::Tries, scripts::TRIES);
-        if self.handler.reads_clear_frame && layout::may(self.handler, Effects::USES_FRAME) {
+        if !self.handler.is_script && layout::may(self.handler, Effects::USES_FRAME) {
             self.clear_frame();
         }
         self.e.store_imm(Size::Double, CONTEXT, FRAMES + frame::HANDLER, 0);
@@ -359,71 +371,10 @@ impl Compiler<'_> {
         self.e.asm.bind(exception);
         self.count(count::EXCEPTIONS);
         self.e.asm.bind(output);
-        self.output(release);
+        if !self.nodes.is_quiet {
+            self.output(release);
+        }
         self.e.asm.bind(counted);
         self.e.asm.bind(release);
-    }
-
-    /// Writes the record into the processor's ring.
-    fn output(&mut self, release: Label) {
-        let (log, traces) = (self.layout.log, self.layout.traces);
-        if self.handler.logmax > 0 {
-            self.e.get(Reg::R9, Field::Length);
-            self.e.jump_if(Cond::Gt, Reg::R9, log, release);
-        } else {
-            self.e.mov(Reg::R9, 0);
-        }
-        self.e.store(Size::Word, CONTEXT, RECORD + record::LOG, Reg::R9);
-        if traces > 0 {
-            let none = self.e.asm.label();
-            self.e.get(Reg::R2, Field::TraceLength);
-            self.e.jump_if(Cond::Gt, Reg::R2, traces, release);
-            self.e.store(Size::Word, CONTEXT, RECORD + record::TRACE, Reg::R2);
-            self.e.jump_if(Cond::Eq, Reg::R2, 0, none);
-            self.e.part(Reg::R1, i32::from(LOG));
-            self.e.alu(Alu::Add, Reg::R1, Reg::R9);
-            self.e.part(Reg::R3, self.layout.trace);
-            self.e.call(Helper::PROBE_READ_KERNEL);
-            self.e.asm.bind(none);
-        } else {
-            self.e.store_imm(Size::Word, CONTEXT, RECORD + record::TRACE, 0);
-        }
-        if self.handler.logmax == 0 {
-            // Without a log there is a record of stack traces, or of a facility to be called.
-            let wanted = self.e.asm.label();
-            self.e.jump_if(Cond::Eq, Reg::R8, record::end::EXIT_TO, wanted);
-            self.e.load(Size::Word, Reg::R1, CONTEXT, RECORD + record::TRACE);
-            self.e.jump_if(Cond::Eq, Reg::R1, 0, release);
-            self.e.asm.bind(wanted);
-        }
-        let (dropped, quiet, write) = (self.e.asm.label(), self.e.asm.label(), self.e.asm.label());
-        self.e.get(Reg::R1, Field::Cpu);
-        self.key(Reg::R1);
-        self.e.asm.load_map(Reg::R1, Map::Rings as u32);
-        self.e.call(Helper::MAP_LOOKUP_ELEM);
-        self.e.jump_if(Cond::Eq, Reg::R0, 0, dropped);
-        self.e.mov(Reg::R8, Reg::R0);
-        self.e.mov(Reg::R1, Reg::R8);
-        self.e.mov(Reg::R2, 0);
-        self.e.call(Helper::RINGBUF_QUERY);
-        self.e.mov(Reg::R4, NO_WAKEUP);
-        self.e.jump_if(Cond::Lt, Reg::R0, (self.target.size.ring / 2) as i32, quiet);
-        self.e.mov(Reg::R4, FORCE_WAKEUP);
-        self.e.asm.bind(quiet);
-        self.e.mov(Reg::R1, Reg::R8);
-        self.e.part(Reg::R2, i32::from(RECORD));
-        self.e.load(Size::Word, Reg::R3, CONTEXT, RECORD + record::LOG);
-        self.e.load(Size::Word, Reg::R0, CONTEXT, RECORD + record::TRACE);
-        self.e.alu(Alu::Add, Reg::R3, Reg::R0);
-        self.e.alu(Alu::Add, Reg::R3, record::HEADER as i32);
-        self.e.jump_if(Cond::Le, Reg::R3, self.layout.record() as i32, write);
-        self.e.asm.jump(dropped);
-        self.e.asm.bind(write);
-        self.e.call(Helper::RINGBUF_OUTPUT);
-        self.e.jump_if(Cond::Ne, Reg::R0, 0, dropped);
-        self.count(count::LOGGED);
-        self.e.asm.jump(release);
-        self.e.asm.bind(dropped);
-        self.count(count::DROPPED);
     }
 }

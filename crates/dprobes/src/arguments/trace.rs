@@ -11,7 +11,7 @@ use super::tracing::Engine;
 use super::values::duration;
 
 /// Run a script in the language of bpftrace on processes
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(after_help = "\
 Examples:
   dprobes trace -p $(pidof -s redis-server) 'uprobe:a.out:zmalloc { @bytes = hist(arg0); }'
@@ -71,7 +71,7 @@ pub(crate) struct Trace {
 }
 
 /// How probes fire, and what becomes of what they print.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Firing {
     /// How probes fire
     #[arg(long, value_name = "ENGINE", default_value = "auto")]
@@ -85,9 +85,10 @@ pub(crate) struct Firing {
 }
 
 /// The form of what a script prints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ScriptFormat {
     /// As bpftrace prints it
+    #[default]
     Text,
     /// A JSON object in each line
     Json,

@@ -104,9 +104,10 @@ impl Format {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum Engine {
     /// A jump wherever possible, a trap elsewhere
+    #[default]
     Auto,
     /// A jump inside the process; refuse probes where none is possible
     Jump,

@@ -10,7 +10,7 @@ use engine::reason::NotPlaced;
 use engine::{Note, Options, Refused, SiteCounts, State, Versions};
 use image::{Image, Machine, Pattern};
 use kernel::session::{Attached, KernelSite, Site, Uprobes, attach_kernel};
-use kernel::{Condition, Globals, Maps, MapsOptions, Place, ProbeState, Refusal, cookie};
+use kernel::{Condition, Globals, Maps, MapsOptions, Place, ProbeState, Refusal, Tables, cookie};
 use rpn::{FunctionPoint, Location, Object, Sources};
 
 use super::files::Found;
@@ -107,6 +107,8 @@ pub(super) struct To<'a> {
     pub(super) process: Option<u32>,
     /// Whether handlers in the kernel may call its debugger or a crash dump.
     pub(super) allow_panic: bool,
+    /// The maps and constants of a script.
+    pub(super) tables: Option<&'a Arc<Tables>>,
 }
 
 /// Places of one probe that share a handler.
@@ -123,20 +125,24 @@ impl Program {
         numbers: Numbers,
         to: To<'_>,
     ) -> Result<Program, Failure> {
-        let To { globals, ring, process, allow_panic } = to;
+        let To { globals, ring, process, allow_panic, tables } = to;
         let object = loaded.program.main();
         let more = numbers.room().saturating_sub(object.probes.len()) as u32;
         let options = MapsOptions { ring, more_probes: more, ..MapsOptions::default() };
         let failed = |error: &dyn std::fmt::Display| {
             Failure::new(format!("memory for handlers in the kernel: {error}"))
         };
-        let maps = Maps::create(object, globals, &options).map_err(|error| failed(&error))?;
+        let maps = match tables {
+            None => Maps::create(object, globals, &options),
+            Some(tables) => Maps::with_tables(object, globals, &options, Arc::clone(tables)),
+        };
+        let maps = maps.map_err(|error| failed(&error))?;
         if let Some(process) = process {
             maps.set_pids(&[process]).map_err(|error| failed(&error))?;
         }
         let program = Program {
             probes: object.probes.iter().map(|_| Probe::default()).collect(),
-            handlers: Handlers::new(process.is_some(), allow_panic),
+            handlers: Handlers::new(process.is_some(), allow_panic, tables.is_some()),
             uprobes: Uprobes::new(process),
             process,
             versions: loaded.program,

@@ -18,6 +18,8 @@ pub(super) struct Handlers {
     filtered: bool,
     /// Whether the kernel may be stopped by its debugger or a crash dump.
     pub(super) allow_panic: bool,
+    /// Whether they are a script's.
+    is_script: bool,
 }
 
 /// What tells handlers apart. Probes of the same text share one, unless it names its probe.
@@ -60,8 +62,8 @@ impl Spot<'_> {
 
 impl Handlers {
     /// `filtered`: only the processes that the maps list are probed.
-    pub(super) fn new(filtered: bool, allow_panic: bool) -> Handlers {
-        Handlers { loaded: HashMap::new(), filtered, allow_panic }
+    pub(super) fn new(filtered: bool, allow_panic: bool, is_script: bool) -> Handlers {
+        Handlers { loaded: HashMap::new(), filtered, allow_panic, is_script }
     }
 
     /// Whether handlers of an object differ by where they are: they write stack traces.
@@ -94,7 +96,9 @@ impl Handlers {
             writes_memory: writes && Feature::WriteMemory.is_available(),
             size: maps.size(),
         };
-        let handler = Handler::of(object, probe, spot.offset);
+        let tables = maps.tables().shape();
+        let handler =
+            Handler { tables, is_script: self.is_script, ..Handler::of(object, probe, spot.offset) };
         kernel::compile_for_tracepoint(&handler, &target, spot.fields.unwrap_or_default())
     }
 
@@ -111,7 +115,11 @@ impl Handlers {
         sources: Option<&Sources>,
     ) -> Result<Rc<bpf::Program>, String> {
         let Spot { place, multi, condition, offset, cookie, fields } = spot;
-        let point = Handlers::name_their_place(object).then_some((probe.minor, offset));
+        let point = match Handlers::name_their_place(object) {
+            true => Some((probe.minor, offset)),
+            // A script's handler may ask which attach point it is.
+            false => self.is_script.then_some((probe.minor, 0)),
+        };
         let (word, entry, mask, heap) = (object.word(), probe.entry, probe.mask, probe.heap);
         let key = Key {
             word,

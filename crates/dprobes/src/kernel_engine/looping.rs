@@ -120,6 +120,9 @@ impl Session {
                 self.looked = Instant::now();
                 self.look(observer);
                 observer.idle();
+            } else if observer.waits() {
+                // Something is due now.
+                observer.idle();
             }
             self.tell_losses(observer, false);
             let is_over = !self.programs.is_empty() && self.programs.iter().all(Program::is_finished);

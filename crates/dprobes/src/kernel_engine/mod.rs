@@ -21,6 +21,7 @@
 //! | `refusals` | what the kernel's refusals mean |
 //! | `facility` | the kernel's debugger, and crash dumps |
 //! | `rights` | what this process may do |
+//! | `script` | the programs of a script |
 
 mod attaching;
 mod facility;
@@ -34,6 +35,7 @@ mod records;
 mod refusals;
 mod report;
 mod rights;
+mod script;
 mod taking;
 mod tracepoints;
 mod watches;
@@ -57,6 +59,7 @@ use crate::{Failure, points};
 use attaching::{Program, To};
 use looping::Session;
 use numbers::Numbers;
+pub(crate) use script::ScriptSession;
 
 /// Memory for all rings together, unless `--buffer` says how large each is.
 const RINGS: u64 = 128 << 20;
@@ -132,14 +135,7 @@ pub(crate) fn run<O: HasOutput>(
     let machine = pid.and_then(process::machine_of_process);
     let (programs, sources) = session::load_for_kernel(programs, select, tracing, machine, items)?;
     programs.iter().try_for_each(|program| can_be_found(program, pid))?;
-    rights::check().map_err(Failure::new)?;
-    process::check_proc().map_err(Failure::new)?;
-    process::allow_many_files();
-    if programs.iter().any(needs_kprobes) && !Feature::Kprobe.is_available() {
-        return Err(Failure::new(
-            "this kernel has no kprobes (CONFIG_KPROBES), or does not let this process use them: nothing in the kernel can be probed",
-        ));
-    }
+    check_rights(programs.iter().map(|loaded| loaded.program.main()))?;
     let names = programs.iter().map(|loaded| {
         let object = loaded.program.main();
         (object.kind == ModuleKind::User).then(|| object.module.clone())
@@ -153,7 +149,8 @@ pub(crate) fn run<O: HasOutput>(
     let mut output = session::behind_hooks(output, &programs);
     for (number, (loaded, sources)) in programs.into_iter().zip(sources).enumerate() {
         let numbers = Numbers::new(loaded.program.main(), session.found(number).map(|found| &*found.image));
-        let to = To { globals: &globals, ring, process: pid.map(|pid| pid as u32), allow_panic };
+        let process = pid.map(|pid| pid as u32);
+        let to = To { globals: &globals, ring, process, allow_panic, tables: None };
         session.add(Program::new(loaded, sources, numbers, to)?);
     }
     let watch = Watch::start(duration, None)?;
@@ -197,9 +194,21 @@ fn suits(tracing: &Tracing) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Checks that this process may have the kernel run programs, and that the kernel can.
+fn check_rights<'a>(mut objects: impl Iterator<Item = &'a rpn::Object>) -> Result<(), Failure> {
+    rights::check().map_err(Failure::new)?;
+    process::check_proc().map_err(Failure::new)?;
+    process::allow_many_files();
+    if objects.any(needs_kprobes) && !Feature::Kprobe.is_available() {
+        return Err(Failure::new(
+            "this kernel has no kprobes (CONFIG_KPROBES), or does not let this process use them: nothing in the kernel can be probed",
+        ));
+    }
+    Ok(())
+}
+
 /// Whether a program has probes on instructions of the kernel.
-fn needs_kprobes(program: &Loaded) -> bool {
-    let object = program.program.main();
+fn needs_kprobes(object: &rpn::Object) -> bool {
     let is_on_one = |probe: &rpn::Probe| probe.watch.is_none() && !tracepoints::is_one(probe);
     object.kind != ModuleKind::User && object.probes.iter().any(is_on_one)
 }

@@ -1,7 +1,7 @@
 //! Scripts: `dprobes trace` runs them, `dprobes check` checks them.
 //!
 //! ```text
-//! text --script--> handlers --places--> programs, one for each module --engine--> records
+//! text --script--> handlers --places--> programs, one for each module --engine, kernel--> records
 //!                      |                                                             |
 //!                      +-- begin, end, interval: run here (own) ---------------------+--> reader (printout)
 //! ```
@@ -14,13 +14,15 @@
 //! | `scope` | the processes and files that attach points are found in |
 //! | `static_probes` | the static probes that attach points name, with their arguments |
 //! | `programs`, `program_values` | what debug information tells scripts of the programs |
-//! | `run` | the command: the processes, and the end |
+//! | `run` | the command: the processes, or all by the kernel, and the end |
+//! | `tables`, `memory` | the maps: how large they are; where they are |
 //! | `observer` | takes records and messages, and runs what is due |
 //! | `own`, `timers` | handlers that run in dprobes: their machine; when they are due |
 //! | `world`, `symbols` | what the reader of records asks: maps, symbols, files, commands |
 //! | `writer` | standard output, or a file, written by a thread |
 
 mod check;
+mod memory;
 mod observer;
 mod own;
 mod places;
@@ -31,6 +33,7 @@ mod scope;
 mod source;
 mod static_probes;
 mod symbols;
+mod tables;
 mod timers;
 mod world;
 mod writer;

@@ -15,6 +15,7 @@ use process::Module;
 use trace::Record;
 use vm::State;
 
+use super::memory::Memory;
 use super::own;
 use super::places::{Own, Places};
 use super::timers::Timers;
@@ -74,15 +75,16 @@ impl Script<'_> {
 
     /// Runs a handler in dprobes itself.
     fn run(&mut self, own: Own) {
-        let Some(tables) = self.world.tables.get().cloned() else { return };
-        let log = own::run(self.world.compiled, &tables, own, &mut self.state);
+        let Some(memory) = self.world.memory.get().cloned() else { return };
+        let log = own::run(self.world.compiled, &memory, own, &mut self.state);
         let context =
-            Context { pid: std::process::id(), tid: std::process::id(), time: tables.time(vm::Clock::Boot) };
+            Context { pid: std::process::id(), tid: std::process::id(), time: memory.time(vm::Clock::Boot) };
         self.read(context, &log);
     }
 
-    /// Runs `begin`.
-    pub(super) fn begin(&mut self) {
+    /// Runs `begin`, when there is memory for the maps.
+    pub(super) fn begin(&mut self, memory: Memory) {
+        let _ = self.world.memory.set(memory);
         self.places.begin.iter().for_each(|&own| self.run(own));
     }
 
@@ -123,9 +125,9 @@ impl Script<'_> {
 
     /// Says which maps had no room.
     fn tell_full_maps(&self) {
-        let Some(tables) = self.world.tables.get() else { return };
+        let Some(memory) = self.world.memory.get() else { return };
         for (index, map) in self.world.compiled.maps.iter().enumerate() {
-            let lost = tables.maps().lost(index);
+            let lost = memory.maps().lost(index);
             if lost > 0 {
                 // A map may be called `@` alone.
                 let name = match map.info.kind == maps::Kind::Stacks as u32 {

@@ -1,14 +1,14 @@
 //! Handlers that dprobes itself runs: `begin`, `end`, `interval`.
 
-use engine::Tables;
 use script::Compiled;
 use vm::{Clock, End, Fault, Machine, Program, Register, State, Word};
 
+use super::memory::Memory;
 use super::places::Own;
 
 /// dprobes itself, as a handler sees it. It has no registers and no memory.
 struct Itself<'a> {
-    tables: &'a Tables,
+    memory: &'a Memory,
 }
 
 impl Machine for Itself<'_> {
@@ -44,7 +44,7 @@ impl Machine for Itself<'_> {
     }
 
     fn time(&mut self, clock: Clock) -> Option<u64> {
-        Some(self.tables.time(clock))
+        Some(self.memory.time(clock))
     }
 
     fn random(&mut self) -> Option<u32> {
@@ -68,18 +68,18 @@ impl Machine for Itself<'_> {
 }
 
 /// Runs a handler; returns what it logged.
-pub(super) fn run(compiled: &Compiled, tables: &Tables, own: Own, state: &mut State) -> Vec<u8> {
+pub(super) fn run(compiled: &Compiled, memory: &Memory, own: Own, state: &mut State) -> Vec<u8> {
     let program = Program {
         word: Word::W8,
         code: &compiled.code,
         jmpmax: vm::JUMP_LIMIT,
         logmax: vm::LOG_LIMIT,
-        maps: tables.maps(),
-        constants: tables.constants(),
+        maps: memory.maps(),
+        constants: memory.constants(),
         point: vm::ProbepointInfo { minor: own.minor, ..vm::ProbepointInfo::default() },
         ..Program::default()
     };
-    let outcome = vm::run(&program, own.entry, state, &mut Itself { tables });
+    let outcome = vm::run(&program, own.entry, state, &mut Itself { memory });
     match outcome.end {
         End::Abort => Vec::new(),
         _ => state.log().to_vec(),

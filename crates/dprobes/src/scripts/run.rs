@@ -11,27 +11,26 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use engine::{Options, StartOptions, TablesPlan, Tracer, Versions};
+use ::source::Sources;
+use engine::{Options, StartOptions, Tracer, Versions};
 use printout::{Output, Reader, StackMode};
 use script::{AttachPoint, Checked, Compiled, Opaque, Place, Provider, Type};
 use trace::Items;
-use vm::{Op, State};
+use vm::State;
 
+use super::memory::Memory;
 use super::observer::{Script, SharedScript};
-use super::places::{self, Places, constants};
+use super::places::{self, Places};
 use super::scope::{Scope, program_named};
-use super::source;
 use super::symbols::Symbols;
 use super::timers::{Timers, Waker};
 use super::world::World;
 use super::writer::Writer;
+use super::{source, tables};
 use crate::arguments::{ScriptFormat, Trace};
 use crate::control::{self, Watch};
 use crate::messages::tell;
-use crate::{Failure, front, session, stdout};
-
-/// Words for the maps of a script, in all copies.
-const BUDGET: usize = (56 << 20) / 8;
+use crate::{Failure, front, kernel_engine, session, stdout};
 
 /// Runs a script, or says what it would do.
 pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
@@ -44,106 +43,169 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
     let scope = Scope { pids: &pids, command: path.as_deref(), expands: false };
     let (checked, compiled) = source::compile(arguments, &scope)?;
     let places = places::find(&compiled, &checked.sources, &scope)?;
-    if !places.objects.is_empty() && pids.is_empty() && command.is_empty() {
-        return Err(Failure::new(
-            "no process is given: -p PID, or a command behind `--`; scripts cannot probe all processes yet",
-        ));
-    }
-    let plan = tables(&compiled, &places)?;
+    let by_kernel = pids.is_empty() && command.is_empty() && !places.objects.is_empty();
     if arguments.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
-    pids.iter().try_for_each(|&pid| session::is_not_itself(pid))?;
-    are_there(&pids, &command, path.as_deref())?;
-    let mask = control::inherited_mask();
-    let front = front::split()?;
-    let writer = Writer::start(arguments.output.as_deref())?;
-    let output = match arguments.format {
-        ScriptFormat::Text => Output::Text,
-        ScriptFormat::Json => Output::Json,
-    };
-    let reader = Reader::new(&compiled, output, StackMode::default());
-    let shown = arguments.output.is_none() && io::stdout().is_terminal();
-    let memory = Rc::new(OnceCell::new());
-    let world = World {
-        compiled: &compiled,
-        sources: &checked.sources,
-        tables: Rc::clone(&memory),
-        symbols: Symbols::default(),
-        allow_unsafe: arguments.allow_unsafe,
-    };
-    let timers = Timers::new(&places.intervals);
-    let shortest = timers.shortest();
-    let watch = Watch::start(arguments.duration, front.ledger.pulse())?;
-    let script = Rc::new(RefCell::new(Script {
-        reader: if shown { reader.for_terminal() } else { reader },
-        world,
-        places: &places,
-        timers,
-        writer,
-        control: Arc::clone(&watch.control),
-        quiet: arguments.quiet,
-        shows_symbols: shows_symbols(&compiled),
-        status: None,
-        lost: 0,
-        state: Box::new(State::new()),
-        announced: HashMap::new(),
-    }));
-    let waker = shortest.map(Waker::start).transpose()?;
-    let mut observer = SharedScript(Rc::clone(&script));
-    let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut observer);
-    arguments.firing.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
-    let (number, shared) = tracer.add_tables(plan).map_err(Failure::new)?;
-    let _ = memory.set(shared);
-    script.borrow_mut().begin();
-    let is_over = || watch.control.stop.load(Ordering::Relaxed);
-    let surroundings = StartOptions { signal_mask: mask, group: Some(front.group) };
-    let (mut started, mut result) = (None, Ok(()));
-    if !is_over() && (!places.objects.is_empty() || !command.is_empty()) {
-        for object in &places.objects {
-            let versions = Versions::only(object.clone(), "scripts are for x86-64 programs");
-            let semaphores = places.semaphores.get(&object.module).cloned().unwrap_or_default();
-            tracer.insert(versions, Options { semaphores, ..options(arguments, number) }, None);
-        }
-        if !command.is_empty() {
-            result = tracer.start(&command, &surroundings).map(|pid| started = Some(pid));
-        }
-        result = result.and_then(|()| pids.iter().try_for_each(|&pid| tracer.attach(pid)));
-        result = result.and_then(|()| tracer.run(&watch.control));
-        if let (Some(pid), Err(_)) = (started, &result) {
-            // The command has not begun, and must not run without its probes.
-            session::kill(pid, libc::SIGKILL);
-        }
-    } else {
-        // Nothing is probed: what is due is run until the script, or somebody, ends it.
-        watch.control.placed.store(true, Ordering::Relaxed);
-        let lives = |&pid: &i32| Path::new(&format!("/proc/{pid}")).exists();
-        while !is_over() && (pids.is_empty() || pids.iter().any(lives)) {
-            std::thread::sleep(IDLE);
-            script.borrow_mut().tick();
-        }
+    let script =
+        Prepared { arguments, sources: &checked.sources, compiled: &compiled, places: &places, pids: &pids };
+    match by_kernel {
+        true => script.in_kernel(),
+        false => script.in_processes(&command, path.as_deref()),
     }
-    let report = tracer.finish(&watch.control);
-    let missed: u64 = report.probes.iter().map(|probe| probe.counts.missed).sum();
+}
+
+/// A script that is about to run.
+struct Prepared<'a> {
+    arguments: &'a Trace,
+    sources: &'a Sources,
+    compiled: &'a Compiled,
+    places: &'a Places,
+    pids: &'a [i32],
+}
+
+impl<'a> Prepared<'a> {
+    /// The script, with what it prints to and what ends it.
+    fn script(&self, writer: Writer, control: &Arc<engine::Control>) -> SharedScript<'a> {
+        let Prepared { arguments, sources, compiled, places, .. } = *self;
+        let output = match arguments.format {
+            ScriptFormat::Text => Output::Text,
+            ScriptFormat::Json => Output::Json,
+        };
+        let reader = Reader::new(compiled, output, StackMode::default());
+        let shown = arguments.output.is_none() && io::stdout().is_terminal();
+        let world = World {
+            compiled,
+            sources,
+            memory: OnceCell::new(),
+            symbols: Symbols::default(),
+            allow_unsafe: arguments.allow_unsafe,
+        };
+        SharedScript(Rc::new(RefCell::new(Script {
+            reader: if shown { reader.for_terminal() } else { reader },
+            world,
+            places,
+            timers: Timers::new(&places.intervals),
+            writer,
+            control: Arc::clone(control),
+            quiet: arguments.quiet,
+            shows_symbols: shows_symbols(compiled),
+            status: None,
+            lost: 0,
+            state: Box::new(State::new()),
+            announced: HashMap::new(),
+        })))
+    }
+
+    /// Runs it in all processes, by the kernel.
+    fn in_kernel(&self) -> Result<ExitCode, Failure> {
+        let Prepared { arguments, compiled, places, .. } = *self;
+        let firing = &arguments.firing;
+        if firing.engine != crate::arguments::Engine::Auto {
+            return Err(Failure::new(
+                "--engine: jumps and traps are for processes: name them with -p, or a command behind `--`",
+            ));
+        }
+        if firing.lossless {
+            return Err(Failure::new(
+                "--lossless: the kernel does not make programs wait; --buffer gives more room for what is printed",
+            ));
+        }
+        let mut session = kernel_engine::ScriptSession::new(&places.objects, firing.buffer)?;
+        let tables = tables::in_kernel(compiled, places)?;
+        let writer = Writer::start(arguments.output.as_deref())?;
+        let watch = Watch::start(arguments.duration, None)?;
+        let script = self.script(writer, &watch.control);
+        script.0.borrow_mut().begin(Memory::Kernel(Arc::clone(&tables)));
+        let mut observer = SharedScript(Rc::clone(&script.0));
+        let waker = script.0.borrow().timers.shortest().map(Waker::start).transpose()?;
+        let is_over = watch.control.stop.load(Ordering::Relaxed);
+        let result = match is_over {
+            true => Ok(()),
+            false => session.run(&places.objects, &tables, &mut observer, &watch.control),
+        };
+        tell_missed(session.finish(&mut observer));
+        drop((observer, waker, watch));
+        let status = end(script, Script::end)?;
+        result?;
+        Ok(status.map_or(ExitCode::SUCCESS, ExitCode::from))
+    }
+
+    /// Runs it in processes, and in a command that is started.
+    fn in_processes(&self, command: &[OsString], path: Option<&Path>) -> Result<ExitCode, Failure> {
+        let Prepared { arguments, compiled, places, pids, .. } = *self;
+        let plan = tables::in_processes(compiled, places)?;
+        pids.iter().try_for_each(|&pid| session::is_not_itself(pid))?;
+        are_there(pids, command, path)?;
+        let mask = control::inherited_mask();
+        let front = front::split()?;
+        let writer = Writer::start(arguments.output.as_deref())?;
+        let watch = Watch::start(arguments.duration, front.ledger.pulse())?;
+        let script = self.script(writer, &watch.control);
+        let waker = script.0.borrow().timers.shortest().map(Waker::start).transpose()?;
+        let mut observer = SharedScript(Rc::clone(&script.0));
+        let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut observer);
+        arguments.firing.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
+        let (number, shared) = tracer.add_tables(plan).map_err(Failure::new)?;
+        script.0.borrow_mut().begin(Memory::Processes(shared));
+        let is_over = || watch.control.stop.load(Ordering::Relaxed);
+        let surroundings = StartOptions { signal_mask: mask, group: Some(front.group) };
+        let (mut started, mut result) = (None, Ok(()));
+        if !is_over() && (!places.objects.is_empty() || !command.is_empty()) {
+            for object in &places.objects {
+                let versions = Versions::only(object.clone(), "scripts are for x86-64 programs");
+                let semaphores = places.semaphores.get(&object.module).cloned().unwrap_or_default();
+                tracer.insert(versions, Options { semaphores, ..options(arguments, number) }, None);
+            }
+            if !command.is_empty() {
+                result = tracer.start(command, &surroundings).map(|pid| started = Some(pid));
+            }
+            result = result.and_then(|()| pids.iter().try_for_each(|&pid| tracer.attach(pid)));
+            result = result.and_then(|()| tracer.run(&watch.control));
+            if let (Some(pid), Err(_)) = (started, &result) {
+                // The command has not begun, and must not run without its probes.
+                session::kill(pid, libc::SIGKILL);
+            }
+        } else {
+            // Nothing is probed: what is due is run until the script, or somebody, ends it.
+            watch.control.placed.store(true, Ordering::Relaxed);
+            let lives = |&pid: &i32| Path::new(&format!("/proc/{pid}")).exists();
+            while !is_over() && (pids.is_empty() || pids.iter().any(lives)) {
+                std::thread::sleep(IDLE);
+                script.0.borrow_mut().tick();
+            }
+        }
+        let report = tracer.finish(&watch.control);
+        tell_missed(report.probes.iter().map(|probe| probe.counts.missed).sum());
+        let ended = started.and_then(|pid| tracer.status(pid));
+        drop(tracer);
+        drop((observer, waker, watch));
+        let status = if result.is_ok() { end(script, Script::end)? } else { end(script, Script::abandon)? };
+        result.map_err(Failure::new)?;
+        if let (Some(pid), None) = (started, ended) {
+            // Tracing ended before the command, which was started for this.
+            session::kill(pid, control::signal().map_or(libc::SIGINT, |(signal, _)| signal));
+            session::reap(pid);
+        }
+        Ok(status.map_or(ExitCode::SUCCESS, ExitCode::from))
+    }
+}
+
+/// Tells of hits that ran no handler.
+fn tell_missed(missed: u64) {
     if missed > 0 {
         tell(&format!("warning: {missed} hits ran no handler: too many threads were in handlers at a time"));
     }
-    let ended = started.and_then(|pid| tracer.status(pid));
-    drop(tracer);
-    drop(observer);
-    drop(waker);
-    drop(watch);
-    let script = Rc::into_inner(script).map(RefCell::into_inner);
-    let end = if result.is_ok() { Script::end } else { Script::abandon };
+}
+
+/// Ends a script, of which nobody else has a part. Returns the status that it has set.
+fn end<'a>(
+    script: SharedScript<'a>,
+    end: impl FnOnce(Script<'a>) -> io::Result<Option<u8>>,
+) -> Result<Option<u8>, Failure> {
+    let script = Rc::into_inner(script.0).map(RefCell::into_inner);
     let status = script.map(end).transpose();
-    let status = status.map_err(|error| Failure::new(format!("the output: {error}")))?.flatten();
-    result.map_err(Failure::new)?;
-    if let (Some(pid), None) = (started, ended) {
-        // Tracing ended before the command, which was started for this.
-        session::kill(pid, control::signal().map_or(libc::SIGINT, |(signal, _)| signal));
-        session::reap(pid);
-    }
-    Ok(status.map_or(ExitCode::SUCCESS, ExitCode::from))
+    Ok(status.map_err(|error| Failure::new(format!("the output: {error}")))?.flatten())
 }
 
 /// Whether the processes, or the command, are there: `begin` is run before they are traced.
@@ -178,58 +240,6 @@ fn options(arguments: &Trace, tables: usize) -> Options {
         tables: Some(tables),
         semaphores: Vec::new(),
     }
-}
-
-/// The most threads whose names handlers can ask for.
-const MAX_THREADS: u32 = 16384;
-
-/// Places the maps of a script.
-///
-/// # Errors
-/// They are too large.
-fn tables(compiled: &Compiled, places: &Places) -> Result<TablesPlan, Failure> {
-    let mut infos: Vec<maps::MapInfo> = compiled.maps.iter().map(|map| map.info).collect();
-    let asks = vm::instructions(&compiled.code, vm::Word::W8)
-        .filter_map(|it| it.instruction())
-        .any(|it| matches!(it.op, Op::CommF | Op::PushIds));
-    let threads = asks.then_some(infos.len());
-    if asks {
-        let (key, value, entries) = (8, engine::THREAD_BYTES, MAX_THREADS);
-        infos.push(maps::MapInfo { key, value, entries, ..maps::MapInfo::default() });
-    }
-    let words = maps::plan(&mut infos, engine::processors(), BUDGET).unwrap_or(usize::MAX);
-    if words > BUDGET {
-        return Err(too_large(compiled, &infos, words));
-    }
-    Ok(TablesPlan { infos, words, constants: constants(compiled, places), threads })
-}
-
-/// Says which map is the largest. Maps lie one behind the other, if they could be placed at all.
-fn too_large(compiled: &Compiled, infos: &[maps::MapInfo], words: usize) -> Failure {
-    let places = infos.iter().map(|info| info.place as usize);
-    let ends = places.clone().skip(1).chain([words]);
-    let sizes = places.zip(ends).map(|(place, end)| end.saturating_sub(place));
-    let largest = compiled.maps.iter().zip(sizes).max_by_key(|(_, size)| *size);
-    let largest = match largest {
-        Some((map, size)) if words < usize::MAX => {
-            format!(
-                ": they need {} MiB, and @{} needs {} of them",
-                mebibytes(words),
-                map.name,
-                mebibytes(size)
-            )
-        }
-        _ => String::new(),
-    };
-    Failure::new(format!(
-        "the maps of the script are larger than {} MiB{largest}; `max_map_keys` and `max_strlen` in `config` make them smaller",
-        mebibytes(BUDGET)
-    ))
-}
-
-/// Words as MiB, rounded up.
-fn mebibytes(words: usize) -> usize {
-    words.div_ceil((1 << 20) / 8)
 }
 
 /// Whether addresses of processes are shown as symbols.

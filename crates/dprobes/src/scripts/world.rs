@@ -4,13 +4,12 @@ use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{self, Read};
 use std::process::{Command, Stdio};
-use std::rc::Rc;
 
-use engine::Tables;
 use printout::{Clock, Location, Symbol};
 use script::{At, Compiled};
 use source::Sources;
 
+use super::memory::Memory;
 use super::symbols::Symbols;
 use crate::messages::tell;
 
@@ -19,7 +18,7 @@ pub(super) struct World<'a> {
     pub(super) compiled: &'a Compiled,
     pub(super) sources: &'a Sources,
     /// The maps, once there is memory for them.
-    pub(super) tables: Rc<OnceCell<Tables>>,
+    pub(super) memory: OnceCell<Memory>,
     pub(super) symbols: Symbols,
     /// Whether commands may be run.
     pub(super) allow_unsafe: bool,
@@ -50,7 +49,7 @@ impl printout::World for World<'_> {
     }
 
     fn stack(&mut self, number: u64) -> Option<Vec<u64>> {
-        let bytes = self.tables.get()?.maps().stack(self.stacks()?, number)?;
+        let bytes = self.memory.get()?.maps().stack(self.stacks()?, number)?;
         let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         Some(bytes.chunks_exact(8).map(word).collect())
     }
@@ -77,18 +76,18 @@ impl printout::World for World<'_> {
     }
 
     fn entries(&mut self, map: usize) -> Vec<maps::Entry> {
-        self.tables.get().map(|tables| tables.maps().view(map)).unwrap_or_default()
+        self.memory.get().map(|memory| memory.maps().view(map)).unwrap_or_default()
     }
 
     fn clear(&mut self, map: usize) {
-        if let Some(tables) = self.tables.get() {
-            tables.maps().clear(map);
+        if let Some(memory) = self.memory.get() {
+            memory.maps().clear(map);
         }
     }
 
     fn zero(&mut self, map: usize) {
-        if let Some(tables) = self.tables.get() {
-            tables.maps().zero(map);
+        if let Some(memory) = self.memory.get() {
+            memory.maps().zero(map);
         }
     }
 

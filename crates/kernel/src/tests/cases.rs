@@ -62,8 +62,10 @@ impl Execution for Kernel {
             }
         }
         let mut ran = done.ran.clone();
+        let asks = vm::instructions(program.code, program.word)
+            .any(|it| it.instruction().is_some_and(|it| it.op == Op::PushProcid));
         for value in &mut ran.stack {
-            *value = moved.back(as_in_case(*value, &done, machine));
+            *value = moved.back(as_in_case(*value, &done, machine, asks));
         }
         if let End::Exception(exception) = &mut ran.outcome.end {
             moved.exception(exception);
@@ -82,12 +84,12 @@ fn named(code: &[u8], word: Word, number: usize, whole: Register) -> u16 {
 }
 
 /// What the case chose and this process cannot: its number, the processor, the probe's address.
-fn as_in_case(value: u64, done: &live::Done, machine: &TestMachine) -> u64 {
+fn as_in_case(value: u64, done: &live::Done, machine: &TestMachine, asks_processor: bool) -> u64 {
     let site = site::address(done.site);
     let register = |register: Register| machine.registers.get(&(register as u16)).copied();
     if value == std::process::id().into() && machine.pid != 0 {
         machine.pid
-    } else if value == done.cpu.into() && machine.processor != 0 {
+    } else if asks_processor && value == done.cpu.into() && machine.processor != 0 {
         machine.processor
     } else if value == site {
         register(Register::Rip).unwrap_or(value)

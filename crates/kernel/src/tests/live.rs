@@ -54,7 +54,7 @@ pub(super) fn handler<'a>(program: &Program<'a>, entry: usize) -> Handler<'a> {
             constants: program.constants.0,
             ..TablesShape::default()
         },
-        reads_clear_frame: true,
+        is_script: false,
         point: program.point,
     }
 }
@@ -142,6 +142,9 @@ fn copy(from: &[AtomicU64], to: &[AtomicU64]) {
     }
 }
 
+/// The place in a context that says how the run ended.
+const END: usize = (crate::layout::RECORD + crate::record::END) as usize;
+
 /// Runs a program once at the site.
 pub(super) fn run(
     program: &Program<'_>,
@@ -170,6 +173,8 @@ pub(super) fn run(
     copy(program.globals, maps.globals());
     let tables = Arc::clone(maps.tables());
     copy(program.maps.words, tables.maps().words);
+    // A run that leaves no record makes no header: its end tells which context it had.
+    maps.contexts().for_each(|context| context[END / 8].store(0, Ordering::Relaxed));
     let loaded = load(maps, &compiled);
     let site = LINKS.lock().unwrap_or_else(PoisonError::into_inner).len();
     let offset = site::offset(site);
@@ -230,8 +235,7 @@ fn done(maps: &mut Maps, site: usize, registers: Registers) -> Done {
     let (log, trace) = found.unwrap_or_default();
     let words =
         |place: usize, context: &[std::sync::atomic::AtomicU64]| context[place / 8].load(Ordering::Relaxed);
-    let last = maps.contexts().max_by_key(|it| words(crate::layout::RECORD as usize + 8, it));
-    let context = last.expect("a run");
+    let context = maps.contexts().find(|it| words(END, it) as u32 != 0).expect("a run");
     let word = |place: i16| words(place as usize, context);
     let top = word(Field::Top.at()) as usize;
     let element = |below: usize| word(STACK + 8 * ((top + below) % STACK_WORDS) as i16);
@@ -244,7 +248,7 @@ fn done(maps: &mut Maps, site: usize, registers: Registers) -> Done {
     let outcome = Outcome { end: record.end, major: record.major, minor: record.minor };
     let depth = (STACK_WORDS - top) % STACK_WORDS;
     let ran = Ran { outcome, stack: (0..depth).map(element).collect(), log, trace };
-    Done { ran, site, partly: false, registers, cpu: record.cpu }
+    Done { ran, site, partly: false, registers, cpu: word(Field::Cpu.at()) as u32 }
 }
 
 /// The tables of a program without maps.
