@@ -45,8 +45,10 @@ mod view;
 mod tests;
 
 pub use info::{Kind, MapInfo};
+pub use key::{FIRST, SECOND, THIRD};
 pub use maps::Maps;
 #[cfg(any(test, feature = "std"))]
 pub use plan::{TooLarge, plan};
+pub use shape::TableLayout;
 #[cfg(any(test, feature = "std"))]
 pub use view::{Entry, Value};

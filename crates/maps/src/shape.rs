@@ -28,6 +28,23 @@ const SPACING: usize = 16;
 /// A cache line's words.
 const LINE: usize = 8;
 
+/// Where the entries of a map with keys are, for compiled code that looks for one: in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableLayout {
+    /// The first bucket of copy 0.
+    pub first: usize,
+    /// The distance of two copies.
+    pub copy_words: usize,
+    /// The number of buckets.
+    pub buckets: u32,
+    /// The distance of two buckets.
+    pub bucket_words: usize,
+    /// The distance of two entries. The first is behind the bucket's control word.
+    pub entry_words: usize,
+    /// The most words of a key. Each is behind its length, before the value.
+    pub key_words: usize,
+}
+
 impl MapInfo {
     /// The map's kind. Unknown numbers are plain maps.
     #[inline]
@@ -87,6 +104,18 @@ impl MapInfo {
     /// The first word of the value of copy 0, if the map has no keys.
     pub fn value_place(&self) -> usize {
         self.place as usize + HEADER
+    }
+
+    /// Where the entries of a map with keys are.
+    pub fn table_layout(&self) -> TableLayout {
+        TableLayout {
+            first: self.place as usize + SPACING,
+            copy_words: self.words as usize,
+            buckets: self.buckets(),
+            bucket_words: self.bucket_words(),
+            entry_words: 1 + self.key_words() + self.value_words(),
+            key_words: self.key_words(),
+        }
     }
 
     /// One copy of the map.
