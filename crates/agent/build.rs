@@ -16,6 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory};
 use object::elf::{self, R_X86_64_RELATIVE};
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Endianness, Object, ObjectSection, ObjectSymbol};
@@ -26,7 +27,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 const LIMIT: usize = 128 << 10;
 
 fn main() -> Result<()> {
-    println!("cargo::rustc-check-cfg=cfg(image)");
+    println!("cargo::rustc-check-cfg=cfg(image, all_vectors)");
     let (system, processor) = (variable("CARGO_CFG_TARGET_OS")?, variable("CARGO_CFG_TARGET_ARCH")?);
     if (&*system, &*processor) != ("linux", "x86_64") {
         return Err(format!("dprobes is for Linux on x86-64, not for {system} on {processor}").into());
@@ -49,11 +50,19 @@ fn main() -> Result<()> {
         before.extend(["--extern".to_owned(), format!("{name}={}", library.display())]);
     }
     let archive = out.join("libagent.a");
-    let options = ["-Clto=fat", "--cfg", "image"];
-    let options: Vec<&str> = before.iter().map(String::as_str).chain(options).collect();
-    compile(&here.join("src/lib.rs"), "dprobes_agent", "staticlib", &archive, &options)?;
     let linked = out.join("agent.elf");
-    link(&archive, &here.join("blob.ld"), &linked)?;
+    let build = |more: &[&str]| -> Result<bool> {
+        let options = ["-Clto=fat", "--cfg", "image"];
+        let options: Vec<&str> =
+            before.iter().map(String::as_str).chain(options).chain(more.iter().copied()).collect();
+        compile(&here.join("src/lib.rs"), "dprobes_agent", "staticlib", &archive, &options)?;
+        link(&archive, &here.join("blob.ld"), &linked)?;
+        uses_few_vectors(&linked)
+    };
+    // Another compiler may use more vector registers than the entry for maps saves by default.
+    if !build(&[])? {
+        build(&["--cfg", "all_vectors"])?;
+    }
     write_image(&linked, &out)
 }
 
@@ -98,6 +107,7 @@ fn link(archive: &Path, script: &Path, output: &Path) -> Result<()> {
         .args([
             "-Wl,-e,dprobes_resume",
             "-Wl,-u,dprobes_wait",
+            "-Wl,-u,dprobes_map",
             "-Wl,-u,dprobes_give_up",
             "-Wl,--no-undefined",
         ])
@@ -114,6 +124,39 @@ fn run(mut command: Command) -> Result<()> {
         return Err(format!("{command:?}: {}\n{said}", output.status).into());
     }
     Ok(())
+}
+
+/// Whether the code uses no vector registers but xmm0 to xmm3, apart from the entries, which save and
+/// restore others.
+fn uses_few_vectors(linked: &Path) -> Result<bool> {
+    let bytes = fs::read(linked)?;
+    let file = ElfFile64::<Endianness>::parse(&*bytes)?;
+    let section = file.section_by_name(".image").ok_or("the agent has no code")?;
+    let code = section.uncompressed_data()?;
+    let mut functions: Vec<(u64, bool)> = file
+        .symbols()
+        .filter(|symbol| symbol.is_definition())
+        .filter_map(|symbol| Some((symbol.address(), symbol.name().ok()?)))
+        .map(|(address, name)| (address, name.starts_with("dprobes_") || name.contains("inside5entry")))
+        .collect();
+    // Of two names of one place, that of an entry comes last.
+    functions.sort_unstable();
+    let end = file.symbols().find(|symbol| symbol.name() == Ok("dprobes_code_end"));
+    let end = end.ok_or("the agent has no end of its code")?.address() as usize;
+    let mut decoder = Decoder::with_ip(64, code.get(..end).ok_or("no code")?, 0, DecoderOptions::NONE);
+    let mut factory = InstructionInfoFactory::new();
+    while decoder.can_decode() {
+        let instruction = decoder.decode();
+        let next = functions.partition_point(|(address, _)| *address <= instruction.ip());
+        if next.checked_sub(1).is_some_and(|place| functions[place].1) {
+            continue;
+        }
+        let used = factory.info(&instruction).used_registers();
+        if used.iter().any(|used| used.register().is_vector_register() && used.register().number() > 3) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Checks the linked file, and writes it as bytes and tables.

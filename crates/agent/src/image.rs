@@ -43,19 +43,22 @@ pub enum Entry {
     Resume,
     /// [`crate::inside::entry::dprobes_wait`].
     Wait,
+    /// [`crate::inside::entry::dprobes_map`].
+    Map,
     /// [`crate::inside::entry::dprobes_give_up`].
     GiveUp,
 }
 
 impl Entry {
     /// All entry points.
-    pub const ALL: [Entry; 3] = [Entry::Resume, Entry::Wait, Entry::GiveUp];
+    pub const ALL: [Entry; 4] = [Entry::Resume, Entry::Wait, Entry::Map, Entry::GiveUp];
 
     /// Its symbol in the image.
     fn name(self) -> &'static str {
         match self {
             Entry::Resume => "resume",
             Entry::Wait => "wait",
+            Entry::Map => "map",
             Entry::GiveUp => "give_up",
         }
     }

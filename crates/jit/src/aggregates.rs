@@ -78,7 +78,7 @@ impl Path<'_> {
 
     /// A register with the bucket of the value: 0 if it is negative, 1 for 0, then one for each
     /// power of 2.
-    fn bucket(&mut self) -> Reg {
+    pub(crate) fn bucket(&mut self) -> Reg {
         let value = self.in_register(2);
         let to = self.take();
         let emitter = &mut self.out.emitter;
@@ -134,10 +134,7 @@ impl Output<'_> {
         let value = Rm::Absolute(places.value);
         match added {
             Added::One => self.emitter.step(true, false, value),
-            Added::Amount(amount) => {
-                self.emitter.byte(0xf0);
-                self.emitter.alu_store(Alu::Add, value, amount);
-            }
+            Added::Amount(amount) => self.emitter.add_locked(value, amount),
             Added::Bucket(bucket) => {
                 self.emitter.step(true, false, Rm::Scaled(bucket, 3, places.value as i32));
             }

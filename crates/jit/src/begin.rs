@@ -42,7 +42,7 @@ impl Compiler<'_> {
             && self.surely_records(offset)
         {
             self.count_and_begin(first, *last);
-        } else if self.records {
+        } else if self.claims {
             // Until the record is begun, its register holds the processor's number, and the
             // context's holds the thread's rseq offset.
             let (context, record) = (self.run.claimed.context, self.run.claimed.record);

@@ -63,7 +63,7 @@ pub struct Compiled {
     guarded: Vec<Guarded>,
     /// Whether a hit may claim a context.
     pub claims: bool,
-    /// Whether any path leaves to the interpreter.
+    /// Whether any path leaves to the interpreter, or calls the agent for a map.
     pub leaves: bool,
     /// The registers that may differ from the site's while it runs, by their numbers in machine
     /// code (bit 0: rax).

@@ -48,6 +48,8 @@ pub(crate) struct Compiler<'a> {
     pub(crate) run: Run<'a>,
     /// Whether any path may begin a record.
     pub(crate) records: bool,
+    /// Whether any path may claim a context.
+    pub(crate) claims: bool,
     /// Whether the current instruction is counted already.
     pub(crate) step_counted: bool,
     places: HashMap<(usize, Shape), Label>,
@@ -95,7 +97,8 @@ impl<'a> Compiler<'a> {
         let record = fixed.next().unwrap_or(Reg(8));
         let context = fixed.next().unwrap_or(Reg(9));
         let records = facts.records && mode != Mode::Interpreted && handler.logmax > 0;
-        if records {
+        let claims = records || facts.calls && mode != Mode::Interpreted;
+        if claims {
             pool.retain(|register| *register != record && *register != context);
         }
         let most = facts.most_instructions(handler.jmpmax.min(vm::JUMP_LIMIT));
@@ -117,9 +120,10 @@ impl<'a> Compiler<'a> {
             claimed: Claimed::new(context, record, handler.logmax),
             keeps_registered: false,
             claims: false,
+            calls: false,
             exits: Exits::default(),
         };
-        Compiler { run, records, step_counted: false, places: HashMap::new(), pending: Vec::new() }
+        Compiler { run, records, claims, step_counted: false, places: HashMap::new(), pending: Vec::new() }
     }
 
     /// Emits the whole handler.
@@ -211,7 +215,7 @@ impl<'a> Compiler<'a> {
 
     fn finish(self, entry: Label, steps: Vec<(Label, u32)>) -> Compiled {
         let claims = self.run.claims || self.run.exits.claim();
-        let leaves = self.run.exits.any();
+        let leaves = self.run.exits.any() || self.run.calls;
         let out = self.run.path.out;
         let stack = (out.frame.size() + out.deepest) as u32;
         Compiled::new(Parts {

@@ -42,6 +42,8 @@ pub(crate) enum Cell {
     Element(usize),
     /// The word at an offset of the handler's own frame ([`vm::FRAME_LIMIT`]).
     Word(u16),
+    /// The bytes of the string at an offset of the handler's own frame.
+    Text(u16),
 }
 
 /// Assumptions about a frame.

@@ -175,6 +175,17 @@ impl Emitter {
         self.modrm(true, false, &[0x0f, 0xbd], to.0, of.into());
     }
 
+    /// `bsf r64, r64`: the place of the lowest bit of a register that is not 0.
+    pub(crate) fn lowest_bit(&mut self, to: Reg, of: Reg) {
+        self.modrm(true, false, &[0x0f, 0xbc], to.0, of.into());
+    }
+
+    /// `imul r64, r/m64, imm32`.
+    pub(crate) fn multiply_number(&mut self, to: Reg, from: impl Into<Rm>, number: i32) {
+        self.modrm(true, false, &[0x69], to.0, from.into());
+        self.bytes(&number.to_le_bytes());
+    }
+
     /// `imul r64, r/m64`.
     pub(crate) fn multiply(&mut self, to: Reg, from: impl Into<Rm>) {
         self.modrm(true, false, &[0x0f, 0xaf], to.0, from.into());
@@ -267,6 +278,12 @@ impl Emitter {
     /// `xchg r32, m32`, which is always locked.
     pub(crate) fn exchange32(&mut self, register: Reg, memory: Rm) {
         self.modrm(false, false, &[0x87], register.0, memory);
+    }
+
+    /// `lock add m64, r64`.
+    pub(crate) fn add_locked(&mut self, memory: Rm, register: Reg) {
+        self.byte(0xf0);
+        self.alu_store(Alu::Add, memory, register);
     }
 
     /// `lock xadd m64, r64`.

@@ -13,7 +13,7 @@ use crate::ring::{AGENT, Claimed};
 use crate::shape::{Code, Count, Location, Log, Shape};
 use core::mem::{offset_of, size_of};
 use layout::{Context, HEADER, Header, RESUME, Registers, Resume, UNSET, claim::FREE};
-use vm::{Call, Element, FrameWord, STACK_WORDS};
+use vm::{Call, Element, FrameText, FrameWord, STACK_WORDS};
 
 /// All registers except rsp.
 const ALL: u16 = 0xffef;
@@ -85,7 +85,7 @@ impl Leaver<'_, '_> {
         let label = self.out.emitter.here_label();
         registers(ALL).for_each(|register| self.out.emitter.push(register));
         self.out.frame.below = PUSHED;
-        if self.shape.claimed {
+        if self.shape.claimed || self.shape.holds {
             self.out.emitter.load(RBX, self.claimed.context);
         } else {
             let claim = self.late_claim();
@@ -94,6 +94,7 @@ impl Leaver<'_, '_> {
         self.hand_over_log();
         self.hand_over_stack();
         self.hand_over_words();
+        self.hand_over_texts();
         self.hand_over_rest();
         self.out.frame.below = 0;
         let shared = self.shared_leave();
@@ -183,6 +184,18 @@ impl Leaver<'_, '_> {
             count += 1;
         }
         self.hand_over(offset_of!(Resume, word_count), count as u32);
+    }
+
+    /// The strings are in the context already.
+    fn hand_over_texts(&mut self) {
+        for (place, text) in self.shape.texts.iter().enumerate() {
+            let at = offset_of!(Resume, texts) + place * size_of::<FrameText>();
+            let cell = self.out.frame.cell(Cell::Text(text.at));
+            self.out.emitter.load32(RAX, cell);
+            self.out.emitter.store32(of_resume(at + offset_of!(FrameText, length)), RAX);
+            self.out.emitter.store32_number(of_resume(at + offset_of!(FrameText, offset)), text.at.into());
+        }
+        self.hand_over(offset_of!(Resume, text_count), self.shape.texts.len() as u32);
     }
 
     /// The memory of what was in a register before all were pushed.

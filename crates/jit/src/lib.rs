@@ -24,6 +24,8 @@
 //! | `run`, `shape` | a run on a path, and what is known of it at each place |
 //! | `straight`, `variables`, `aggregates`, `memory`, `logging` | the instructions of a run |
 //! | `path`, `words`, `arithmetic` | where elements are, and words of the handler's frame; the instructions that only compute |
+//! | `map_operation`, `map_range`, `lookup`, `agent_call` | instructions on maps: in machine code what is found at the first look, else by the agent |
+//! | `texts` | strings in the handler's frame |
 //! | `record`, `ring`, `leave` | the record, room for it, leaving to the interpreter |
 //! | `output`, `frame` | the code being written; its stack frame |
 //! | `count`, `claim`, `count_and_claim`, `owner` | counting the hit, claiming a context, both at once; thread and site |
@@ -34,11 +36,13 @@
 //!
 //! Each owner has the next: `Compiler` (all paths), `Run` (one instruction after another), `Path`
 //! (its elements and their registers), `Output` (code, frame and data). What is below does not know
-//! what is above: an `Output` knows no element, a `Path` no record. `Leaver` and `RecordBeginner`
-//! are roles: they borrow an `Output` and what else they read.
+//! what is above: an `Output` knows no element, a `Path` no record. `Leaver`, `RecordBeginner`,
+//! `AgentCall`, `MapOperation` and `TextReader` are roles: they borrow an owner and what else they
+//! read.
 
 #![forbid(unsafe_code)]
 
+mod agent_call;
 mod aggregates;
 mod arithmetic;
 mod begin;
@@ -55,6 +59,9 @@ mod frame;
 mod instructions;
 mod leave;
 mod logging;
+mod lookup;
+mod map_operation;
+mod map_range;
 mod memory;
 mod modrm;
 mod operands;
@@ -67,6 +74,7 @@ mod run;
 mod scan;
 mod shape;
 mod straight;
+mod texts;
 mod variables;
 mod words;
 

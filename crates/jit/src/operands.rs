@@ -57,6 +57,8 @@ pub(crate) fn shifted(memory: Rm, bytes: i32) -> Rm {
 pub(crate) enum Alu {
     Add = 0,
     Or = 1,
+    /// Adds, and 1 more if the carry flag is set.
+    AddCarry = 2,
     And = 4,
     Sub = 5,
     Xor = 6,

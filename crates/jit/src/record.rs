@@ -26,8 +26,37 @@ use layout::{
 
 impl Run<'_> {
     /// The register of the claimed context, if one is claimed.
-    fn context(&self) -> Option<Reg> {
-        self.path.shape.claimed.then_some(self.claimed.context)
+    pub(crate) fn context(&self) -> Option<Reg> {
+        let shape = &self.path.shape;
+        (shape.claimed || shape.holds).then_some(self.claimed.context)
+    }
+
+    /// Claims a context, unless this path already has one; returns its register.
+    pub(crate) fn hold_context(&mut self) -> Reg {
+        if self.context().is_none() {
+            self.path.take_register(RDX);
+            let processor = self.path.take();
+            self.claim(processor);
+            self.path.unlock(processor);
+            self.path.unlock(RDX);
+            self.path.shape.holds = true;
+        }
+        self.claimed.context
+    }
+
+    /// Claims a context; afterwards `processor` is the processor's number, edx the thread's.
+    /// Changes rax.
+    fn claim(&mut self, processor: Reg) {
+        self.claims = true;
+        let keeps_registered = self.keeps_registered;
+        let (context, record) = (self.claimed.context, self.claimed.record);
+        let out = &mut self.path.out;
+        out.frame.change(context);
+        out.frame.change(RAX);
+        out.emitter.load(processor, record);
+        let other = out.emitter.label();
+        out.claim_own(processor, context, keeps_registered, other);
+        out.set_owner(context, Some(other));
     }
 
     /// Ends a run that makes no record, or whose record is discarded.
@@ -36,25 +65,25 @@ impl Run<'_> {
         self.path.out.end_without_record(claimed);
     }
 
-    /// Claims a context and begins a record, unless this path already has.
+    /// Begins a record, unless this path already has; claims a context first if it has none.
     pub(crate) fn begin_record(&mut self) {
         if self.path.shape.claimed {
             return;
         }
-        self.path.shape.claimed = true;
-        self.claims = true;
         self.path.take_register(RDX);
         let processor = self.path.take();
-        let keeps_registered = self.keeps_registered;
-        let (context, record) = (self.claimed.context, self.claimed.record);
-        let out = &mut self.path.out;
-        out.frame.change(context);
-        out.frame.change(record);
-        out.frame.change(RAX);
-        out.emitter.load(processor, record);
-        let other = out.emitter.label();
-        out.claim_own(processor, context, keeps_registered, other);
-        out.set_owner(context, Some(other));
+        if self.path.shape.holds {
+            let holder = of_context(self.claimed.context, offset_of!(Context, holder));
+            let out = &mut self.path.out;
+            out.frame.change(RAX);
+            out.processor(processor);
+            out.emitter.load32(RDX, holder);
+        } else {
+            self.claim(processor);
+        }
+        self.path.shape.claimed = true;
+        self.path.shape.holds = false;
+        self.path.out.frame.change(self.claimed.record);
         self.record_beginner().begin(processor);
         self.path.unlock(processor);
         self.path.unlock(RDX);

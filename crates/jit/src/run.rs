@@ -38,6 +38,8 @@ pub(crate) struct Run<'a> {
     pub(crate) keeps_registered: bool,
     /// Whether any path has claimed a context, those into the interpreter apart.
     pub(crate) claims: bool,
+    /// Whether any path calls the agent for a map.
+    pub(crate) calls: bool,
     pub(crate) exits: Exits,
 }
 

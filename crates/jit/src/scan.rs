@@ -61,6 +61,8 @@ pub(crate) struct Facts {
     pub(crate) reads_flags: bool,
     /// Whether it can make a record: it logs, or can end other than by `abort`.
     pub(crate) records: bool,
+    /// Whether it may call the agent for maps, or have strings in a context.
+    pub(crate) calls: bool,
     /// Whether it can end by `remove`.
     pub(crate) removes: bool,
     /// The least stack depth: 0, or less if it pops what it has not pushed.
@@ -237,6 +239,7 @@ impl Facts {
         // The manual allows larger numbers, but no program uses them.
         let number = |value: Option<u64>| value.filter(|&value| value < 4096).map(|value| value as i32);
         self.records |= instruction.effects().contains(Effects::LOGS);
+        self.calls |= instruction.effects().contains(Effects::USES_MAPS) || instruction.op == Op::StrF;
         Some(match instruction.op {
             Op::LogImm | Op::Ros => (count.min(4096), 0),
             Op::Log => (number(pushed)? + 1, 0),

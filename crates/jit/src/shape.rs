@@ -44,6 +44,23 @@ pub(crate) enum Count {
     Cell,
 }
 
+/// A string in the handler's frame. Its bytes, padded with zeros to a multiple of 8, are as many as
+/// its cell says ([`Cell::Text`](crate::frame::Cell::Text)); what is behind them is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Text {
+    /// Its offset.
+    pub(crate) at: u16,
+    /// The most bytes that it has, a multiple of 8.
+    pub(crate) room: u16,
+}
+
+impl Text {
+    /// Whether bytes of the frame are in its room.
+    pub(crate) fn overlaps(self, at: usize, length: usize) -> bool {
+        at < usize::from(self.at) + usize::from(self.room) && usize::from(self.at) < at + length
+    }
+}
+
 /// The known state of a run.
 ///
 /// Code for the same bytecode instruction is shared if the shapes are equal.
@@ -57,10 +74,15 @@ pub(crate) struct Shape {
     /// The words of the handler's frame that were set, by offset, ascending; they do not overlap.
     /// All other bytes of it are 0.
     pub(crate) words: Vec<(u16, Location)>,
+    /// The strings in the handler's frame, by offset, ascending: in the context's
+    /// [`layout::FRAME`], with their lengths in cells. No word overlaps their room.
+    pub(crate) texts: Vec<Text>,
     /// The active calls: procedure and return offset.
     pub(crate) calls: Vec<(u32, u32)>,
     /// Whether a context is claimed; then the context and record registers are set.
     pub(crate) claimed: bool,
+    /// Whether a context is claimed in which no record is begun; then the context register is set.
+    pub(crate) holds: bool,
     pub(crate) log: Log,
     pub(crate) major: Code,
     pub(crate) minor: Code,
@@ -79,6 +101,8 @@ impl Shape {
             words: Vec::new(),
             calls: Vec::new(),
             claimed: false,
+            holds: false,
+            texts: Vec::new(),
             log: if known { Log::Known { length: 0, complete: 0 } } else { Log::Cells },
             major: if known { Code::Unset } else { Code::Cell },
             minor: if known { Code::Unset } else { Code::Cell },
@@ -91,6 +115,16 @@ impl Shape {
     /// Whether an element or a word is in this register.
     pub(crate) fn holds(&self, register: u8) -> bool {
         self.holders(register) > 0
+    }
+
+    /// The registers with elements and words, as a bit set.
+    pub(crate) fn registers(&self) -> u16 {
+        let words = self.words.iter().map(|(_, location)| location);
+        let bit = |location: &Location| match location {
+            Location::Register(number) => 1 << number,
+            _ => 0,
+        };
+        self.stack.iter().chain(words).map(bit).fold(0, |all, bit| all | bit)
     }
 
     /// The number of elements and words in this register.

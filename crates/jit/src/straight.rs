@@ -3,12 +3,14 @@
 use core::mem::offset_of;
 
 use crate::frame::Cell;
+use crate::map_operation::MapOperation;
 use crate::operands::{Alu, Condition, RAX, RDX, Rm, Shift};
 use crate::output::Operand;
 use crate::owner::of_context;
 use crate::run::Run;
 use crate::scan::general;
 use crate::shape::{Code, Location, Log};
+use crate::texts::TextReader;
 use layout::{Context, PROCESSOR_MASK};
 use vm::{Clock, Instruction, Op, Register};
 
@@ -38,7 +40,10 @@ impl Run<'_> {
             Op::Srem => return self.divide_total(true, false),
             Op::PushF => return self.path.push_word(operand as u16),
             Op::PopF => return self.path.pop_word(operand as u16),
-            Op::Update => return self.path.update(operand as usize),
+            Op::Update | Op::Fetch | Op::Store | Op::Erase | Op::Load | Op::Put | Op::Bump | Op::Has => {
+                return MapOperation::emit(self, op, operand as usize);
+            }
+            Op::StrF => return TextReader { run: self }.read(),
             Op::PushMinor => self.path.push(Location::Number(self.handler.minor.into())),
             Op::Neg => {
                 let top = self.path.exclusive_register(0);
@@ -97,8 +102,8 @@ impl Run<'_> {
 
     fn push_thread(&mut self) {
         let register = self.path.take();
-        if self.path.shape.claimed {
-            let holder = of_context(self.claimed.context, offset_of!(Context, holder));
+        if let Some(context) = self.context() {
+            let holder = of_context(context, offset_of!(Context, holder));
             self.path.out.emitter.load32(register, holder);
         } else {
             self.path.out.with_rax();

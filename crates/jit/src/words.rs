@@ -1,7 +1,7 @@
 //! Words of the handler's own frame ([`vm::FRAME_LIMIT`]), which scripts are compiled to.
 //!
-//! Compiled code has no frame in memory: it knows which words were set, and keeps each in a
-//! register or a cell. All else is 0. The interpreter gets them when it takes over.
+//! Compiled code knows which words were set, and keeps each in a register or a cell. Only strings
+//! are in memory ([`crate::texts`]). All else is 0. The interpreter gets them when it takes over.
 
 use layout::RESUME_WORDS;
 
@@ -12,17 +12,20 @@ use crate::shape::Location;
 const WORD: u16 = 8;
 
 /// What is known of a word.
-enum Known {
+pub(crate) enum Known {
     /// It was set, at this index of the shape.
     At(usize),
     /// No byte of it was; it would come at this index.
     Zero(usize),
-    /// Parts of it were.
+    /// Parts of it were, or may have been.
     Partly,
 }
 
 impl Path<'_> {
-    fn known(&self, offset: u16) -> Known {
+    pub(crate) fn known(&self, offset: u16) -> Known {
+        if self.shape.texts.iter().any(|text| text.overlaps(offset.into(), WORD.into())) {
+            return Known::Partly;
+        }
         let words = &self.shape.words;
         let index = words.partition_point(|(each, _)| *each < offset);
         if words.get(index).is_some_and(|(each, _)| *each == offset) {

@@ -74,13 +74,25 @@ pub struct Registers {
 /// | offset | what is there |
 /// |---|---|
 /// | 0 | [`Context`] |
+/// | [`CALL`] | [`MapCall`](crate::MapCall) |
 /// | [`RESUME`] | [`Resume`] |
 /// | [`SAVED`] | [`Saved`] |
 /// | [`STATE`] | the interpreter's working memory: a `vm::State` |
 /// | [`SCRATCH`] | a record that has no room in the ring: a [`Header`](crate::Header), then [`SCRATCH_SIZE`] less its bytes |
+/// | [`FRAME`] | bytes of the handler's frame that compiled code works with |
 /// | ... | unused |
 /// | [`CONTEXT_SIZE`] | the end of the stack |
 pub const CONTEXT_SIZE: u64 = 256 << 10;
+
+/// The offset of a context's [`MapCall`](crate::MapCall).
+pub const CALL: u64 = 1024;
+
+/// The offset of the bytes of the handler's frame that compiled code works with: keys, values and
+/// strings. What a run finds there is what others have left.
+pub const FRAME: u64 = 164 << 10;
+
+/// Bytes of it: a frame, and a word that may be written at its end.
+pub const FRAME_SIZE: u64 = vm::FRAME_LIMIT as u64 + 8;
 
 /// The offset of a context's [`Resume`].
 pub const RESUME: u64 = PAGE;
@@ -117,12 +129,15 @@ pub const RESUME_ELEMENTS: usize = 96;
 /// The most words of the frame that compiled code hands to the interpreter.
 pub const RESUME_WORDS: usize = 24;
 
+/// The most strings in the frame that compiled code hands to the interpreter.
+pub const RESUME_TEXTS: usize = 4;
+
 /// Stands in [`Resume`] for a code that the handler did not set.
 pub const UNSET: u32 = u32::MAX;
 
 /// The state of a run that leaves compiled code: `vm::Middle` as compiled code stores it. Only
-/// the first `element_count` of `elements`, `word_count` of `words` and `call_count` of `calls` are
-/// set. Its fields are all that a run can be continued from.
+/// the first `element_count` of `elements`, `word_count` of `words`, `text_count` of `texts` and
+/// `call_count` of `calls` are set. Its fields are all that a run can be continued from.
 #[repr(C, align(64))]
 #[derive(Clone, Copy, Debug)]
 pub struct Resume {
@@ -156,10 +171,12 @@ pub struct Resume {
     pub number: u32,
     /// How many words of the frame are in `words`; all other bytes are 0.
     pub word_count: u32,
-    /// Unused.
-    pub reserved: u32,
+    /// How many pieces of [`FRAME`] are in `texts`: they are in the frame, too.
+    pub text_count: u32,
     /// The words of the frame.
     pub words: [vm::FrameWord; RESUME_WORDS],
+    /// The pieces of [`FRAME`].
+    pub texts: [vm::FrameText; RESUME_TEXTS],
     /// The elements of the stack.
     pub elements: [vm::Element; RESUME_ELEMENTS],
     /// The calls that have not returned, the outermost first.
@@ -167,12 +184,14 @@ pub struct Resume {
 }
 
 const _: () = {
-    assert!(size_of::<Context>() as u64 <= PAGE);
+    assert!(size_of::<Context>() as u64 <= CALL);
+    assert!(CALL + size_of::<crate::MapCall>() as u64 <= PAGE);
     assert!(RESUME + size_of::<Resume>() as u64 <= SAVED);
     assert!(SAVED + size_of::<Saved>() as u64 <= STATE);
     assert!(STATE + size_of::<vm::State>() as u64 <= SCRATCH);
+    assert!(SCRATCH + SCRATCH_SIZE <= FRAME);
     // The least stack for the agent's code.
-    assert!(CONTEXT_SIZE - SCRATCH - SCRATCH_SIZE >= 64 << 10);
+    assert!(CONTEXT_SIZE - FRAME - FRAME_SIZE >= 64 << 10);
     assert!(CONTEXT_SIZE.is_power_of_two());
 };
 

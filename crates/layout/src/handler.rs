@@ -79,8 +79,8 @@ pub struct HandlerInfo {
 /// [`LOW_END`](crate::LOW_END).
 ///
 /// They follow the calling convention of `extern "C"`. They switch to the context's own stack
-/// ([`CONTEXT_SIZE`](crate::CONTEXT_SIZE) from its start, growing down), and save and restore xmm0
-/// to xmm15 and the flags: compiled code may be called with the direction flag set.
+/// ([`CONTEXT_SIZE`](crate::CONTEXT_SIZE) from its start, growing down), and save and restore what
+/// they use of xmm0 to xmm15, and the direction flag: compiled code may be called with it set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Entries {
     /// `resume(context: *mut Context, handler: *const HandlerInfo) -> u64`: finishes the run in the
@@ -93,4 +93,7 @@ pub struct Entries {
     /// context's ring are free, with [`Context::seen_tail`](crate::Context::seen_tail) set; 0 when
     /// they never will be, since the reader is gone. Called only with `--lossless`.
     pub wait: u32,
+    /// `map(context: *mut Context, handler: *const HandlerInfo) -> u64`: carries out the context's
+    /// [`MapCall`](crate::MapCall). The context stays claimed. Returns what the instruction pushes.
+    pub map: u32,
 }

@@ -2,9 +2,13 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Odd numbers with about as many ones as zeros.
+/// An odd number with about as many ones as zeros. The hash of a key of 8 bytes, which compiled
+/// code computes, too, folds the product of `FIRST ^ key` and [`SECOND`], and then that of the
+/// result `^ THIRD` and this. To fold is to take the exclusive or of both halves.
 const FIRST: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Another one.
 const SECOND: u64 = 0xd6e8_feb8_6659_fd93;
+/// And another.
 const THIRD: u64 = 0xa0b4_28db_2d3b_52c9;
 
 /// What keys are hashed with: for code that is compiled to do so.

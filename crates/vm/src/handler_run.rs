@@ -66,6 +66,13 @@ fn run_for<M: Machine, const WIDE: bool>(
         // What is outside is not stored.
         let _ = hit.aside().frame.set_word(word.offset, word.value);
     }
+    for text in middle.texts {
+        if let Some(bytes) = middle.frame.get(text.range())
+            && let Ok(into) = hit.aside().frame.get_mut(text.offset.into(), text.length.into())
+        {
+            into.copy_from_slice(bytes);
+        }
+    }
     let code = |number: Option<u32>| number.map(|number| number & 0xffff);
     (hit.major, hit.minor) = (code(middle.major), code(middle.minor));
     let end = loop {

@@ -143,7 +143,7 @@ mod variables;
 mod word;
 
 pub use crate::limits::{CALL_LIMIT, HANDLER_LIMIT, INSTRUCTION_LIMIT, INSTRUCTIONS, JUMP_LIMIT};
-pub use crate::partial_run::{Call, Element, FrameWord, PartialRun};
+pub use crate::partial_run::{Call, Element, FrameText, FrameWord, PartialRun};
 pub use constants::Constants;
 pub use decode::{Decoded, Instruction, Instructions, instructions, may};
 pub use effects::{ControlFlow, Effects};

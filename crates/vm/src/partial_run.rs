@@ -14,6 +14,10 @@ pub struct PartialRun<'a> {
     pub elements: &'a [Element],
     /// The nonzero words of the frame.
     pub words: &'a [FrameWord],
+    /// The pieces of `frame` that are in the frame; its other bytes are 0.
+    pub texts: &'a [FrameText],
+    /// Bytes of a frame.
+    pub frame: &'a [u8],
     /// The calls that have not returned, outermost first; those beyond [`CALL_DEPTH`] are ignored.
     pub calls: &'a [Call],
     /// Calls made, including those that have returned.
@@ -50,6 +54,23 @@ pub struct FrameWord {
     pub offset: u64,
     /// Its value.
     pub value: u64,
+}
+
+/// A piece of the frame.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameText {
+    /// Its offset in bytes.
+    pub offset: u32,
+    /// Its length in bytes.
+    pub length: u32,
+}
+
+impl FrameText {
+    /// Its place in the frame.
+    pub(crate) fn range(self) -> core::ops::Range<usize> {
+        self.offset as usize..(self.offset as usize).saturating_add(self.length as usize)
+    }
 }
 
 impl<'a> PartialRun<'a> {

@@ -108,6 +108,8 @@ proptest! {
                 top: place.top,
                 elements: &place.elements,
                 words: &[],
+                texts: &[],
+                frame: &[],
                 calls: &place.calls,
                 calls_made: place.calls_made,
                 jumps: place.jumps,

@@ -89,6 +89,112 @@ entry! {
     dprobes_wait calls super::ring::wait, for the handler "0"
 }
 
+/// What [`HANDLER`] is while an instruction on a map is carried out.
+const MAP_CALL: u64 = 1;
+
+/// The flags with which the agent cannot work: direction, and alignment check.
+const UNFIT: u32 = 1 << 10 | 1 << 18;
+
+/// Repeats an instruction for the vector registers that the agent's code uses. The build makes sure
+/// that these are all (`build.rs`).
+#[cfg(not(all_vectors))]
+macro_rules! each_used_vector {
+    ($instruction:literal) => {
+        concat!(".irp number, 0, 1, 2, 3\n", $instruction, "\n.endr")
+    };
+}
+
+#[cfg(all_vectors)]
+macro_rules! each_used_vector {
+    ($instruction:literal) => {
+        concat!(
+            ".irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n",
+            $instruction,
+            "\n.endr"
+        )
+    };
+}
+
+/// [`layout::Entries::map`]. It is called several times in a run, so it does less than the others:
+/// it saves the vector registers that the agent uses and, as compiled code needs no other flags,
+/// changes flags only where they do not fit.
+///
+/// ```text
+///     pushfq ; push rbx ... r15
+///     mov  %rsp, STACK(%rdi)
+///     mov  $MAP_CALL, HANDLER(%rdi)
+///     movups %xmm0 ..., VECTORS(%rdi)
+///     mov  %rdi, %rbx ; lea CONTEXT_SIZE(%rdi), %rsp
+///     call carry_out
+///     jmp  leave_map
+/// ```
+///
+/// # Safety
+/// As for [`dprobes_resume`].
+#[cfg_attr(image, unsafe(no_mangle))]
+#[unsafe(naked)]
+pub unsafe extern "C" fn dprobes_map() {
+    naked_asm!(
+        "pushfq",
+        "push rbx",
+        "push rbp",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "mov [rdi + {stack}], rsp",
+        "mov qword ptr [rdi + {handler}], {map_call}",
+        each_used_vector!("movups [rdi + {vectors} + 16 * \\number], xmm\\number"),
+        "mov rbx, rdi",
+        "test dword ptr [rsp + 48], {unfit}",
+        "lea rsp, [rdi + {size}]",
+        "jnz 3f",
+        "2: call {function}",
+        "jmp {leave}",
+        "3: push {flags}",
+        "popfq",
+        "jmp 2b",
+        flags = const FLAGS,
+        unfit = const UNFIT,
+        map_call = const MAP_CALL,
+        stack = const STACK,
+        handler = const HANDLER,
+        vectors = const VECTORS,
+        size = const CONTEXT_SIZE,
+        function = sym super::map_call::carry_out,
+        leave = sym leave_map,
+    )
+}
+
+/// Returns to compiled code behind a call of [`dprobes_map`]: `rbx` is the context, `rax` the
+/// result.
+#[unsafe(naked)]
+unsafe extern "C" fn leave_map() -> ! {
+    naked_asm!(
+        each_used_vector!("movups xmm\\number, [rbx + {vectors} + 16 * \\number]"),
+        // Where the tracer looks for the context of a thread on the program's stack.
+        "mov rdi, rbx",
+        "mov rsp, [rbx + {stack}]",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbp",
+        "pop rbx",
+        "test dword ptr [rsp], {unfit}",
+        "jnz 2f",
+        "lea rsp, [rsp + 8]",
+        "ret",
+        "2: and qword ptr [rsp], {no_trap_flag}",
+        "popfq",
+        "ret",
+        unfit = const UNFIT,
+        no_trap_flag = const NO_TRAP_FLAG,
+        stack = const STACK,
+        vectors = const VECTORS,
+    )
+}
+
 /// Returns to compiled code: `rbx` is the context, `rax` the result.
 #[unsafe(naked)]
 unsafe extern "C" fn leave() -> ! {
@@ -111,9 +217,9 @@ unsafe extern "C" fn leave() -> ! {
 }
 
 /// Abandons a run that cannot complete: drops its record and returns to the compiled code after the
-/// call of [`dprobes_resume`]; or abandons a wait for room, which then fails. Runs on a context's
-/// stack. The agent calls it when an invariant is broken, and the tracer may send a thread here
-/// that faults in the agent.
+/// call of [`dprobes_resume`]; or abandons a wait for room, which then fails, or an instruction on
+/// a map, whose result is then 0. Runs on a context's stack. The agent calls it when an invariant
+/// is broken, and the tracer may send a thread here that faults in the agent.
 #[cfg_attr(image, unsafe(no_mangle))]
 #[unsafe(naked)]
 pub extern "C" fn dprobes_give_up() -> ! {
@@ -124,6 +230,8 @@ pub extern "C" fn dprobes_give_up() -> ! {
         "mov rax, rcx",
         "test rcx, rcx",
         "jz {leave}",
+        "cmp rcx, {map_call}",
+        "je 3f",
         "mov ecx, [rcx + {dropped}]",
         "test ecx, ecx",
         "jz 2f",
@@ -132,6 +240,10 @@ pub extern "C" fn dprobes_give_up() -> ! {
         "mov rax, [rip + {settings}]",
         "add rax, {nothing}",
         "jmp {leave}",
+        "3: xor eax, eax",
+        "jmp {leave_map}",
+        map_call = const MAP_CALL,
+        leave_map = sym leave_map,
         mask = const -(CONTEXT_SIZE as i64),
         handler = const HANDLER,
         dropped = const offset_of!(HandlerInfo, dropped),

@@ -11,8 +11,8 @@ use super::machine::Thread;
 use super::ring::Ring;
 use super::{kernel, settings};
 use layout::{
-    Context, ExtraHeader, HandlerInfo, Header, MORE, ProbeEnd, RESUME, RESUME_ELEMENTS, RESUME_WORDS, Resume,
-    SAVED, STATE, Saved, UNSET, flag, record_size, state, status,
+    Context, ExtraHeader, FRAME, FRAME_SIZE, HandlerInfo, Header, MORE, ProbeEnd, RESUME, RESUME_ELEMENTS,
+    RESUME_TEXTS, RESUME_WORDS, Resume, SAVED, STATE, Saved, UNSET, flag, record_size, state, status,
 };
 
 /// Resumes the run in a context to its end and makes its record. Returns the address of the
@@ -28,9 +28,10 @@ pub(super) unsafe extern "C" fn run(context: *mut Context, handler: *const Handl
     // them, and the tracer does not write them meanwhile. All bytes are valid values of their
     // types, except in the interpreter's working memory, which was zeroed and then written only by
     // the interpreter.
-    let (resume, saved, state, registers) = unsafe {
+    let (resume, frame, saved, state, registers) = unsafe {
         (
             &*region.add(RESUME as usize).cast::<Resume>(),
+            from_raw_parts(region.add(FRAME as usize), FRAME_SIZE as usize),
             &*region.add(SAVED as usize).cast::<Saved>(),
             &mut *region.add(STATE as usize).cast::<State>(),
             &mut (*context).registers,
@@ -54,7 +55,7 @@ pub(super) unsafe extern "C" fn run(context: *mut Context, handler: *const Handl
         tid: unsafe { (*context).holder.load(Ordering::Relaxed) },
     };
     // SAFETY: the description refers to mapped memory.
-    let outcome = unsafe { interpret(handler, resume, state, &mut thread) };
+    let outcome = unsafe { interpret(handler, resume, frame, state, &mut thread) };
     // SAFETY: as above; its registers are not used any more.
     let context = unsafe { &*context };
     let tid = context.holder.load(Ordering::Relaxed);
@@ -68,7 +69,7 @@ pub(super) unsafe extern "C" fn run(context: *mut Context, handler: *const Handl
 ///
 /// # Safety
 /// The description refers to mapped memory.
-unsafe fn maps_of<'a>(handler: &HandlerInfo) -> Maps<'a> {
+pub(super) unsafe fn maps_of<'a>(handler: &HandlerInfo) -> Maps<'a> {
     let infos = match handler.map_count {
         0 => &[][..],
         // SAFETY: the tracer has put that many descriptions there, aligned to 8; nobody writes
@@ -84,7 +85,7 @@ unsafe fn maps_of<'a>(handler: &HandlerInfo) -> Maps<'a> {
 ///
 /// # Safety
 /// The tracer has put that many words there, aligned to 8, and they stay there.
-unsafe fn words<'a>(address: u32, count: u32) -> &'a [AtomicU64] {
+pub(super) unsafe fn words<'a>(address: u32, count: u32) -> &'a [AtomicU64] {
     match count {
         0 => &[],
         // SAFETY: as this function demands.
@@ -100,6 +101,7 @@ unsafe fn words<'a>(address: u32, count: u32) -> &'a [AtomicU64] {
 unsafe fn interpret(
     handler: &HandlerInfo,
     resume: &Resume,
+    frame: &[u8],
     state: &mut State,
     thread: &mut Thread<'_>,
 ) -> Outcome {
@@ -140,6 +142,8 @@ unsafe fn interpret(
         top: resume.top as usize,
         elements: &resume.elements[..(resume.element_count as usize).min(RESUME_ELEMENTS)],
         words: &resume.words[..(resume.word_count as usize).min(RESUME_WORDS)],
+        texts: &resume.texts[..(resume.text_count as usize).min(RESUME_TEXTS)],
+        frame,
         calls: &resume.calls[..(resume.call_count as usize).min(resume.calls.len())],
         calls_made: resume.calls_made,
         jumps: resume.jumps,

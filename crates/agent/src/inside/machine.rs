@@ -35,7 +35,7 @@ pub(super) struct Thread<'a> {
 }
 
 /// The time stamp counter, or what stands for it where threads may not read it.
-fn counter() -> u64 {
+pub(super) fn counter() -> u64 {
     let identity = settings::identity();
     match identity.no_rdtsc.load(Ordering::Relaxed) {
         // SAFETY: this thread may read it.

@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `entry` | entry from compiled code: saves registers, switches stacks |
 //! | `handler`, `ring` | a run of the interpreter, and its record |
+//! | `map_call` | an instruction on a map, for compiled code |
 //! | `machine` | the thread, as the interpreter sees it |
 //! | `guarded`, `hidden` | access to its memory; the memory hidden from handlers |
 //! | `segment`, `float` | its segment and floating-point registers |
@@ -23,6 +24,7 @@ mod handler;
 mod hidden;
 mod kernel;
 mod machine;
+mod map_call;
 #[cfg(image)]
 mod memory;
 mod ring;

@@ -320,12 +320,6 @@ fn segment_registers_that_a_handler_sets_are_set_and_bases_stay() {
 
 #[test]
 fn vectors_are_the_programs_and_so_is_all_else_afterwards() {
-    #[repr(C, align(16))]
-    struct Registers {
-        vectors: [[u64; 2]; 16],
-        /// rbx, rbp, r12 to r15, flags, mxcsr.
-        words: [u64; 8],
-    }
     let mut bench = Bench::new();
     let text: String = (0..16).map(|number| format!("push r xmm{number}\n")).collect();
     // Code in the agent that uses vectors.
@@ -333,50 +327,7 @@ fn vectors_are_the_programs_and_so_is_all_else_afterwards() {
     let here = [7u8; 4096];
     bench.registers().general[4] = here.as_ptr() as u64;
     let info = bench.begin(&bench.describe(&program(&code), 0));
-    let entry = image().entry(Entry::Resume, common::loaded().base);
-    let vectors: [[u64; 2]; 16] = std::array::from_fn(|number| [number as u64 * 3 + 1, !(number as u64)]);
-    let words = [1, 2, 3, 4, 5, 6, 0, 0x1fa0];
-    let before = Registers { vectors, words };
-    let mut after = Registers { vectors: [[0; 2]; 16], words: [0; 8] };
-    // SAFETY: rbx and rbp, which are reserved by the compiler, are restored; so are the direction
-    // flag and mxcsr.
-    unsafe {
-        asm!(
-            "push rbx", "push rbp", "push {after}", "sub rsp, 8",
-            "stmxcsr [rsp]",
-            "push {entry}",
-            ".irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15",
-            "movups xmm\\number, [{before} + 16 * \\number]",
-            ".endr",
-            "ldmxcsr [{before} + 256 + 56]",
-            "mov rbx, [{before} + 256]", "mov rbp, [{before} + 264]", "mov r12, [{before} + 272]",
-            "mov r13, [{before} + 280]", "mov r14, [{before} + 288]", "mov r15, [{before} + 296]",
-            // Carry, overflow and direction are set.
-            "push 0xc03", "popfq",
-            "call [rsp]",
-            "pushfq", "cld",
-            "mov rax, [rsp + 24]",
-            "pop qword ptr [rax + 256 + 48]",
-            ".irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15",
-            "movups [rax + 16 * \\number], xmm\\number",
-            ".endr",
-            "stmxcsr [rax + 256 + 56]",
-            "mov [rax + 256], rbx", "mov [rax + 264], rbp", "mov [rax + 272], r12",
-            "mov [rax + 280], r13", "mov [rax + 288], r14", "mov [rax + 296], r15",
-            "pop rax", "ldmxcsr [rsp]", "add rsp, 16", "pop rbp", "pop rbx",
-            before = in(reg) &raw const before,
-            after = in(reg) &raw mut after,
-            entry = in(reg) entry,
-            in("rdi") bench.context,
-            in("rsi") info,
-            out("r12") _, out("r13") _, out("r14") _, out("r15") _,
-            clobber_abi("C"),
-        );
-    }
-    assert_eq!(after.vectors, vectors);
-    assert_eq!(&after.words[..6], &words[..6]);
-    assert_eq!(after.words[6] & 0xc03, 0xc03, "the flags");
-    assert_eq!(after.words[7], 0x1fa0);
+    let vectors = bench.call_with_everything(Entry::Resume, info, 0xc03).1;
     let Taken { log, trace, .. } = bench.record(0);
     assert_eq!(log.len(), 303 + 32 * 8);
     assert!(!trace.is_empty());

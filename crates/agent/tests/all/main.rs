@@ -9,6 +9,7 @@ mod script_pieces;
 
 mod inside;
 mod machine;
+mod map_call;
 mod random;
 mod remote;
 mod ring;

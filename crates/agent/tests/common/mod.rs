@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dprobes_agent::image::{Entry, Settings, image};
 use layout::{
-    CLOCK_WORDS, CONTEXT_SIZE, CONTROL, Clock, Context, Control, ExtraHeader, HEADER, HandlerInfo, Header,
-    Identity, LOG_SHIFT, LOW_END, RESUME, RING_SIZE, Resume, SCRATCH, SCRATCH_SIZE, STATE, UNSET, flag,
-    record_size, state,
+    CALL, CLOCK_WORDS, CONTEXT_SIZE, CONTROL, Clock, Context, Control, ExtraHeader, FRAME, HEADER,
+    HandlerInfo, Header, Identity, LOG_SHIFT, LOW_END, MapCall, RESUME, RING_SIZE, Resume, SCRATCH,
+    SCRATCH_SIZE, STATE, UNSET, flag, record_size, state,
 };
 use libc::{c_int, c_void, siginfo_t};
 use maps::MapInfo;
-use vm::{Program, State};
+use vm::{FRAME_LIMIT, Program, State};
 
 /// Maps fresh memory below 2 GiB, at a multiple of `align`.
 pub fn low(size: u64, align: u64) -> u64 {
@@ -315,6 +315,75 @@ impl Bench {
         unsafe {
             let resume: extern "C" fn(u64, u64) -> u64 = std::mem::transmute(entry as *const ());
             resume(self.context, info)
+        }
+    }
+
+    /// Calls an entry point with values in all registers that it must keep, and with these flags.
+    /// Returns its result and what was in the vector registers, after checking that all is as before
+    /// (of the flags: the direction).
+    pub fn call_with_everything(&self, entry: Entry, info: u64, flags: u64) -> (u64, [[u64; 2]; 16]) {
+        #[repr(C, align(16))]
+        struct Registers {
+            vectors: [[u64; 2]; 16],
+            /// rbx, rbp, r12 to r15, flags, mxcsr.
+            words: [u64; 8],
+        }
+        let entry = image().entry(entry, loaded().base);
+        let vectors: [[u64; 2]; 16] = std::array::from_fn(|number| [number as u64 * 3 + 1, !(number as u64)]);
+        let words = [1, 2, 3, 4, 5, 6, flags, 0x1fa0];
+        let before = Registers { vectors, words };
+        let mut after = Registers { vectors: [[0; 2]; 16], words: [0; 8] };
+        let result: u64;
+        // SAFETY: rbx and rbp, which are reserved by the compiler, are restored; so are the
+        // direction flag and mxcsr.
+        unsafe {
+            std::arch::asm!(
+                "push rbx", "push rbp", "push {after}", "sub rsp, 8",
+                "stmxcsr [rsp]",
+                "push {entry}",
+                ".irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15",
+                "movups xmm\\number, [{before} + 16 * \\number]",
+                ".endr",
+                "ldmxcsr [{before} + 256 + 56]",
+                "mov rbx, [{before} + 256]", "mov rbp, [{before} + 264]", "mov r12, [{before} + 272]",
+                "mov r13, [{before} + 280]", "mov r14, [{before} + 288]", "mov r15, [{before} + 296]",
+                "push qword ptr [{before} + 256 + 48]", "popfq",
+                "call [rsp]",
+                "pushfq", "cld",
+                "mov rcx, [rsp + 24]",
+                "pop qword ptr [rcx + 256 + 48]",
+                ".irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15",
+                "movups [rcx + 16 * \\number], xmm\\number",
+                ".endr",
+                "stmxcsr [rcx + 256 + 56]",
+                "mov [rcx + 256], rbx", "mov [rcx + 264], rbp", "mov [rcx + 272], r12",
+                "mov [rcx + 280], r13", "mov [rcx + 288], r14", "mov [rcx + 296], r15",
+                "pop rcx", "ldmxcsr [rsp]", "add rsp, 16", "pop rbp", "pop rbx",
+                before = in(reg) &raw const before,
+                after = in(reg) &raw mut after,
+                entry = in(reg) entry,
+                in("rdi") self.context,
+                in("rsi") info,
+                lateout("rax") result,
+                out("r12") _, out("r13") _, out("r14") _, out("r15") _,
+                clobber_abi("C"),
+            );
+        }
+        assert_eq!(after.vectors, vectors);
+        assert_eq!(&after.words[..6], &words[..6]);
+        assert_eq!((after.words[6] ^ flags) & 0x400, 0, "the direction");
+        assert_eq!(after.words[7], 0x1fa0);
+        (result, vectors)
+    }
+
+    /// What is asked of [`Entry::Map`], and the frame.
+    pub fn map_call(&mut self) -> (&mut MapCall, &mut [u8]) {
+        // SAFETY: they are in the context, apart from one another.
+        unsafe {
+            (
+                &mut *((self.context + CALL) as *mut MapCall),
+                std::slice::from_raw_parts_mut((self.context + FRAME) as *mut u8, FRAME_LIMIT),
+            )
         }
     }
 

@@ -22,8 +22,9 @@ fn tool(name: &str, command: &mut Command) -> String {
 /// What follows the last stack with this function.
 #[track_caller]
 fn of_stack<'t>(printed: &'t str, map: &str, function: &str) -> &'t str {
-    let entries = printed.split(&format!("@{map}["));
-    let entry = entries.filter(|entry| entry.contains(function)).last();
+    let begin = format!("@{map}[");
+    let mut entries = printed.split(begin.as_str());
+    let entry = entries.rfind(|entry| entry.contains(function));
     let entry = entry.unwrap_or_else(|| panic!("{function} has no stack: {printed}"));
     entry.split_once("]: ").expect("a value").1.lines().next().expect("a line")
 }

@@ -26,6 +26,8 @@ fn accessing(op: Op) -> Vec<u8> {
     let log = |count: u8| vec![Op::LogImm as u8, count, 0];
     let (before, after) = match op {
         Op::LogStr | Op::LogMrf => ([number(16), rdi].concat(), Vec::new()),
+        // Its length remains on the stack.
+        Op::StrF => ([number(16), rdi, number(8)].concat(), log(1)),
         Op::PopMem8 | Op::PopMem64 => ([rdi, number(0x55)].concat(), Vec::new()),
         _ => (rdi, log(1)),
     };
@@ -49,6 +51,7 @@ fn what_may_be_ours_is_left_to_the_interpreter() {
         (Op::Vfyr, 1),
         (Op::LogMrf, 16),
         (Op::LogStr, 16),
+        (Op::StrF, 16),
     ];
     for (op, size) in ops {
         let code = accessing(op);

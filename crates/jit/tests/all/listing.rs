@@ -4,7 +4,8 @@ use crate::support;
 use crate::support::arena::Arena;
 use dprobes_jit::{Compiled, Environment, Handler, Variable, compile};
 use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter, Mnemonic};
-use vm::{Op, TABLE};
+use maps::{Kind, MapInfo};
+use vm::{Op, Register, TABLE};
 
 /// The assumed address of the code.
 const ADDRESS: u64 = 0x7f00_0000_0000;
@@ -154,4 +155,24 @@ fn a_handler_takes_as_much_stack_as_the_documentation_says() {
         taken.push(compiled.stack - RED_ZONE);
     }
     assert_eq!(taken, [16, 24, 40, 48, 216]);
+    let maps = [MapInfo {
+        kind: Kind::Count as u32,
+        key: 24,
+        value: 8,
+        entries: 64,
+        words: 4096,
+        copies: 1,
+        ..MapInfo::default()
+    }];
+    let number = |value: u64| [&[Op::Push as u8][..], &value.to_le_bytes()].concat();
+    let keyed = |before: Vec<u8>| [before, number(0), vec![Op::Update as u8, 0, 0, Op::Abort as u8]].concat();
+    let rdi = [&[Op::PushR as u8][..], &(Register::Rdi as u16).to_le_bytes()].concat();
+    let word = keyed([number(1), rdi.clone(), vec![Op::PopF as u8, 0, 0], number(8)].concat());
+    let text = keyed([number(1), number(24), rdi, number(0), vec![Op::StrF as u8]].concat());
+    let stack = |code: &[u8], arena: &mut Arena| {
+        let mut environment = environment(arena);
+        (environment.maps, environment.tables) = (&maps, environment.locals);
+        compile(&handler(code), &environment).expect("compiles").stack - RED_ZONE
+    };
+    assert_eq!([stack(&word, &mut arena), stack(&text, &mut arena)], [160, 240]);
 }

@@ -6,4 +6,5 @@ mod support;
 mod clock;
 mod hidden;
 mod listing;
+mod maps;
 mod random;

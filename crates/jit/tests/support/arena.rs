@@ -265,6 +265,7 @@ impl Arena {
         let agent = Entries {
             resume: self.thunk(super::native::resume_entry()),
             wait: self.thunk(super::native::wait_entry()),
+            map: self.thunk(super::native::map_entry()),
         };
         Environment {
             identity: self.base as u32,

@@ -3,12 +3,12 @@
 
 use super::arena::{RING_SIZE, control_of};
 use layout::{
-    CLOCK_WORDS, Context, ExtraHeader, HEADER, HandlerInfo, Header, ProbeEnd, RESUME, Registers, Resume,
-    STATE, UNSET, flag, record_size, state, status,
+    CALL, CLOCK_WORDS, ClockWords, Context, ExtraHeader, FRAME, FRAME_SIZE, HEADER, HandlerInfo, Header,
+    MapCall, ProbeEnd, RESUME, Registers, Resume, STATE, UNSET, flag, record_size, state, status,
 };
 use std::cell::RefCell;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 pub(crate) use testing::conformance::number;
 use vm::{
     Clock, Constants, End, Fault, Machine, Maps, Outcome, PartialRun, ProbepointInfo, Program, Register,
@@ -160,9 +160,10 @@ impl World for NativeWorld {
 /// them.
 pub(crate) unsafe fn resume(context: *mut Context, info: *const HandlerInfo) -> u64 {
     // SAFETY: the caller's; the state is all zeros or as the last run left it.
-    let (middle, state, info) = unsafe {
+    let (middle, frame, state, info) = unsafe {
         (
             &*context.byte_add(RESUME as usize).cast::<Resume>(),
+            std::slice::from_raw_parts(context.byte_add(FRAME as usize).cast::<u8>(), FRAME_SIZE as usize),
             &mut *context.byte_add(STATE as usize).cast::<State>(),
             &*info,
         )
@@ -192,6 +193,8 @@ pub(crate) unsafe fn resume(context: *mut Context, info: *const HandlerInfo) -> 
         top: middle.top as usize,
         elements: &middle.elements[..middle.element_count as usize],
         words: &middle.words[..middle.word_count as usize],
+        texts: &middle.texts[..middle.text_count as usize],
+        frame,
         calls: &middle.calls[..middle.call_count as usize],
         calls_made: middle.calls_made,
         jumps: middle.jumps,
@@ -260,6 +263,31 @@ pub(crate) unsafe fn resume(context: *mut Context, info: *const HandlerInfo) -> 
     record
 }
 
+/// The agent's `map`.
+///
+/// # Safety
+///
+/// This thread has claimed the context, and the info and the [`MapCall`] are as compiled code sets
+/// them.
+pub(crate) unsafe fn map(context: *mut Context, info: *const HandlerInfo) -> u64 {
+    // SAFETY: the caller's.
+    let (call, frame, info) = unsafe {
+        (
+            &*context.byte_add(CALL as usize).cast::<MapCall>(),
+            std::slice::from_raw_parts_mut(context.byte_add(FRAME as usize).cast::<u8>(), vm::FRAME_LIMIT),
+            &*info,
+        )
+    };
+    CALLS.fetch_add(1, Relaxed);
+    // SAFETY: addresses and lengths of the info are those of the test's arena.
+    let (infos, words) =
+        unsafe { (slice(info.maps.into(), info.map_count), slice(info.tables.into(), info.table_words)) };
+    let words: &[AtomicU64] = words;
+    let (clock, words) = words.split_at_checked(CLOCK_WORDS).unwrap_or_default();
+    let now = || ClockWords(clock).monotonic(0);
+    call.carry_out(&Maps { infos, words }, frame, now)
+}
+
 /// Makes a record; returns its address.
 fn write(
     context: &Context,
@@ -317,6 +345,9 @@ unsafe fn slice<'a, T>(address: u64, count: u32) -> &'a [T] {
     // SAFETY: the caller's.
     unsafe { std::slice::from_raw_parts(address as *const T, count as usize) }
 }
+
+/// Calls of [`map`].
+pub(crate) static CALLS: AtomicU64 = AtomicU64::new(0);
 
 /// Whether the reader simulated by [`wait`] is dead.
 pub(crate) static DEAD: AtomicBool = AtomicBool::new(false);

@@ -126,6 +126,10 @@ std::arch::global_asm!(
     ".globl jit_test_wait",
     "jit_test_wait:",
     "lea rax, [rip + jit_test_wait_inner]",
+    "jmp 3f",
+    ".globl jit_test_map",
+    "jit_test_map:",
+    "lea rax, [rip + jit_test_map_inner]",
     "3: push rbp",
     "pushfq",
     "cld",
@@ -148,6 +152,15 @@ std::arch::global_asm!(
     "movups [rsp + 224], xmm14",
     "movups [rsp + 240], xmm15",
     "call rax",
+    // What a function may change.
+    "mov rcx, -1",
+    "mov rdx, -2",
+    "mov rsi, -3",
+    "mov rdi, -4",
+    "mov r8, -5",
+    "mov r9, -6",
+    "mov r10, -7",
+    "mov r11, -8",
     "movups xmm0, [rsp]",
     "movups xmm1, [rsp + 16]",
     "movups xmm2, [rsp + 32]",
@@ -175,6 +188,7 @@ unsafe extern "C" {
     fn jit_test_back();
     fn jit_test_resume();
     fn jit_test_wait();
+    fn jit_test_map();
 }
 
 // SAFETY: no other function has that name.
@@ -194,6 +208,16 @@ unsafe extern "C" fn jit_test_wait_inner(context: *mut layout::Context, bytes: u
     unsafe { interpreter::wait(context, bytes) }
 }
 
+// SAFETY: no other function has that name.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn jit_test_map_inner(
+    context: *mut layout::Context,
+    info: *const layout::HandlerInfo,
+) -> u64 {
+    // SAFETY: compiled code gives the context that it has claimed, and the info of its environment.
+    unsafe { interpreter::map(context, info) }
+}
+
 /// Where compiled code continues behind the displaced instruction.
 pub(crate) fn way_back() -> u64 {
     jit_test_back as *const () as u64
@@ -207,6 +231,11 @@ pub(crate) fn resume_entry() -> u64 {
 /// The agent's `wait`.
 pub(crate) fn wait_entry() -> u64 {
     jit_test_wait as *const () as u64
+}
+
+/// The agent's `map`.
+pub(crate) fn map_entry() -> u64 {
+    jit_test_map as *const () as u64
 }
 
 /// Enters code at an address.

@@ -144,6 +144,46 @@ fn value() -> impl Strategy<Value = Vec<Line>> {
     ]
 }
 
+/// An instruction on a map with a key of one word, of few, so that entries are found again.
+fn with_word() -> impl Strategy<Value = Vec<Line>> {
+    use Op::*;
+    let of_key = select(vec![Erase, Load, Has]);
+    let of_value = select(vec![Update, Update, Update, Put, Bump]);
+    let number = prop_oneof![0..4_u64, interesting()];
+    let op = prop_oneof![
+        4 => (number.clone(), of_value).prop_map(|(value, op)| (vec![value], op)),
+        3 => of_key.prop_map(|op| (vec![], op)),
+        1 => (0..6_u64).prop_map(|to| (vec![8 * to], Fetch)),
+        1 => ((0..3_u64), (0..6_u64)).prop_map(|(words, from)| (vec![8 * words, 8 * from], Store)),
+    ];
+    let map = prop_oneof![1 => Just(0), 2 => 0..11_u64];
+    (0..3_u64, 0..4_u64, op, map).prop_map(|(key, place, (values, op), map)| {
+        let operands: Vec<u64> = values.into_iter().chain([8, 8 * place]).collect();
+        [vec![(Push, key), (PopF, 8 * place)], after(&operands, op, map)].concat()
+    })
+}
+
+/// A string that is read, and then is a key or a value, or the end of one.
+fn with_text() -> impl Strategy<Value = Vec<Line>> {
+    use Op::*;
+    let address = (0..MEMORY as u64 + 8).prop_map(|offset| memory() + offset);
+    let used = prop_oneof![
+        3 => select(vec![Erase, Load, Has]).prop_map(|op| (None, op)),
+        4 => (interesting(), select(vec![Update, Put, Bump])).prop_map(|(value, op)| (Some(value), op)),
+        1 => (0..10_u64).prop_map(|to| (Some(8 * to), Fetch)),
+    ];
+    let size = prop_oneof![4 => select(vec![8, 16, 24]), 1 => 0..40_u64];
+    let place = (0..6_u64, prop_oneof![3 => Just(0), 1 => 0..3_u64]);
+    (size, address, place, used, 0..12_u64).prop_map(|(size, address, (at, before), (value, op), map)| {
+        let value = value.into_iter().map(|value| (Push, value)).collect();
+        let read = after(&[size, address, 8 * at], StrF, 0);
+        let length = vec![(DupImm, 1), (ShrImm, 63), (Add, 0), (Push, 7), (Add, 0), (Push, !7), (And, 0)];
+        let length = [length, vec![(Push, 8 * before), (Add, 0)]].concat();
+        let start = 8 * at.saturating_sub(before);
+        [value, read, length, vec![(Push, start), (op, map)]].concat()
+    })
+}
+
 /// What compiled code does by itself: words of the frame, mostly whole ones, and comparisons.
 pub(crate) fn compiled_piece() -> impl Strategy<Value = Vec<Line>> {
     use Op::*;
@@ -161,6 +201,8 @@ pub(crate) fn compiled_piece() -> impl Strategy<Value = Vec<Line>> {
         1 => Just(after(&[], PushMinor, 0)),
         1 => Just(after(&[], PushTid, 0)),
         1 => (0..4_u64).prop_map(|clock| after(&[], PushNsecs, clock)),
+        6 => with_word(),
+        4 => with_text(),
         3 => (prop_oneof![Just(1), interesting()], select(COUNTED.to_vec()))
             .prop_map(|(value, map)| after(&[value, 0, 0], Update, map)),
         1 => select(COUNTED.to_vec()).prop_map(|map| after(&[0, 0], Update, map)),

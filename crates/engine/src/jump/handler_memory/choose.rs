@@ -40,6 +40,7 @@ impl HandlerMemory {
             entries: Entries {
                 resume: image.entry(Entry::Resume, places.agent) as u32,
                 wait: image.entry(Entry::Wait, places.agent) as u32,
+                map: image.entry(Entry::Map, places.agent) as u32,
             },
             faults: Rc::new(image.faults(places.agent).collect()),
             code: (places.agent, places.agent + image.code_size() as u64),
