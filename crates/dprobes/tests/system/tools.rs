@@ -23,8 +23,8 @@ fn tool(name: &str, command: &mut Command) -> String {
 #[track_caller]
 fn of_stack<'t>(printed: &'t str, map: &str, function: &str) -> &'t str {
     let begin = format!("@{map}[");
-    let mut entries = printed.split(begin.as_str());
-    let entry = entries.rfind(|entry| entry.contains(function));
+    let entries = printed.split(begin.as_str());
+    let entry = entries.filter(|entry| entry.contains(function)).last();
     let entry = entry.unwrap_or_else(|| panic!("{function} has no stack: {printed}"));
     entry.split_once("]: ").expect("a value").1.lines().next().expect("a line")
 }
@@ -142,8 +142,6 @@ fn what_is_said_through_tls() {
         let found = |line: &&str| line.contains(way) && line.contains(" 12 ") && line.ends_with(said);
         assert_eq!(printed.lines().filter(found).count(), 1, "{printed}");
     }
-    let printed = tool("handshakes", &mut command);
-    assert_eq!(printed.lines().filter(|line| line.ends_with(" us done")).count(), 2, "{printed}");
 }
 
 #[test]
