@@ -82,14 +82,11 @@ impl Nodes {
         let reads_written = list.values().all(|node| low(node) && !names(node));
         let counts = most_instructions(&list, handler) > u64::from(handler.insmax.min(vm::INSTRUCTION_LIMIT));
         let all = || list.values().filter_map(|node| node.instruction);
-        let telling = Effects::LOGS
-            .and(Effects::CUTS_LOG)
-            .and(Effects::USES_STACK_TRACE)
-            .and(Effects::CALLS_FACILITY);
+        let telling =
+            Effects::LOGS.and(Effects::CUTS_LOG).and(Effects::USES_STACK_TRACE).and(Effects::CALLS_FACILITY);
         let tells = handler.autostacktrace || all().any(|it| it.effects().intersects(telling));
         let is_quiet = !tells && (handler.logmax == 0 || handler.is_script);
-        let reads_address =
-            all().any(|it| matches!(it.register(), Some(Register::Rip | Register::Eip)));
+        let reads_address = all().any(|it| matches!(it.register(), Some(Register::Rip | Register::Eip)));
         Nodes { parts, too_long: size > PROGRAM, reads_written, counts, is_quiet, reads_address, list }
     }
 

@@ -31,9 +31,8 @@ impl ScriptSession {
     /// This process may not have the kernel run programs, or the kernel cannot.
     pub(crate) fn new(objects: &[Object], buffer: Option<u64>) -> Result<ScriptSession, Failure> {
         check_rights(objects.iter())?;
-        let names = objects.iter().map(|object| {
-            (object.kind == ModuleKind::User).then(|| object.module.clone())
-        });
+        let names =
+            objects.iter().map(|object| (object.kind == ModuleKind::User).then(|| object.module.clone()));
         let session = Session::new(None, names.collect())?;
         let globals = Globals::create(0).map_err(no_memory)?;
         Ok(ScriptSession { session, ring: ring(buffer)?, globals })

@@ -42,7 +42,7 @@ pub(crate) fn check(arguments: &Check) -> Result<ExitCode, Failure> {
     let text = match arguments.emit {
         Some(Emit::Asm) => {
             // No process is there: files are those on disk.
-            let scope = Scope { pids: &[], command: None, expands: false };
+            let scope = Scope { pids: &[], command: None, expands: false, system_wide: false };
             let sites = static_probes::find(&checked, &scope);
             let parameters = Parameters { sites, ..Parameters::default() };
             let compiled = script::compile(&checked, &parameters).map_err(|messages| {

@@ -11,22 +11,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use ::source::Sources;
 use engine::{Options, StartOptions, Tracer, Versions};
 use printout::{Output, Reader, StackMode};
 use script::{Compiled, Opaque, Type};
-use ::source::Sources;
 use trace::Items;
 use vm::State;
 
-use super::observer::{Script, SharedScript};
 use super::memory::Memory;
+use super::observer::{Script, SharedScript};
 use super::places::{self, Places};
 use super::scope::{Scope, program_named};
 use super::symbols::Symbols;
-use super::{source, tables};
 use super::timers::{Timers, Waker};
 use super::world::World;
 use super::writer::Writer;
+use super::{source, tables};
 use crate::arguments::{ScriptFormat, Trace};
 use crate::control::{self, Watch};
 use crate::messages::tell;
@@ -39,10 +39,11 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
     }
     let command = command(arguments)?;
     let path = command.first().and_then(|command| program_named(command));
-    let scope = Scope { pids: &arguments.pid, command: path.as_deref(), expands: false };
+    let system_wide = arguments.pid.is_empty() && command.is_empty();
+    let scope = Scope { pids: &arguments.pid, command: path.as_deref(), expands: false, system_wide };
     let (checked, compiled) = source::compile(arguments, &scope)?;
     let places = places::find(&compiled, &checked.sources, &scope)?;
-    let by_kernel = arguments.pid.is_empty() && command.is_empty() && !places.objects.is_empty();
+    let by_kernel = system_wide && !places.objects.is_empty();
     if arguments.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
@@ -295,7 +296,8 @@ fn list(arguments: &Trace) -> Result<ExitCode, Failure> {
     };
     let command = command(arguments)?;
     let path = command.first().and_then(|command| program_named(command));
-    let scope = Scope { pids: &arguments.pid, command: path.as_deref(), expands: true };
+    let system_wide = arguments.pid.is_empty() && command.is_empty();
+    let scope = Scope { pids: &arguments.pid, command: path.as_deref(), expands: true, system_wide };
     let (checked, compiled) = source::compile_text(arguments, listed.as_deref(), &scope)?;
     let places = places::find(&compiled, &checked.sources, &scope)?;
     let names: String = places.names.iter().map(|(name, _)| format!("{name}\n")).collect();

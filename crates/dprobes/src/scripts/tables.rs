@@ -41,9 +41,8 @@ pub(super) fn in_kernel(
     places: &Places,
 ) -> Result<std::sync::Arc<kernel::Tables>, Failure> {
     let mut infos: Vec<MapInfo> = compiled.maps.iter().map(|map| map.info).collect();
-    let failed = |error: &dyn std::fmt::Display| {
-        Failure::new(format!("memory for the maps of the script: {error}"))
-    };
+    let failed =
+        |error: &dyn std::fmt::Display| Failure::new(format!("memory for the maps of the script: {error}"));
     let processors = bpf::possible_processors().map_err(|error| failed(&error))?;
     let words = plan(compiled, &mut infos, processors)?;
     kernel::Tables::create(infos, words, constants(compiled, places)).map_err(|error| failed(&error))

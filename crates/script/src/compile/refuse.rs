@@ -12,7 +12,11 @@ use super::compiler::Result;
 
 /// Names that are refused here: what they need, and what to do instead.
 const REFUSED: &[(&str, &str, &str)] = &[
-    ("args", "the types of the arguments, from debug information", "use `arg0`, `arg1` and so on"),
+    (
+        "args",
+        "the types of the arguments, from debug information",
+        "use `arg0`, `arg1` and so on; at tracepoints, `args.FIELD`",
+    ),
     ("cgroupid", "the file system of cgroups", "select by `pid` or `comm`"),
     ("ctx", "a context of the kernel", "use `arg0` or `reg()`"),
     ("kaddr", "the kernel's symbols", "state the address"),
@@ -129,12 +133,15 @@ pub(super) fn provider(point: &AttachPoint) -> Result<()> {
         | Provider::Interval
         | Provider::Uprobe
         | Provider::Uretprobe
-        | Provider::Usdt => Ok(()),
+        | Provider::Usdt
+        | Provider::Kprobe
+        | Provider::Kretprobe
+        | Provider::Tracepoint => Ok(()),
         _ => {
             let message = format!("`{}` probes are not available in a running script", point.provider.name());
             Err(Diagnostic::error(point.at.0, message)
-                .label("scripts run in processes, not in the kernel")
-                .help("probe a function of a program or library: `uprobe:PATH:FUNCTION`"))
+                .label("not done yet")
+                .help("probe a function (`uprobe:PATH:FUNCTION`, `kprobe:FUNCTION`) or a tracepoint"))
         }
     }
 }
