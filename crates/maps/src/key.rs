@@ -68,12 +68,13 @@ impl<'a> Key<'a> {
             && parts(rest).all(|part| last.first().is_some_and(|word| word.load(Relaxed) == part))
     }
 
-    /// Writes the length and the key.
+    /// Writes the length and the key, and zeros behind it.
     pub(crate) fn write(&self, entry: &[AtomicU64]) {
         let Some((length, words)) = entry.split_first() else { return };
         length.store(self.bytes.len() as u64, Relaxed);
-        for (word, part) in words.iter().zip(parts(self.bytes)) {
-            word.store(part, Relaxed);
+        let mut parts = parts(self.bytes);
+        for word in words {
+            word.store(parts.next().unwrap_or(0), Relaxed);
         }
     }
 }

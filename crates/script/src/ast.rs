@@ -7,6 +7,7 @@ use source::Span;
 
 use crate::operator::{Binary, Unary};
 use crate::point::AttachPoint;
+use crate::provider::Provider;
 use crate::types::{Tag, Type};
 
 /// The maximum height of a tree.
@@ -403,4 +404,10 @@ impl Statement {
         };
         height.saturating_add(1)
     }
+}
+
+/// Whether an expression is the record of a tracepoint: `args` where all points are tracepoints.
+pub(crate) fn is_record(expr: &Expr, providers: &[Provider]) -> bool {
+    let is_args = matches!(&expr.kind, ExprKind::Name(name) if name == "args");
+    is_args && !providers.is_empty() && providers.iter().all(|provider| *provider == Provider::Tracepoint)
 }

@@ -26,6 +26,8 @@ pub struct Compiled {
     pub maps: Vec<Map>,
     /// The literals: the constants of class 0.
     pub constants: Vec<Vec<u8>>,
+    /// The fields of tracepoints' records that `push field` names by index.
+    pub fields: Vec<String>,
     /// The events that handlers log, by number.
     pub events: Vec<Event>,
     /// The settings.

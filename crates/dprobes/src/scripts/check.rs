@@ -30,7 +30,7 @@ pub(crate) fn check(arguments: &Check) -> Result<ExitCode, Failure> {
         return Err(Failure::new("scripts are for x86-64; --arch is for programs"));
     }
     // No process is there: files are those on disk.
-    let scope = Scope { pids: &[], command: None, expands: false };
+    let scope = Scope { pids: &[], command: None, expands: false, system_wide: false };
     let around = Surroundings {
         files: &rpn::DiskFiles,
         directories: &program.preprocessor.include,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use image::{DebugTypes, LineCode, Pattern};
 use process::ImageCache;
-use rpn::{Arch, FunctionPoint, Location, Object};
+use rpn::{Arch, FunctionPoint, Location, ModuleKind, Object};
 use script::{
     AttachPoint, Compiled, Handler, MissingProbes, Number, Place, ProbedFile, Process, Provider, Unit,
 };
@@ -61,7 +61,10 @@ pub(super) fn find(compiled: &Compiled, sources: &Sources, scope: &Scope<'_>) ->
     if scope.expands && places.names.len() > most {
         tell(&format!("note: the script has {} attach points", places.names.len()));
     }
-    places.objects.iter_mut().for_each(|object| object.code.clone_from(&compiled.code));
+    for object in &mut places.objects {
+        object.code.clone_from(&compiled.code);
+        object.fields.clone_from(&compiled.fields);
+    }
     Ok(places)
 }
 
@@ -97,6 +100,15 @@ impl Finder<'_> {
                     None => self.refuse(point, "no time can be so short or so long", "1 us to 1 year"),
                 }
             }
+            (_, Place::Function { binary, .. } | Place::Offset(binary, _))
+                if binary.path == "a.out" && self.scope.system_wide =>
+            {
+                self.refuse(
+                    point,
+                    "`a.out` is the program of a process, and none is named",
+                    "name the process with -p, or the program by its path",
+                );
+            }
             (Provider::Uprobe | Provider::Uretprobe, Place::Function { binary, function, offset, .. }) => {
                 let at = match (point.provider, offset) {
                     (Provider::Uretprobe, _) => FunctionPoint::Return,
@@ -119,6 +131,13 @@ impl Finder<'_> {
                 if handler.sites.is_empty() {
                     self.missing(point, &module(binary), "there is no such static probe");
                 }
+                if self.scope.system_wide && handler.sites.iter().any(|site| site.semaphore.is_some()) {
+                    return self.refuse(
+                        point,
+                        "the program asks whether this static probe is on, which cannot be told to all processes yet",
+                        "name the process with -p, or a command behind `--`",
+                    );
+                }
                 for site in &handler.sites {
                     self.places.semaphores.entry(site.file.clone()).or_default().extend(site.semaphore);
                     let name = format!("{}:{}:{}", point.provider.name(), site.file, site.name);
@@ -130,15 +149,57 @@ impl Finder<'_> {
                     );
                 }
             }
+            (Provider::Kprobe | Provider::Kretprobe | Provider::Tracepoint, _) if !self.scope.system_wide => {
+                self.refuse(
+                    point,
+                    "the kernel is probed for all processes",
+                    "leave the process and the command out, and select by `pid` or `comm`",
+                );
+            }
+            (Provider::Kprobe | Provider::Kretprobe, Place::Kernel { module, function, offset }) => {
+                let at = match (point.provider, offset) {
+                    (Provider::Kretprobe, _) => FunctionPoint::Return,
+                    (_, Some(offset)) => FunctionPoint::Offset(*offset),
+                    (_, None) => FunctionPoint::Entry,
+                };
+                let kind = module.as_ref().map_or(ModuleKind::Kernel, |_| ModuleKind::KernelModule);
+                let file = module.as_deref().unwrap_or(KERNEL);
+                let location = Location::Points { function: function.clone(), point: at };
+                self.in_kernel(handler, point, (file, kind), location, function);
+            }
+            (Provider::Tracepoint, Place::Tracepoint(Some(system), name)) => {
+                let location = Location::Tracepoint { system: system.clone(), name: name.clone() };
+                self.in_kernel(handler, point, (KERNEL, ModuleKind::Kernel), location, name);
+            }
             _ => self.refuse(
                 point,
-                &format!(
-                    "`{}` is served by code in the kernel, which scripts are not compiled to yet",
-                    point.provider.name()
-                ),
-                "uprobe, uretprobe, interval, begin and end can be used",
+                &format!("`{}` probes are not available in a running script", point.provider.name()),
+                "uprobe, uretprobe, usdt, kprobe, kretprobe, tracepoint, interval, begin and end can be used",
             ),
         }
+    }
+
+    /// Adds a probe of the kernel.
+    fn in_kernel(
+        &mut self,
+        handler: &Handler,
+        point: &AttachPoint,
+        (file, kind): (&str, ModuleKind),
+        location: Location,
+        named: &str,
+    ) {
+        if Pattern::is_one(named) && names_its_point(self.compiled, handler) {
+            return self.refuse(
+                point,
+                "what a pattern matches in the kernel is not told to its handlers",
+                "leave `probe` and `func` out, or write a probe for each",
+            );
+        }
+        let function = match point.provider {
+            Provider::Tracepoint => String::new(),
+            _ => named.to_owned(),
+        };
+        self.add_to((handler, point), (file, kind), location, (point.to_string(), function));
     }
 
     /// Numbers an attach point.
@@ -275,19 +336,24 @@ impl Finder<'_> {
     }
 
     /// Adds a probe to the program of a module.
-    fn add(
+    fn add(&mut self, of: (&Handler, &AttachPoint), file: &str, location: Location, name: (String, String)) {
+        self.add_to(of, (file, ModuleKind::User), location, name);
+    }
+
+    fn add_to(
         &mut self,
         (handler, point): (&Handler, &AttachPoint),
-        file: &str,
+        (file, kind): (&str, ModuleKind),
         location: Location,
         (name, function): (String, String),
     ) {
         let minor = self.number(point, name.clone(), function);
         let objects = &mut self.places.objects;
-        let object = match objects.iter_mut().position(|object| object.module == file) {
+        let is_it = |object: &Object| object.module == file && object.kind == kind;
+        let object = match objects.iter_mut().position(|object| is_it(object)) {
             Some(place) => &mut objects[place],
             None => {
-                objects.push(object(file));
+                objects.push(Object { kind, ..object(file) });
                 let last = objects.len() - 1;
                 &mut objects[last]
             }
@@ -331,6 +397,9 @@ fn no_code(source: &str, line: u64, code: &LineCode) -> String {
         ),
     }
 }
+
+/// The module of the kernel itself.
+const KERNEL: &str = "vmlinux";
 
 /// The greatest `maxhits`, which means no limit.
 const UNLIMITED: u64 = 0x7fff_ffff;

@@ -68,7 +68,8 @@ impl Programs {
         if let Some(known) = state.programs.get(&file) {
             return known.clone();
         }
-        let scope = Scope { pids: &self.pids, command: self.command.as_deref(), expands: false };
+        let scope =
+            Scope { pids: &self.pids, command: self.command.as_deref(), expands: false, system_wide: false };
         let images = scope.images(&file, &mut state.cache).into_iter().map(|Found { image, .. }| image);
         let mut images: Vec<Arc<Image>> = images.filter(|image| image.machine() == Machine::X86_64).collect();
         let identity = |image: &Arc<Image>| (image.build_id().map(<[u8]>::to_vec), image.file_id().copied());

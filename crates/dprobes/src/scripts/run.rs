@@ -40,10 +40,11 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
     let command = command(arguments)?;
     let pids = arguments.processes.ids();
     let path = command.first().and_then(|command| program_named(command));
-    let scope = Scope { pids: &pids, command: path.as_deref(), expands: false };
+    let system_wide = pids.is_empty() && command.is_empty();
+    let scope = Scope { pids: &pids, command: path.as_deref(), expands: false, system_wide };
     let (checked, compiled) = source::compile(arguments, &scope)?;
     let places = places::find(&compiled, &checked.sources, &scope)?;
-    let by_kernel = pids.is_empty() && command.is_empty() && !places.objects.is_empty();
+    let by_kernel = system_wide && !places.objects.is_empty();
     if arguments.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
@@ -322,7 +323,8 @@ fn list(arguments: &Trace) -> Result<ExitCode, Failure> {
     let command = command(arguments)?;
     let pids = arguments.processes.ids();
     let path = command.first().and_then(|command| program_named(command));
-    let scope = Scope { pids: &pids, command: path.as_deref(), expands: true };
+    let system_wide = pids.is_empty() && command.is_empty();
+    let scope = Scope { pids: &pids, command: path.as_deref(), expands: true, system_wide };
     let (checked, compiled) = source::compile_text(arguments, listed.as_deref(), &scope)?;
     let places = places::find(&compiled, &checked.sources, &scope)?;
     let mut lines = String::new();

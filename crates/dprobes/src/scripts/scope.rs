@@ -17,6 +17,8 @@ pub(super) struct Scope<'a> {
     pub(super) command: Option<&'a Path>,
     /// Whether patterns are replaced by what they match, in any case.
     pub(super) expands: bool,
+    /// Whether all processes are probed, and the kernel.
+    pub(super) system_wide: bool,
 }
 
 /// A file that a name means.

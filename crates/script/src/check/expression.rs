@@ -5,7 +5,7 @@ use source::{Diagnostic, Span, nearest, quote};
 use super::checker::Checker;
 use super::statement::map_function;
 use super::unify::{self, is_only_printed, join, stored};
-use crate::ast::{Expr, ExprKind};
+use crate::ast::{Expr, ExprKind, is_record};
 use crate::constant;
 use crate::constant::stated;
 use crate::library::{self, Gives, Usage};
@@ -133,6 +133,8 @@ impl Checker<'_> {
                     }
                 }
             }
+            // A tracepoint's format tells when it is attached; numbers are extended to 64 bits.
+            ExprKind::Field(value, _) if is_record(value, &self.providers) => Type::I64,
             ExprKind::Field(value, name) => {
                 let (name, ty) = (name.clone(), self.value(value));
                 self.field(&ty, &name, span)

@@ -39,6 +39,9 @@ pub(super) struct Loop {
     pub(super) end: Label,
 }
 
+/// The most fields of tracepoints that a program can name.
+const MOST_FIELDS: u16 = 1000;
+
 /// The compiler.
 pub(super) struct Compiler<'a> {
     pub(super) parameters: &'a Parameters,
@@ -58,6 +61,8 @@ pub(super) struct Compiler<'a> {
     logs: (bool, bool),
     /// What the handler serves.
     pub(super) served: Served,
+    /// The fields of tracepoints' records, by index.
+    fields: Vec<String>,
     messages: Messages,
 }
 
@@ -88,6 +93,7 @@ impl<'a> Compiler<'a> {
             none,
             logs: (false, false),
             served: Served::default(),
+            fields: Vec::new(),
             messages,
         }
     }
@@ -104,6 +110,7 @@ impl<'a> Compiler<'a> {
             handlers: self.handlers,
             maps: self.maps.finish(),
             constants: self.constants.finish(),
+            fields: self.fields,
             events: self.events,
             settings: self.settings,
             notes,
@@ -124,6 +131,24 @@ impl<'a> Compiler<'a> {
             if self.messages.has_errors() {
                 return;
             }
+        }
+    }
+
+    /// Pushes a field of the tracepoint's record: a number, or the address of a string or an array.
+    pub(super) fn record_field(&mut self, name: &str, span: Span) -> Result<()> {
+        let known = self.fields.iter().position(|field| field == name);
+        let index = known.unwrap_or_else(|| {
+            self.fields.push(name.to_owned());
+            self.fields.len() - 1
+        });
+        match u16::try_from(index).ok().filter(|index| *index < MOST_FIELDS) {
+            Some(index) => {
+                self.asm.short(Op::PushField, index);
+                Ok(())
+            }
+            None => Err(source::Diagnostic::error(span, "the script names too many fields of tracepoints")
+                .label("one too many")
+                .help("divide it into several scripts")),
         }
     }
 

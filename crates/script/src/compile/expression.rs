@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::ast::{Expr, ExprKind};
+use crate::ast::{Expr, ExprKind, is_record};
 use crate::operator::{Binary, Unary};
 use crate::types::{Integer, Tag, Type};
 use vm::Op;
@@ -34,6 +34,9 @@ impl Compiler<'_> {
                 None => Err(refuse::unknown(expr)),
             },
             ExprKind::Map(name, key) => self.load(name, key.as_deref(), expr),
+            ExprKind::Field(value, name) if is_record(value, &self.served.providers) => {
+                self.record_field(name, expr.at.0)
+            }
             ExprKind::Unary(Unary::Dereference, _) | ExprKind::Field(..) | ExprKind::Index(..) => {
                 self.read_word(expr)
             }

@@ -137,12 +137,15 @@ pub(super) fn provider(point: &AttachPoint) -> Result<()> {
         | Provider::Interval
         | Provider::Uprobe
         | Provider::Uretprobe
-        | Provider::Usdt => Ok(()),
+        | Provider::Usdt
+        | Provider::Kprobe
+        | Provider::Kretprobe
+        | Provider::Tracepoint => Ok(()),
         _ => {
             let message = format!("`{}` probes are not available in a running script", point.provider.name());
             Err(Diagnostic::error(point.at.0, message)
-                .label("scripts run in processes, not in the kernel")
-                .help("probe a function of a program or library: `uprobe:PATH:FUNCTION`"))
+                .label("not done yet")
+                .help("probe a function (`uprobe:PATH:FUNCTION`, `kprobe:FUNCTION`) or a tracepoint"))
         }
     }
 }
