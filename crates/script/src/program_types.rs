@@ -74,6 +74,16 @@ pub struct Signature {
     pub result: Option<FunctionValue>,
 }
 
+impl Signature {
+    /// Whether it is the same as another for probes of a provider.
+    fn is_like(&self, other: &Signature, provider: Provider) -> bool {
+        match provider {
+            Provider::Uretprobe => self.result == other.result,
+            _ => self.key == other.key,
+        }
+    }
+}
+
 /// Functions of one signature.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Functions {
@@ -200,7 +210,7 @@ impl Probed {
                 match (signature, &found) {
                     (Err(reason), _) => return Probed { signature: None, reason: Some(reason) },
                     (Ok(signature), None) => found = Some(signature),
-                    (Ok(signature), Some(first)) if signature.key == first.key => {}
+                    (Ok(signature), Some(first)) if signature.is_like(first, point.provider) => {}
                     (Ok(_), Some(_)) => {
                         let reason = "the functions have different parameters".to_owned();
                         return Probed { signature: None, reason: Some(reason) };

@@ -82,6 +82,9 @@ fn divide(probe: Probe, types: &dyn ProgramTypes, messages: &mut Messages) -> Ve
         }
         for Functions { names, signature } in functions {
             let name = match &signature {
+                Ok(signature) if point.provider == Provider::Uretprobe => {
+                    format!("{name}\n{:?}", signature.result)
+                }
                 Ok(signature) => format!("{name}\n{}", signature.key),
                 Err(_) => format!("{name}\n?"),
             };
@@ -96,6 +99,10 @@ fn divide(probe: Probe, types: &dyn ProgramTypes, messages: &mut Messages) -> Ve
                 add(name.clone(), point);
             }
         }
+    }
+    if parts.len() > MOST && !asks.names {
+        // What so many functions return is a number.
+        return vec![probe];
     }
     if parts.len() > MOST {
         let message = format!("the probe means functions with {} different lists of parameters", parts.len());

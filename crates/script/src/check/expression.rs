@@ -3,6 +3,7 @@
 use source::{Diagnostic, Span, nearest, quote};
 
 use super::checker::Checker;
+use super::programs::is_unknown_name;
 use super::statement::map_function;
 use super::unify::{self, is_only_printed, join, stored};
 use crate::ast::{Expr, ExprKind, is_record};
@@ -147,6 +148,9 @@ impl Checker<'_> {
             ExprKind::Cast(to, value) => {
                 let from = self.value(value);
                 self.resolve(to, span);
+                if is_unknown_name(to) {
+                    return Type::Unknown;
+                }
                 let (to, records) = (to.clone(), self.records);
                 match unify::cast(&from, &to, |ty| records.size(ty)) {
                     Ok(ty) => ty,
@@ -244,7 +248,8 @@ impl Checker<'_> {
     }
 
     fn sized(&mut self, ty: &Type, span: Span) -> Type {
-        let later = matches!(ty, Type::Unknown | Type::Text | Type::Bytes | Type::Tuple(_) | Type::Opaque(_))
+        let later = is_unknown_name(ty)
+            || matches!(ty, Type::Unknown | Type::Text | Type::Bytes | Type::Tuple(_) | Type::Opaque(_))
             || matches!(ty, Type::Named(..)) && self.records.size(ty).is_none();
         if !later && self.records.size(ty).is_none() {
             self.error(span, format!("the size of `{ty}` is not known"), "expected a type with a size");

@@ -63,14 +63,13 @@ impl Names<'_> {
                 let (tag, name) = (*tag, name.clone());
                 match self.named(tag, &name) {
                     Ok(Some(known)) => *ty = known,
-                    Ok(None) => self.unknown_name(ty, tag, &name, span),
+                    Ok(None) => self.unknown_name(tag, &name, span),
                     // A pointer to a struct may be used as such.
                     Err(_) if matches!(tag, Tag::Struct | Tag::Union) => {}
                     Err(reason) => {
                         let message = format!("{} is not known: {reason}", quote(&ty.to_string()));
                         self.messages
                             .push(Diagnostic::error(span, message).label("not defined in the script"));
-                        *ty = Type::Unknown;
                     }
                 }
             }
@@ -78,13 +77,10 @@ impl Names<'_> {
         }
     }
 
-    /// The message for a name of a type that nobody knows. A struct may stay unknown.
-    fn unknown_name(&mut self, ty: &mut Type, tag: Tag, name: &str, span: Span) {
+    /// The message for a name of a type that nobody knows. It stays, to be told in each pass.
+    fn unknown_name(&mut self, tag: Tag, name: &str, span: Span) {
         match tag {
-            Tag::Alias => {
-                self.messages.push(unknown_type(name, span));
-                *ty = Type::Unknown;
-            }
+            Tag::Alias => self.messages.push(unknown_type(name, span)),
             Tag::Enum => {
                 let message = Diagnostic::error(span, format!("enum {} is not defined", quote(name)));
                 self.messages.push(message.label("expected an enum of the script"));
@@ -152,6 +148,16 @@ impl Names<'_> {
     /// Whether a record is `args`.
     pub(super) fn is_args(&self, name: &str) -> bool {
         self.of_signature("args") == Some(Type::Named(Tag::Struct, name.into()))
+    }
+}
+
+/// Whether a type is, or leads to, a name without a keyword that nobody knows.
+pub(super) fn is_unknown_name(ty: &Type) -> bool {
+    match ty {
+        Type::Named(Tag::Alias, _) => true,
+        Type::Pointer(inner) | Type::Array(inner, _) => is_unknown_name(inner),
+        Type::Tuple(members) => members.iter().any(is_unknown_name),
+        _ => false,
     }
 }
 

@@ -3,6 +3,7 @@
 use source::Diagnostic;
 
 use super::checker::Checker;
+use super::programs::is_unknown_name;
 use super::unify::{calculated, is_only_printed};
 use crate::ast::{Block, Expr, ExprKind, Local, Statement, StatementKind};
 use crate::constant::{self, stated};
@@ -70,7 +71,7 @@ impl Checker<'_> {
                     self.resolve(declared, span);
                 }
                 // What a name that is refused would have meant is not known.
-                let known = declared.as_ref().filter(|declared| **declared != Type::Unknown);
+                let known = declared.as_ref().filter(|declared| !is_unknown_name(declared));
                 let index = self.locals.declare(name, known, span);
                 if let (Some(ty), Some(value)) = (ty, value) {
                     let result = self.locals.assign(index, &ty, stated(value), value.span());
