@@ -16,7 +16,7 @@ use std::time::Instant;
 use nix::sys::ptrace;
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
-use unwind::{Index, Module, Registers, Row, Rule, Saved, Table, build, walk, walk_frame_pointers};
+use unwind::{Index, Lookup, Module, Registers, Row, Rule, Saved, Table, build, walk, walk_frame_pointers};
 
 const FILES: [&str; 6] = [
     "/lib/x86_64-linux-gnu/libc.so.6",
@@ -157,6 +157,24 @@ fn report(name: &str, mut one: impl FnMut(&mut [u64]) -> usize) {
     println!("{name:44} {count:8} frames {:8.1} ns each", seconds * 1e9 / (WALKS * count) as f64);
 }
 
+/// Looks rows up at addresses all over the code, in no order that a processor could learn.
+fn lookups(modules: &[Module<'_>], words: &[u64]) {
+    let mut seed = 1u64;
+    let mut random = |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % below
+    };
+    let mut address = || {
+        let module = &modules[random(modules.len())];
+        module.bias + u64::from(module.table[random(module.table.len())].address) + 1
+    };
+    let addresses: Vec<u64> = (0..1 << 16).map(|_| address()).collect();
+    let index = Index::new(words, 0);
+    let found = || addresses.iter().filter(|address| index.rule(**address, true).is_some()).count();
+    let seconds = least(ROUNDS, found);
+    println!("{:44} {:8} rows   {:8.1} ns each", "lookups", found(), seconds * 1e9 / addresses.len() as f64);
+}
+
 fn main() {
     // Cargo gives an option of its own.
     let named: Vec<PathBuf> =
@@ -179,6 +197,7 @@ fn main() {
     let read = |address| word(&process.stack, address);
     report("by rows, modules", |frames| walk(&registers, modules.as_slice(), read, frames));
     report("by rows, an index", |frames| walk(&registers, &Index::new(&words, 0), read, frames));
+    lookups(&modules, &words);
     let stack = with_frame_pointers(100);
     let registers = Registers { rip: 0x40_0000, rsp: stack.0, rbp: stack.0, all: None };
     let read = |address| word(&stack, address);

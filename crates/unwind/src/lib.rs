@@ -51,7 +51,7 @@ mod walk;
 
 pub use index::Index;
 #[cfg(feature = "std")]
-pub use index::{Listed, build, list, words};
+pub use index::{Listed, build, list, word_count, words};
 pub use lookup::{Lookup, Module};
 pub use registers::Registers;
 pub use row::{Base, Cfa, Row, Rule, Saved};

@@ -1,6 +1,6 @@
 //! Modules of a process, and the search for the rule of an address.
 
-use core::cmp::Ordering;
+use core::ops::Range;
 
 use super::row::{Row, Rule};
 
@@ -31,26 +31,29 @@ impl Lookup for [Module<'_>] {
     #[inline]
     fn rule(&self, address: u64, is_return_address: bool) -> Option<Rule> {
         let address = address.wrapping_sub(u64::from(is_return_address));
-        let after = upper_bound(self.len(), |at| self.get(at).map(|module| module.start), address);
+        let after = upper_bound(0..self.len(), |at| self.get(at).map(|module| module.start), address);
         let module = self.get(after.checked_sub(1)?).filter(|module| address < module.end)?;
         let row = |at: usize| module.table.get(at).copied();
-        Some(rule_in(module.table.len(), row, address.wrapping_sub(module.bias), is_return_address))
+        let (count, address) = (module.table.len(), address.wrapping_sub(module.bias));
+        Some(rule_among(0..count, count, row, address, is_return_address))
     }
 }
 
-/// The rule of an address in a table.
+/// The rule of an address in a table of `count` rows, of which those up to `among` are not after
+/// the address, and those behind are.
 ///
 /// A return address stands for the call before it, so it is looked up one byte lower. But nothing
 /// calls a trampoline of signals: the kernel makes its first byte the handler's return address.
 #[inline]
-pub(crate) fn rule_in(
+pub(crate) fn rule_among(
+    among: Range<usize>,
     count: usize,
     row: impl Fn(usize) -> Option<Row>,
     address: u64,
     is_return_address: bool,
 ) -> Rule {
     let Ok(address) = u32::try_from(address) else { return Rule::Unsupported };
-    let after = upper_bound(count, |at| row(at).map(|row| row.address), address);
+    let after = upper_bound(among, |at| row(at).map(|row| row.address), address);
     if is_return_address
         && let Some(next) = row(after).filter(|_| after < count)
         && next.address.wrapping_sub(1) == address
@@ -62,17 +65,17 @@ pub(crate) fn rule_in(
     found.map_or(Rule::Unsupported, |row| Rule::unpack(row.rule))
 }
 
-/// How many of `count` ascending values are not greater than one. If they do not ascend, or are
-/// not there, it is some number up to `count`.
+/// The first place in a range of ascending values with one that is greater than another. If they do
+/// not ascend, or are not there, it is some place up to the range's end.
 #[inline]
-pub(crate) fn upper_bound<T: Ord>(count: usize, value: impl Fn(usize) -> Option<T>, of: T) -> usize {
-    let (mut low, mut high) = (0, count);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        match value(middle).map(|value| value.cmp(&of)) {
-            Some(Ordering::Less | Ordering::Equal) => low = middle + 1,
-            _ => high = middle,
-        }
+pub(crate) fn upper_bound<T: Ord>(range: Range<usize>, value: impl Fn(usize) -> Option<T>, of: T) -> usize {
+    let (mut low, mut left) = (range.start, range.len());
+    // Processors cannot predict where it goes, so it goes there without a jump.
+    while left > 0 {
+        let half = left / 2;
+        let is_behind = value(low + half).is_some_and(|value| value <= of);
+        low = if is_behind { low + half + 1 } else { low };
+        left = if is_behind { left - half - 1 } else { half };
     }
     low
 }

@@ -46,6 +46,7 @@ enum Others<'a> {
 }
 
 /// A frame: its registers, as far as they are known.
+#[derive(Clone, Copy)]
 pub(crate) struct Frame<'a> {
     pub(crate) rip: u64,
     pub(crate) rsp: u64,
@@ -78,6 +79,7 @@ impl<'a> Frame<'a> {
     }
 
     /// The value of a register, by its DWARF number.
+    #[inline(always)]
     pub(crate) fn register(&mut self, number: u8, mut read: impl FnMut(u64) -> Option<u64>) -> Option<u64> {
         let place = match number {
             RBP => &mut self.rbp,
@@ -104,11 +106,13 @@ impl<'a> Frame<'a> {
     }
 
     /// Makes it the frame of its caller.
+    #[inline(always)]
     pub(crate) fn become_caller(&mut self, rip: u64, cfa: u64, rbp: Place, rbx: Place) {
         *self = Frame { rip, rsp: cfa, rbp, rbx, others: Others::Lost, is_caller: true };
     }
 
     /// Where the caller's rbp and rbx are.
+    #[inline(always)]
     pub(crate) fn saved(
         &mut self,
         cfa: u64,

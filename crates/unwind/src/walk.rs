@@ -73,59 +73,67 @@ fn is_frame_pointer(rsp: u64, rbp: u64) -> bool {
 }
 
 /// Goes to the caller. `None` if there is none.
-#[inline]
+#[inline(always)]
 fn step<L: Lookup + ?Sized>(
     frame: &mut Frame<'_>,
     modules: &L,
     read: &mut impl FnMut(u64) -> Option<u64>,
 ) -> Option<()> {
     let rule = modules.rule(frame.rip, frame.is_caller).unwrap_or(Rule::Unsupported);
-    match rule {
-        Rule::End => return None,
-        Rule::Unsupported => without_rule(frame, modules, read)?,
-        // A signal's handler may have a stack of its own, so the interrupted one is anywhere.
-        Rule::Signal => *frame = Frame::interrupted(frame.rsp, aligned(read))?,
+    let (rip, cfa, rbp, rbx) = match rule {
         Rule::Frame { cfa, rbp, rbx } => {
             let cfa = address(frame, cfa, read)?;
             if cfa <= frame.rsp {
                 return None;
             }
-            let rip = aligned(read)(cfa.wrapping_sub(8))?;
-            become_caller(frame, rip, cfa, rbp, rbx, read);
+            (aligned(read)(cfa.wrapping_sub(8))?, cfa, rbp, rbx)
         }
         Rule::Return { register, offset, rbp, rbx } => {
             let rip = frame.register(register, aligned(read))?;
-            let cfa = frame.rsp.checked_add(u64::from(offset))?;
-            become_caller(frame, rip, cfa, rbp, rbx, read);
+            (rip, frame.rsp.checked_add(u64::from(offset))?, rbp, rbx)
         }
-    }
-    CODE.contains(&frame.rip).then_some(())
+        Rule::End => return None,
+        Rule::Unsupported => {
+            *frame = without_rule(*frame, modules, read)?;
+            return CODE.contains(&frame.rip).then_some(());
+        }
+        // A signal's handler may have a stack of its own, so the interrupted one is anywhere.
+        Rule::Signal => {
+            *frame = Frame::interrupted(frame.rsp, aligned(read))?;
+            return CODE.contains(&frame.rip).then_some(());
+        }
+    };
+    become_caller(frame, rip, cfa, rbp, rbx, read);
+    CODE.contains(&rip).then_some(())
 }
 
 /// Goes to the caller by the frame pointer. If rbp leads nowhere from the innermost frame, its
 /// function has perhaps set up nothing: then there is a return address at rsp, to code with a rule.
-fn without_rule<L: Lookup + ?Sized>(
-    frame: &mut Frame<'_>,
+#[inline(never)]
+fn without_rule<'a, L: Lookup + ?Sized>(
+    mut frame: Frame<'a>,
     modules: &L,
     read: &mut impl FnMut(u64) -> Option<u64>,
-) -> Option<()> {
+) -> Option<Frame<'a>> {
     let rbp = frame.rbp(aligned(read));
     if let Some(rbp) = rbp.filter(|rbp| is_frame_pointer(frame.rsp, *rbp))
         && let Some(rip) = read(rbp + 8).filter(|rip| CODE.contains(rip))
     {
         frame.become_caller(rip, rbp + 16, Place::Memory(rbp), Place::Lost);
-        return Some(());
+        return Some(frame);
     }
     if frame.is_caller {
         return None;
     }
     let rip = aligned(read)(frame.rsp)?;
     modules.rule(rip, true).filter(|rule| *rule != Rule::Unsupported)?;
-    become_caller(frame, rip, frame.rsp.checked_add(8)?, Saved::No, Saved::No, read);
-    Some(())
+    let cfa = frame.rsp.checked_add(8)?;
+    become_caller(&mut frame, rip, cfa, Saved::No, Saved::No, read);
+    Some(frame)
 }
 
 /// The canonical frame address.
+#[inline(always)]
 fn address(frame: &mut Frame<'_>, cfa: Cfa, read: &mut impl FnMut(u64) -> Option<u64>) -> Option<u64> {
     match cfa {
         Cfa::Rsp(bytes) => frame.rsp.checked_add(u64::from(bytes)),
@@ -153,6 +161,7 @@ fn address(frame: &mut Frame<'_>, cfa: Cfa, read: &mut impl FnMut(u64) -> Option
     }
 }
 
+#[inline(always)]
 fn become_caller(
     frame: &mut Frame<'_>,
     rip: u64,

@@ -51,10 +51,18 @@ impl Hidden {
     }
 
     /// The word at an address that is a multiple of 8, if it can be read. `rsp` is the site's.
+    #[inline(always)]
     pub(super) fn word(self, address: u64, rsp: u64) -> Option<u64> {
         if self.has_no_mark(address) {
             return guarded::word(address);
         }
+        self.word_of_marked(address, rsp)
+    }
+
+    /// The same for a page with a mark.
+    #[cold]
+    #[inline(never)]
+    fn word_of_marked(self, address: u64, rsp: u64) -> Option<u64> {
         let mut bytes = [0; 8];
         self.read(address, &mut bytes, rsp).ok().map(|()| u64::from_le_bytes(bytes))
     }

@@ -7,7 +7,7 @@ use layout::{Context, Registers};
 use maps::{Kind, MapInfo, Maps};
 use proptest::prelude::*;
 use testing::conformance::assemble;
-use unwind::{Cfa, Index, Module, Row, Rule, Saved, build, walk, walk_frame_pointers};
+use unwind::{Cfa, Index, Listed, Module, Row, Rule, Saved, walk, walk_frame_pointers};
 use vm::{Program, Word};
 
 use crate::common::{Bench, loaded, low};
@@ -114,15 +114,9 @@ fn block(rules: &[Rule]) -> Vec<u64> {
     let table: Vec<Row> = rules.iter().enumerate().map(row).collect();
     let mut words = vec![BLOCK as u64];
     let module = Module { start: CODE, end: CODE + 16 * table.len() as u64, bias: CODE, table: &table };
-    let built = build(&[module]);
-    // Its list is the second word of the block, so its rows are one word further.
-    words.extend(unwind::list(vec![unwind::Listed {
-        start: module.start,
-        end: module.end,
-        bias: module.bias,
-        first: 1 + built.len() - table.len(),
-        rows: table.len(),
-    }]));
+    // The list begins at the second word, and the table behind it.
+    let length = unwind::list(vec![Listed::new(&module, 0)]).len();
+    words.extend(unwind::list(vec![Listed::new(&module, 1 + length)]));
     words.extend(unwind::words(&table));
     words
 }

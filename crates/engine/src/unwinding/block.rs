@@ -47,11 +47,11 @@ pub(crate) struct Block {
 impl Block {
     /// The bytes of a block for these modules, and those that it cannot do without.
     pub(super) fn size_for(modules: &[Unwound]) -> (u64, u64) {
-        let mut rows: BTreeMap<u64, usize> = BTreeMap::new();
+        let mut tables: BTreeMap<u64, usize> = BTreeMap::new();
         for module in modules {
-            rows.insert(module.table.number(), module.table.rows().len());
+            tables.insert(module.table.number(), unwind::word_count(module.table.rows()));
         }
-        let words = 2 + rows.values().sum::<usize>() + list_words(modules.len());
+        let words = 2 + tables.values().sum::<usize>() + list_words(modules.len());
         let least = (words as u64 * WORD + SPARE).next_multiple_of(layout::PAGE);
         ((2 * least).clamp(LEAST, MANY).max(least), least)
     }
@@ -82,14 +82,13 @@ impl Block {
         let mut new = Vec::new();
         let mut tables = self.tables.clone();
         let listed = modules.iter().map(|module| {
-            let place = tables.entry(module.table.number()).or_insert_with(|| {
+            let (first, _) = tables.entry(module.table.number()).or_insert_with(|| {
                 let first = words;
-                words += module.table.rows().len();
+                words += unwind::word_count(module.table.rows());
                 new.push((first, Rc::clone(&module.table)));
                 (first, Rc::clone(&module.table))
             });
-            let rows = module.table.rows().len();
-            Listed { start: module.start, end: module.end, bias: module.bias, first: place.0, rows }
+            Listed::new(&module.module(), *first)
         });
         let list = unwind::list(listed.collect());
         if self.list.1 == list {
@@ -149,7 +148,7 @@ impl Block {
 
 /// The words of a list of so many modules.
 fn list_words(modules: usize) -> usize {
-    1 + 4 * modules
+    1 + 5 * modules
 }
 
 /// A block that was replaced.
