@@ -16,6 +16,7 @@ pub(crate) fn add(trials: &mut Trials) {
             with(&["gcc"], |scratch| lines(scratch, engine));
         });
         trials.add(format!("typed: Go ({engine})"), move || with(&["go"], |scratch| go(scratch, engine)));
+        trials.add(format!("typed: Rust ({engine})"), move || with(&["rustc"], |it| rust(it, engine)));
         trials.add(format!("typed: C++ ({engine})"), move || with(&["g++"], |scratch| cpp(scratch, engine)));
     }
     trials.add("typed: separate debug files", || with(&["gcc", "objcopy", "strip"], separate));
@@ -298,6 +299,41 @@ fn cpp(scratch: &Scratch, engine: &str) {
             uretprobe:PROGRAM:cpp:"shop::item::price" { print(retval); }"#;
         assert_eq!(printed(&program, engine, script), "(3, 4, 2, 5)\n11\n(3, 7)\n1\n", "{level}");
     }
+}
+
+const RUST: &str = r#"
+mod shop {
+    pub struct Item { pub id: u32, pub label: String }
+    impl Item {
+        #[inline(never)] pub fn price(&self, count: i64, name: &str) -> i64 {
+            self.id as i64 * count + name.len() as i64 + self.label.len() as i64
+        }
+    }
+    #[inline(never)] pub fn sell(item: &Item, flag: bool, list: &[u16], k: u8) -> u64 {
+        item.id as u64 + flag as u64 + list.len() as u64 + k as u64
+    }
+    #[inline(never)] pub fn take(item: Item, k: u8) -> u64 { item.id as u64 + k as u64 + item.label.len() as u64 }
+}
+fn main() {
+    let item = shop::Item { id: 7, label: std::env::args().next().unwrap_or_default() };
+    let sum = item.price(-3, "hey") + shop::sell(&item, item.id > 3, &[1, 2, 3], 9) as i64;
+    std::process::exit((sum as u64 + shop::take(item, 200) == 0) as i32);
+}
+"#;
+
+fn rust(scratch: &Scratch, engine: &str) {
+    let source = scratch.file("typed.rs", RUST);
+    let program = scratch.path().join("typed-rust");
+    let mut compiler = Command::new("rustc");
+    compiler.args(["-g", "--edition", "2021", "-o"]).arg(&program).arg(source);
+    testing::output(compiler.current_dir(scratch.path()));
+    let script = r#"
+        uprobe:PROGRAM:typed::shop::Item::price { printf("%d %d %s\n", args.self->id, args.count, str(args.name.data_ptr, args.name.length)); }
+        uprobe:PROGRAM:typed::shop::sell { printf("%d %d %d %d\n", args.item->id, args.flag, args.list.length, args.k); }
+        uretprobe:PROGRAM:typed::shop::sell { print(retval); }"#;
+    assert_eq!(printed(&program, engine, script), "7 -3 hey\n7 1 3 9\n20\n");
+    let why = said(&program, "uprobe:PROGRAM:typed::shop::take { print(args.k); }");
+    assert!(why.contains("how Rust passes a parameter"), "{why}");
 }
 
 fn listed(scratch: &Scratch) {
