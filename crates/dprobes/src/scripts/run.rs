@@ -41,8 +41,11 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
     let command = command(arguments)?;
     let path = command.first().and_then(|command| program_named(command));
     let scope = Scope { pids: &arguments.pid, command: path.as_deref(), expands: false };
-    let (checked, compiled) = source::compile(arguments, &scope)?;
-    let places = places::find(&compiled, &checked.sources, &scope)?;
+    let (mut checked, compiled) = source::compile(arguments, &scope)?;
+    let sources = std::mem::take(&mut checked.sources);
+    // The debug information of the programs may be large.
+    drop(checked);
+    let places = places::find(&compiled, &sources, &scope)?;
     if !places.objects.is_empty() && arguments.pid.is_empty() && command.is_empty() {
         return Err(Failure::new(
             "no process is given: -p PID, or a command behind `--`; scripts cannot probe all processes yet",
@@ -66,7 +69,7 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
     let memory = Rc::new(OnceCell::new());
     let world = World {
         compiled: &compiled,
-        sources: &checked.sources,
+        sources: &sources,
         tables: Rc::clone(&memory),
         symbols: Symbols::default(),
         allow_unsafe: arguments.allow_unsafe,

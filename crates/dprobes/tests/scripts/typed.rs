@@ -22,6 +22,7 @@ pub(crate) fn add(trials: &mut Trials) {
     trials.add("typed: separate debug files", || with(&["gcc", "objcopy", "strip"], separate));
     trials.add("typed: what cannot be read is refused with a reason", || with(&["gcc"], refused));
     trials.add("typed: two programs with different structs of one name", || with(&["gcc"], two_programs));
+    trials.add("typed: structs of other files of the program", || with(&["gcc"], several_files));
     trials.add("typed: -lv lists arguments with their types", || with(&["gcc"], listed));
     trials.add("typed: structs are as gdb shows them", || with(&["gcc", "gdb"], as_in_gdb));
 }
@@ -49,13 +50,15 @@ KEEP struct wide more(struct wide w, word one, word two, word three, word four, 
     w.a += (long)(one + two + three + four + five) + on_stack.a; w.b = last; return w; }
 KEEP struct db *find(struct db *db, enum color color) { return color == GREEN ? db : 0; }
 KEEP double half(double d) { return d / 2; }
+struct big { long a, b, c; };
+KEEP struct big large(int n) { return (struct big){ n, n + 1, n + 2 }; }
 KEEP signed char narrow(long l) { return (signed char)l; }
 int main(void) {
     struct db db = { 7, "seven" };
     client c = { .fd = 3, .db = &db, .a = 5, .b = 17, .c = -3, .on = 1, .u2 = 9, .color = GREEN, .name = "hello", .ratio = 2.5, .grid = { { 1, 2, 3 }, { 4, 5, 6 } }, .at = { 8, 9 } };
     serve(&c, -4, "text", (struct small){ 1, 2 }, 2.5, 200, 1);
     struct wide w = more((struct wide){ 100, 5 }, 1, 2, 3, 4, 5, (struct small){ 11, 12 }, -6);
-    return find(&db, GREEN) == 0 || half(w.a) < 1 || narrow(-2) != -2;
+    return find(&db, GREEN) == 0 || half(w.a) < 1 || large(40).c != 42 || narrow(-2) != -2;
 }
 "#;
 
@@ -78,6 +81,8 @@ uprobe:PROGRAM:more { print(args); print((args.w.b, args.on_stack.b)); }
 uretprobe:PROGRAM:more { print(retval); }
 uprobe:PROGRAM:find { print(args.color); }
 uretprobe:PROGRAM:find { print(retval->id); }
+uretprobe:PROGRAM:large { print(retval); print(retval.c); }
+uprobe:PROGRAM:large { print(args.n); }
 uretprobe:PROGRAM:narrow { print(retval); }
 "#;
 
@@ -94,6 +99,9 @@ const PRINTED: &str = "-4 text 200 1
 { .a = 126, .b = -6 }
 GREEN
 7
+40
+{ .a = 40, .b = 41, .c = 42 }
+42
 -2
 
 
@@ -215,6 +223,29 @@ fn two_programs(scratch: &Scratch) {
         format!("uprobe:PROGRAM:near {{ @x = args.thing; }} uprobe:{library}:far {{ @x = args.thing; }}");
     let why = said(&program, &script);
     assert!(why.contains("does not fit map `@x`"), "{why}");
+}
+
+/// `struct hidden` is only declared where it is used; two files have a `struct node` of their own.
+fn several_files(scratch: &Scratch) {
+    let one = r#"struct node { char tag; int id; }; struct hidden { long before; int id; };
+        struct hidden *make(void) { static struct hidden one = { 1, 33 }; return &one; }
+        __attribute__((noipa)) int first(struct node *node) { return node->id; }
+        int call_first(void) { struct node node = { 'a', 11 }; return first(&node); }"#;
+    let other = r#"struct node { long before[2]; int id; }; struct hidden; struct hidden *make(void); int call_first(void); int third(void *);
+        __attribute__((noipa)) int second(struct node *node, struct hidden *hidden) { return node->id + (hidden == 0); }
+        int main(void) { struct node node = { { 1, 2 }, 22 }; return second(&node, make()) + call_first() + third(&node) == 0; }"#;
+    let third = "__attribute__((noipa)) int third(void *p) { return p == 0; }";
+    let one = scratch.file("one.c", one).display().to_string();
+    let third = scratch.file("third.c", third).display().to_string();
+    let program = compile(scratch, "other.c", other, "several", &["-g", "-O1", &one, &third]);
+    let script =
+        "uprobe:PROGRAM:second { print((((struct node *)arg0)->id, args.node->id, args.hidden->id)); }
+        uprobe:PROGRAM:first { print((((struct node *)arg0)->id, args.node->id)); }
+        uprobe:PROGRAM:third { print(sizeof(struct hidden)); }";
+    assert_eq!(printed(&program, "auto", script), "(22, 22, 33)\n(11, 11)\n16\n");
+    let why = said(&program, "uprobe:PROGRAM:third { print(((struct node *)arg0)->id); }");
+    assert!(why.contains("the fields of struct `node` are not known"), "{why}");
+    assert!(why.contains("several different ones"), "{why}");
 }
 
 const LINES: &str = "#include <stdio.h>

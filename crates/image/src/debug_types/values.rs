@@ -7,7 +7,7 @@ use super::shapes::Shape;
 /// The most scalars of a value that can be in registers: those of Go, with some to spare.
 const PARTS: usize = 64;
 /// The most types that are looked at for one value: most may be empty.
-const VISITED: u32 = 1024;
+const VISITED: u32 = 256;
 
 /// How a scalar is passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
