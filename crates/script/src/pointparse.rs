@@ -62,8 +62,8 @@ fn unknown(first: &Piece) -> Diagnostic {
         .suggest(nearest(&first.text, names))
 }
 
-/// Whether `::` behind a name is a part of it: of a function of C++ or Rust. In D's provider an empty
-/// field means all.
+/// Whether `::` behind a name is a part of it: of a function of C++ or Rust. In D's provider, an
+/// empty field means all.
 fn is_in_name(pieces: &[Piece], name: &str, behind: &str) -> bool {
     let is_part =
         |each: char| each.is_alphanumeric() || matches!(each, '_' | '*' | '>' | '~' | '?' | ')' | '}');
