@@ -22,6 +22,7 @@ pub(crate) fn add(trials: &mut Trials) {
     trials.add("typed: separate debug files", || with(&["gcc", "objcopy", "strip"], separate));
     trials.add("typed: what cannot be read is refused with a reason", || with(&["gcc"], refused));
     trials.add("typed: two programs with different structs of one name", || with(&["gcc"], two_programs));
+    trials.add("typed: copies that the compiler makes", || with(&["gcc", "nm"], copies));
     trials.add("typed: structs of other files of the program", || with(&["gcc"], several_files));
     trials.add("typed: -lv lists arguments with their types", || with(&["gcc"], listed));
     trials.add("typed: structs are as gdb shows them", || with(&["gcc", "gdb"], as_in_gdb));
@@ -223,6 +224,30 @@ fn two_programs(scratch: &Scratch) {
         format!("uprobe:PROGRAM:near {{ @x = args.thing; }} uprobe:{library}:far {{ @x = args.thing; }}");
     let why = said(&program, &script);
     assert!(why.contains("does not fit map `@x`"), "{why}");
+}
+
+/// The compiler makes a copy of `work` in which `k` is always 7, and passes `n` in another register.
+fn copies(scratch: &Scratch) {
+    let text = r#"#include <stdio.h>
+        struct s { int a, b; };
+        static __attribute__((noinline)) int work(struct s *p, int unused, int k, int n) {
+            int r = 0; for (int i = 0; i < n; i++) { r += p->b * k; printf("%d\n", r); } return r; }
+        int main(int argc, char **argv) { struct s x = { 1, 2 }; return work(&x, argc, 7, argc + 2) + work(&x, 3, 7, 1) == 3; }"#;
+    let program = compile(scratch, "copies.c", text, "copies", &["-g", "-O2"]);
+    let symbols = testing::output(Command::new("nm").arg(&program));
+    let copy = symbols
+        .lines()
+        .filter_map(|line| line.split(' ').next_back())
+        .find(|name| name.starts_with("work.constprop"));
+    let Some(copy) = copy else { return testing::skipped("trace: copies", "a gcc that makes copies") };
+    let script = format!(
+        "uprobe:PROGRAM:{copy} {{ print((args.n, args.p->b)); }} uretprobe:PROGRAM:{copy} {{ print(retval); }}"
+    );
+    assert_eq!(printed(&program, "auto", &script), "(3, 2)\n42\n(1, 2)\n14\n");
+    for name in ["k", "unused"] {
+        let why = said(&program, &format!("uprobe:PROGRAM:{copy} {{ print(args.{name}); }}"));
+        assert!(why.contains("copy of the function"), "{why}");
+    }
 }
 
 /// `struct hidden` is only declared where it is used; two files have a `struct node` of their own.

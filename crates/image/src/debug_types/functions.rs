@@ -138,9 +138,9 @@ fn described<'a>(
         returned = Passed::Nowhere(reason.to_owned());
         places.lose(reason);
     }
-    if result.is_some()
-        && let (Some(_), Passed::Registers(_)) = (&changed, &returned)
-    {
+    // A copy for constant parameters returns what the function does.
+    let keeps_result = changed.is_none() || copy.is_some_and(|name| !may_return_nothing(name));
+    if let (false, Passed::Registers(_)) = (keeps_result, &returned) {
         returned = Passed::Nowhere("the compiler may have removed what this copy returns".to_owned());
     }
     let mut found = Vec::new();
@@ -271,6 +271,11 @@ fn go_version(producer: &str) -> Option<(u32, u32)> {
 /// Whether a symbol is that of a copy that the compiler made with other parameters.
 fn is_changed_copy(name: &str) -> bool {
     [".isra.", ".constprop.", ".part."].iter().any(|mark| name.contains(mark))
+}
+
+/// Whether a copy may return less than its function.
+fn may_return_nothing(name: &str) -> bool {
+    [".isra.", ".part."].iter().any(|mark| name.contains(mark))
 }
 
 /// Whether Rust passes a type as C does: one number or address, or the two of a slice.
