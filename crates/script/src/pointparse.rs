@@ -62,6 +62,19 @@ fn unknown(first: &Piece) -> Diagnostic {
         .suggest(nearest(&first.text, names))
 }
 
+/// Whether `::` behind a name is a part of it: of a function of C++ or Rust. In D's provider, an
+/// empty field means all.
+fn is_in_name(pieces: &[Piece], name: &str, behind: &str) -> bool {
+    let is_part =
+        |each: char| each.is_alphanumeric() || matches!(each, '_' | '*' | '>' | '~' | '?' | ')' | '}');
+    let [first, _, ..] = pieces else { return false };
+    matches!(Provider::named(&first.text), Some(Provider::Uprobe | Provider::Uretprobe))
+        && name.ends_with(is_part)
+        && behind.starts_with("::")
+        && behind[2..]
+            .starts_with(|each: char| each.is_alphanumeric() || matches!(each, '_' | '*' | '~' | '?' | '{'))
+}
+
 /// Splits at the colons outside of quotes.
 fn split(text: &str, at: impl Fn(usize, usize) -> Span) -> Result<Vec<Piece>, Diagnostic> {
     const MAX_PIECES: usize = 8;
@@ -76,6 +89,10 @@ fn split(text: &str, at: impl Fn(usize, usize) -> Span) -> Result<Vec<Piece>, Di
                 quoted = Some(piece.len());
             }
             '\\' if inside => piece.extend(characters.next().map(|(_, next)| next)),
+            ':' if !inside && is_in_name(&pieces, &piece, &text[offset..]) => {
+                piece.push_str("::");
+                characters.next();
+            }
             ':' if !inside => {
                 let text = std::mem::take(&mut piece);
                 pieces.push(Piece { text, quoted, span: at(start, offset) });

@@ -42,14 +42,16 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
     let path = command.first().and_then(|command| program_named(command));
     let system_wide = pids.is_empty() && command.is_empty();
     let scope = Scope { pids: &pids, command: path.as_deref(), expands: false, system_wide };
-    let (checked, compiled) = source::compile(arguments, &scope)?;
-    let places = places::find(&compiled, &checked.sources, &scope)?;
+    let (mut checked, compiled) = source::compile(arguments, &scope)?;
+    let sources = std::mem::take(&mut checked.sources);
+    // The debug information of the programs may be large.
+    drop(checked);
+    let places = places::find(&compiled, &sources, &scope)?;
     let by_kernel = system_wide && !places.objects.is_empty();
     if arguments.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
-    let script =
-        Prepared { arguments, sources: &checked.sources, compiled: &compiled, places: &places, pids: &pids };
+    let script = Prepared { arguments, sources: &sources, compiled: &compiled, places: &places, pids: &pids };
     match by_kernel {
         true => script.in_kernel(),
         false => script.in_processes(&command, path.as_deref()),

@@ -16,11 +16,14 @@ pub(crate) fn add(trials: &mut Trials) {
             with(&["gcc"], |scratch| lines(scratch, engine));
         });
         trials.add(format!("typed: Go ({engine})"), move || with(&["go"], |scratch| go(scratch, engine)));
+        trials.add(format!("typed: Rust ({engine})"), move || with(&["rustc"], |it| rust(it, engine)));
         trials.add(format!("typed: C++ ({engine})"), move || with(&["g++"], |scratch| cpp(scratch, engine)));
     }
     trials.add("typed: separate debug files", || with(&["gcc", "objcopy", "strip"], separate));
     trials.add("typed: what cannot be read is refused with a reason", || with(&["gcc"], refused));
     trials.add("typed: two programs with different structs of one name", || with(&["gcc"], two_programs));
+    trials.add("typed: copies that the compiler makes", || with(&["gcc", "nm"], copies));
+    trials.add("typed: structs of other files of the program", || with(&["gcc"], several_files));
     trials.add("typed: -lv lists arguments with their types", || with(&["gcc"], listed));
     trials.add("typed: structs are as gdb shows them", || with(&["gcc", "gdb"], as_in_gdb));
 }
@@ -48,13 +51,15 @@ KEEP struct wide more(struct wide w, word one, word two, word three, word four, 
     w.a += (long)(one + two + three + four + five) + on_stack.a; w.b = last; return w; }
 KEEP struct db *find(struct db *db, enum color color) { return color == GREEN ? db : 0; }
 KEEP double half(double d) { return d / 2; }
+struct big { long a, b, c; };
+KEEP struct big large(int n) { return (struct big){ n, n + 1, n + 2 }; }
 KEEP signed char narrow(long l) { return (signed char)l; }
 int main(void) {
     struct db db = { 7, "seven" };
     client c = { .fd = 3, .db = &db, .a = 5, .b = 17, .c = -3, .on = 1, .u2 = 9, .color = GREEN, .name = "hello", .ratio = 2.5, .grid = { { 1, 2, 3 }, { 4, 5, 6 } }, .at = { 8, 9 } };
     serve(&c, -4, "text", (struct small){ 1, 2 }, 2.5, 200, 1);
     struct wide w = more((struct wide){ 100, 5 }, 1, 2, 3, 4, 5, (struct small){ 11, 12 }, -6);
-    return find(&db, GREEN) == 0 || half(w.a) < 1 || narrow(-2) != -2;
+    return find(&db, GREEN) == 0 || half(w.a) < 1 || large(40).c != 42 || narrow(-2) != -2;
 }
 "#;
 
@@ -77,6 +82,8 @@ uprobe:PROGRAM:more { print(args); print((args.w.b, args.on_stack.b)); }
 uretprobe:PROGRAM:more { print(retval); }
 uprobe:PROGRAM:find { print(args.color); }
 uretprobe:PROGRAM:find { print(retval->id); }
+uretprobe:PROGRAM:large { print(retval); print(retval.c); }
+uprobe:PROGRAM:large { print(args.n); }
 uretprobe:PROGRAM:narrow { print(retval); }
 "#;
 
@@ -93,6 +100,9 @@ const PRINTED: &str = "-4 text 200 1
 { .a = 126, .b = -6 }
 GREEN
 7
+40
+{ .a = 40, .b = 41, .c = 42 }
+42
 -2
 
 
@@ -216,6 +226,53 @@ fn two_programs(scratch: &Scratch) {
     assert!(why.contains("does not fit map `@x`"), "{why}");
 }
 
+/// The compiler makes a copy of `work` in which `k` is always 7, and passes `n` in another register.
+fn copies(scratch: &Scratch) {
+    let text = r#"#include <stdio.h>
+        struct s { int a, b; };
+        static __attribute__((noinline)) int work(struct s *p, int unused, int k, int n) {
+            int r = 0; for (int i = 0; i < n; i++) { r += p->b * k; printf("%d\n", r); } return r; }
+        int main(int argc, char **argv) { struct s x = { 1, 2 }; return work(&x, argc, 7, argc + 2) + work(&x, 3, 7, 1) == 3; }"#;
+    let program = compile(scratch, "copies.c", text, "copies", &["-g", "-O2"]);
+    let symbols = testing::output(Command::new("nm").arg(&program));
+    let copy = symbols
+        .lines()
+        .filter_map(|line| line.split(' ').next_back())
+        .find(|name| name.starts_with("work.constprop"));
+    let Some(copy) = copy else { return testing::skipped("trace: copies", "a gcc that makes copies") };
+    let script = format!(
+        "uprobe:PROGRAM:{copy} {{ print((args.n, args.p->b)); }} uretprobe:PROGRAM:{copy} {{ print(retval); }}"
+    );
+    assert_eq!(printed(&program, "auto", &script), "(3, 2)\n42\n(1, 2)\n14\n");
+    for name in ["k", "unused"] {
+        let why = said(&program, &format!("uprobe:PROGRAM:{copy} {{ print(args.{name}); }}"));
+        assert!(why.contains("copy of the function"), "{why}");
+    }
+}
+
+/// `struct hidden` is only declared where it is used; two files have a `struct node` of their own.
+fn several_files(scratch: &Scratch) {
+    let one = r#"struct node { char tag; int id; }; struct hidden { long before; int id; };
+        struct hidden *make(void) { static struct hidden one = { 1, 33 }; return &one; }
+        __attribute__((noipa)) int first(struct node *node) { return node->id; }
+        int call_first(void) { struct node node = { 'a', 11 }; return first(&node); }"#;
+    let other = r#"struct node { long before[2]; int id; }; struct hidden; struct hidden *make(void); int call_first(void); int third(void *);
+        __attribute__((noipa)) int second(struct node *node, struct hidden *hidden) { return node->id + (hidden == 0); }
+        int main(void) { struct node node = { { 1, 2 }, 22 }; return second(&node, make()) + call_first() + third(&node) == 0; }"#;
+    let third = "__attribute__((noipa)) int third(void *p) { return p == 0; }";
+    let one = scratch.file("one.c", one).display().to_string();
+    let third = scratch.file("third.c", third).display().to_string();
+    let program = compile(scratch, "other.c", other, "several", &["-g", "-O1", &one, &third]);
+    let script =
+        "uprobe:PROGRAM:second { print((((struct node *)arg0)->id, args.node->id, args.hidden->id)); }
+        uprobe:PROGRAM:first { print((((struct node *)arg0)->id, args.node->id)); }
+        uprobe:PROGRAM:third { print(sizeof(struct hidden)); }";
+    assert_eq!(printed(&program, "auto", script), "(22, 22, 33)\n(11, 11)\n16\n");
+    let why = said(&program, "uprobe:PROGRAM:third { print(((struct node *)arg0)->id); }");
+    assert!(why.contains("the fields of struct `node` are not known"), "{why}");
+    assert!(why.contains("several different ones"), "{why}");
+}
+
 const LINES: &str = "#include <stdio.h>
 static inline __attribute__((always_inline)) int twice(int x)
 {
@@ -298,6 +355,41 @@ fn cpp(scratch: &Scratch, engine: &str) {
             uretprobe:PROGRAM:cpp:"shop::item::price" { print(retval); }"#;
         assert_eq!(printed(&program, engine, script), "(3, 4, 2, 5)\n11\n(3, 7)\n1\n", "{level}");
     }
+}
+
+const RUST: &str = r#"
+mod shop {
+    pub struct Item { pub id: u32, pub label: String }
+    impl Item {
+        #[inline(never)] pub fn price(&self, count: i64, name: &str) -> i64 {
+            self.id as i64 * count + name.len() as i64 + self.label.len() as i64
+        }
+    }
+    #[inline(never)] pub fn sell(item: &Item, flag: bool, list: &[u16], k: u8) -> u64 {
+        item.id as u64 + flag as u64 + list.len() as u64 + k as u64
+    }
+    #[inline(never)] pub fn take(item: Item, k: u8) -> u64 { item.id as u64 + k as u64 + item.label.len() as u64 }
+}
+fn main() {
+    let item = shop::Item { id: 7, label: std::env::args().next().unwrap_or_default() };
+    let sum = item.price(-3, "hey") + shop::sell(&item, item.id > 3, &[1, 2, 3], 9) as i64;
+    std::process::exit((sum as u64 + shop::take(item, 200) == 0) as i32);
+}
+"#;
+
+fn rust(scratch: &Scratch, engine: &str) {
+    let source = scratch.file("typed.rs", RUST);
+    let program = scratch.path().join("typed-rust");
+    let mut compiler = Command::new("rustc");
+    compiler.args(["-g", "--edition", "2021", "-o"]).arg(&program).arg(source);
+    testing::output(compiler.current_dir(scratch.path()));
+    let script = r#"
+        uprobe:PROGRAM:typed::shop::Item::price { printf("%d %d %s\n", args.self->id, args.count, str(args.name.data_ptr, args.name.length)); }
+        uprobe:PROGRAM:typed::shop::sell { printf("%d %d %d %d\n", args.item->id, args.flag, args.list.length, args.k); }
+        uretprobe:PROGRAM:typed::shop::sell { print(retval); }"#;
+    assert_eq!(printed(&program, engine, script), "7 -3 hey\n7 1 3 9\n20\n");
+    let why = said(&program, "uprobe:PROGRAM:typed::shop::take { print(args.k); }");
+    assert!(why.contains("how Rust passes a parameter"), "{why}");
 }
 
 fn listed(scratch: &Scratch) {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use gimli::{AttributeValue, DebugInfoOffset, DwTag, Unit, UnitOffset};
 
-use super::kinds::{DEPTH, ENTRIES, NoTypes, TypeId};
+use super::kinds::{DEPTH, NoTypes, TypeId};
 use super::locations::{Told, at_entry};
 use super::passed::{FunctionType, Parameter, Passed, Piece};
 use super::reader::{At, Bytes, Reader, damaged};
@@ -36,7 +36,6 @@ pub(super) fn function(
     vaddr: u64,
     symbols: &[&str],
 ) -> Result<FunctionType, NoTypes> {
-    let mut left = ENTRIES;
     let mut is_split = false;
     for &offset in units {
         let unit = reader.unit(offset)?;
@@ -47,7 +46,7 @@ pub(super) fn function(
         };
         let at = match at {
             None if !known.borrow().contains_key(&offset.0) => {
-                let begins = begins(reader, &unit, &mut left)?;
+                let begins = begins(reader, &unit)?;
                 let at = begins.get(&vaddr).copied();
                 known.borrow_mut().insert(offset.0, begins);
                 at
@@ -65,11 +64,7 @@ pub(super) fn function(
 pub(super) type Known = RefCell<HashMap<usize, HashMap<u64, UnitOffset>>>;
 
 /// The functions of a unit, by the address where they begin.
-fn begins<'a>(
-    reader: &Reader<'a>,
-    unit: &Unit<Bytes<'a>>,
-    left: &mut u64,
-) -> Result<HashMap<u64, UnitOffset>, NoTypes> {
+fn begins<'a>(reader: &Reader<'a>, unit: &Unit<Bytes<'a>>) -> Result<HashMap<u64, UnitOffset>, NoTypes> {
     let wish = |tag: DwTag| match tag {
         gimli::DW_TAG_subprogram => Wish::Show,
         gimli::DW_TAG_namespace
@@ -81,7 +76,7 @@ fn begins<'a>(
         _ => Wish::Skip,
     };
     let mut found = HashMap::new();
-    scan(unit, left, wish, |seen| {
+    scan(reader, unit, wish, |seen| {
         if seen.declares {
             return Ok(());
         }
@@ -93,7 +88,7 @@ fn begins<'a>(
                 let low = low.map(|low| reader.dwarf.attr_address(unit, low)).transpose()?.flatten();
                 match low {
                     Some(low) => Some(low),
-                    None => ranges::of_entry(reader, unit, &entry)?.first().map(|one| one.0),
+                    None => ranges::of_entry(reader, unit, &entry, 1)?.first().map(|one| one.0),
                 }
             }
         };
@@ -143,9 +138,9 @@ fn described<'a>(
         returned = Passed::Nowhere(reason.to_owned());
         places.lose(reason);
     }
-    if result.is_some()
-        && let (Some(_), Passed::Registers(_)) = (&changed, &returned)
-    {
+    // A copy for constant parameters returns what the function does.
+    let keeps_result = changed.is_none() || copy.is_some_and(|name| !may_return_nothing(name));
+    if let (false, Passed::Registers(_)) = (keeps_result, &returned) {
         returned = Passed::Nowhere("the compiler may have removed what this copy returns".to_owned());
     }
     let mut found = Vec::new();
@@ -196,17 +191,16 @@ fn parameters<'a>(reader: &Reader<'a>, at: &At<'a>) -> Result<(Parameters<'a>, b
         return Ok((listed.collect(), own.iter().any(is_rest)));
     };
     let declared = children(&reader.at(origin)?)?;
+    let mut instances = HashMap::new();
+    for each in own.iter().filter(is_parameter) {
+        if let Some(of) = reader.reference(&each.unit, &each.entry, gimli::DW_AT_abstract_origin)? {
+            instances.entry(of).or_insert_with(|| each.clone());
+        }
+    }
     let mut found = Vec::new();
     for one in declared.iter().filter(is_parameter) {
         let id = reader.id(&one.unit, one.entry.offset())?;
-        let mut instance = None;
-        for each in own.iter().filter(is_parameter) {
-            if reader.reference(&each.unit, &each.entry, gimli::DW_AT_abstract_origin)? == Some(id) {
-                instance = Some(each.clone());
-                break;
-            }
-        }
-        found.push((one.clone(), instance));
+        found.push((one.clone(), instances.get(&id).cloned()));
     }
     Ok((found, declared.iter().any(is_rest)))
 }
@@ -277,6 +271,11 @@ fn go_version(producer: &str) -> Option<(u32, u32)> {
 /// Whether a symbol is that of a copy that the compiler made with other parameters.
 fn is_changed_copy(name: &str) -> bool {
     [".isra.", ".constprop.", ".part."].iter().any(|mark| name.contains(mark))
+}
+
+/// Whether a copy may return less than its function.
+fn may_return_nothing(name: &str) -> bool {
+    [".isra.", ".part."].iter().any(|mark| name.contains(mark))
 }
 
 /// Whether Rust passes a type as C does: one number or address, or the two of a slice.

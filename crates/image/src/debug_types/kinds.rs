@@ -2,8 +2,9 @@
 
 /// The longest chain of type names and qualifiers, and the deepest nesting of types in each other.
 pub(super) const DEPTH: usize = 64;
-/// The most entries that are visited to answer one question: about a second of work.
-pub(super) const ENTRIES: u64 = 40_000_000;
+/// The most that is read of a module in all: entries, rows of tables, ranges. Some ten seconds of
+/// work; a large program has some ten million.
+pub(super) const WORK: u64 = 400_000_000;
 /// The most units of a module.
 pub(super) const UNITS: usize = 1 << 20;
 

@@ -8,13 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gimli::{DebugInfoOffset, DwTag, LineProgramHeader, Unit};
 
-use super::kinds::{ENTRIES, NoTypes};
+use super::kinds::NoTypes;
 use super::ranges;
 use super::reader::{Bytes, Reader};
 use super::scan::{Wish, scan};
 
-/// The most rows of line tables that are read.
-const ROWS: u64 = 200_000_000;
 /// The most addresses of one line.
 const ADDRESSES: usize = 1 << 16;
 /// The most file names that are kept for suggestions.
@@ -36,7 +34,7 @@ pub struct LineCode {
 /// Finds the code of a line of a file, which is named by its path or the end of it.
 pub(super) fn line(reader: &Reader<'_>, file: &str, line: u64) -> Result<LineCode, NoTypes> {
     let file = file.trim_start_matches("./");
-    let (mut found, mut left) = (LineCode::default(), ROWS);
+    let mut found = LineCode::default();
     let mut names = BTreeSet::new();
     for &offset in reader.units {
         // One unit that is damaged does not hide the others.
@@ -46,7 +44,7 @@ pub(super) fn line(reader: &Reader<'_>, file: &str, line: u64) -> Result<LineCod
             continue;
         }
         found.has_file = true;
-        let addresses = rows(&unit, &wanted, line, &mut found.nearest, &mut left)?;
+        let addresses = rows(reader, &unit, &wanted, line, &mut found.nearest)?;
         if !addresses.is_empty() {
             found.addresses.extend(first_ones(reader, offset, addresses)?);
         }
@@ -86,6 +84,17 @@ fn files<'a>(
     let numbers = if is_before_5 { 1..count + 1 } else { 0..count };
     let mut found = BTreeSet::new();
     for number in numbers {
+        reader.spend(1).ok()?;
+        // The whole path is put together only if its last part fits.
+        let name = header.file(number).and_then(|file| reader.dwarf.attr_string(unit, file.path_name()).ok());
+        let name = name?.to_string_lossy().into_owned();
+        let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+        if base(&name) != base(wanted) {
+            if names.len() < FILES {
+                names.insert(name);
+            }
+            continue;
+        }
         let Some(path) = path(reader, unit, header, number) else { continue };
         let is_wanted = path.strip_suffix(wanted).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'));
         if is_wanted {
@@ -121,17 +130,17 @@ fn path<'a>(
 }
 
 /// The addresses of a line in a unit. Notes the nearest lines that have code.
-fn rows(
-    unit: &Unit<Bytes<'_>>,
+fn rows<'a>(
+    reader: &Reader<'a>,
+    unit: &Unit<Bytes<'a>>,
     files: &BTreeSet<u64>,
     wanted: u64,
     nearest: &mut [Option<u64>; 2],
-    left: &mut u64,
 ) -> Result<Vec<u64>, NoTypes> {
     let Some(program) = unit.line_program.clone() else { return Ok(Vec::new()) };
     let (mut rows, mut found) = (program.rows(), Vec::new());
     while let Some((_, row)) = rows.next_row()? {
-        *left = left.checked_sub(1).ok_or(NoTypes::TooLong)?;
+        reader.spend(1)?;
         let Some(line) = row.line().filter(|_| row.is_stmt() && !row.end_sequence()) else { continue };
         // What the linker has removed is left at address 0.
         if row.address() == 0 || !files.contains(&row.file_index()) {
@@ -176,10 +185,11 @@ fn first_ones(
         | gimli::DW_TAG_catch_block => Wish::Enter,
         _ => Wish::Skip,
     };
-    let mut left = ENTRIES;
-    scan(&unit, &mut left, wish, |seen| {
+    scan(reader, &unit, wish, |seen| {
         let entry = unit.entry(seen.offset)?;
-        for (number, (begin, end)) in ranges::of_entry(reader, &unit, &entry)?.into_iter().enumerate() {
+        for (number, (begin, end)) in
+            ranges::of_entry(reader, &unit, &entry, usize::MAX)?.into_iter().enumerate()
+        {
             let from = addresses.partition_point(|address| *address < begin);
             let to = addresses.partition_point(|address| *address < end);
             // Inner ones come later.

@@ -45,6 +45,7 @@ pub(super) fn at_entry<'a>(
     }
     let Some(mut list) = reader.dwarf.attr_locations(unit, value)? else { return Ok(Told::Nothing) };
     for _ in 0..LOCATIONS {
+        reader.spend(1)?;
         let Some(location) = list.next()? else { return Ok(Told::Nothing) };
         if location.range.begin <= vaddr && vaddr < location.range.end {
             return told(unit, location.data);

@@ -11,8 +11,8 @@
 //! * Nothing is read that is not asked for. A function is found by the address ranges of the units;
 //!   only its own unit is then gone through. A search for a name visits the outermost entries of
 //!   units only.
-//! * The information is not trusted: every walk has a limit of entries, every chain and
-//!   every nesting one of its own (`kinds`).
+//! * The information is not trusted: all that is read is counted, and has a limit; every
+//!   chain and every nesting has one of its own (`kinds`).
 //! * A place is right, or refused with a reason. What the compiler says of the entry (location
 //!   lists) is stronger than the calling convention.
 //!
@@ -44,7 +44,7 @@ mod system_v;
 mod text;
 mod values;
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
 use std::fmt;
 use std::rc::Rc;
@@ -52,7 +52,7 @@ use std::rc::Rc;
 use gimli::{DebugInfoOffset, DwarfSections, EndianSlice, LittleEndian, SectionId, UnitType};
 
 use super::{Image, Machine, debug_information};
-use kinds::{DEPTH, UNITS};
+use kinds::{DEPTH, UNITS, WORK};
 pub use kinds::{NoTypes, TypeId, TypeName};
 pub use lines::LineCode;
 pub use passed::{FunctionType, Parameter, Passed, Piece};
@@ -69,6 +69,8 @@ pub struct DebugTypes {
     signed: HashMap<u64, TypeId>,
     ranges: OnceCell<Result<Rc<Ranges>, NoTypes>>,
     functions: functions::Known,
+    /// How much may still be read.
+    left: Cell<u64>,
 }
 
 impl fmt::Debug for DebugTypes {
@@ -108,12 +110,13 @@ impl DebugTypes {
             signed,
             ranges: OnceCell::new(),
             functions: functions::Known::default(),
+            left: Cell::new(WORK),
         })
     }
 
     fn with<T>(&self, ask: impl FnOnce(&Reader<'_>) -> Result<T, NoTypes>) -> Result<T, NoTypes> {
         let dwarf = self.sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
-        ask(&Reader::new(dwarf, &self.units, &self.signed))
+        ask(&Reader::new(dwarf, &self.units, &self.signed, &self.left))
     }
 
     fn ranges(&self) -> Result<Rc<Ranges>, NoTypes> {

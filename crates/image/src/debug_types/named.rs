@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use gimli::{DebugInfoOffset, DwTag, Unit};
 
-use super::kinds::{ENTRIES, NoTypes, TypeId, TypeName};
+use super::kinds::{NoTypes, TypeId, TypeName};
 use super::reader::{Bytes, Reader, has_plain_names};
 use super::scan::{Wish, scan};
 use super::shapes::Shape;
@@ -14,6 +14,9 @@ use super::text;
 /// The most types of one name that are compared: a header's are told by each unit that includes it.
 const COPIES: usize = 256;
 
+/// The most members by which types are compared.
+const ALIKE: usize = 1024;
+
 /// The complete types of a name: those of the first units, else those of all.
 pub(super) fn types(
     reader: &Reader<'_>,
@@ -21,14 +24,14 @@ pub(super) fn types(
     kind: TypeName,
     name: &str,
 ) -> Result<Vec<TypeId>, NoTypes> {
-    let found = search(reader, first, |unit, left, found: &mut Vec<TypeId>| {
+    let found = search(reader, first, |unit, found: &mut Vec<TypeId>| {
         let plain = has_plain_names(&unit);
         let wish = |tag: DwTag| match tag {
             gimli::DW_TAG_namespace | gimli::DW_TAG_module => Wish::Enter,
             _ if is_kind(tag, kind, plain) => Wish::Show,
             _ => Wish::Skip,
         };
-        scan(&unit, left, wish, |seen| {
+        scan(reader, &unit, wish, |seen| {
             let Some(value) = seen.name.filter(|_| !seen.declares) else { return Ok(()) };
             if reader.dwarf.attr_string(&unit, value)?.slice() == name.as_bytes() {
                 found.push(reader.id(&unit, seen.offset)?);
@@ -61,9 +64,9 @@ pub(super) fn constants(
         gimli::DW_TAG_enumerator => Wish::Show,
         _ => Wish::Skip,
     };
-    let found = search(reader, first, |unit, left, found: &mut Vec<TypeId>| {
+    let found = search(reader, first, |unit, found: &mut Vec<TypeId>| {
         let mut enumeration = None;
-        scan(&unit, left, wish, |seen| {
+        scan(reader, &unit, wish, |seen| {
             if seen.tag == gimli::DW_TAG_enumeration_type {
                 enumeration = Some(seen.offset);
                 return Ok(());
@@ -96,17 +99,17 @@ type UnitOf<'a> = std::rc::Rc<Unit<Bytes<'a>>>;
 fn search<'a>(
     reader: &Reader<'a>,
     first: &[DebugInfoOffset],
-    look: impl Fn(UnitOf<'a>, &mut u64, &mut Vec<TypeId>) -> Result<(), NoTypes>,
+    look: impl Fn(UnitOf<'a>, &mut Vec<TypeId>) -> Result<(), NoTypes>,
 ) -> Result<Vec<TypeId>, NoTypes> {
-    let (mut found, mut left) = (Vec::new(), ENTRIES);
+    let mut found = Vec::new();
     for &offset in first {
-        look(reader.unit(offset)?, &mut left, &mut found)?;
+        look(reader.unit(offset)?, &mut found)?;
     }
     let rest = if found.is_empty() { reader.units } else { &[] };
     for &offset in rest.iter().filter(|offset| !first.contains(offset)) {
         // One unit that is damaged does not hide the others.
         let Ok(unit) = reader.unit(offset) else { continue };
-        if let Err(error) = look(unit, &mut left, &mut found)
+        if let Err(error) = look(unit, &mut found)
             && error == NoTypes::TooLong
         {
             return Err(error);
@@ -140,7 +143,11 @@ pub(super) fn fingerprint(reader: &Reader<'_>, id: TypeId) -> Result<String, NoT
         Shape::Record { id, kind, .. } => match reader.record(id) {
             Ok(record) => {
                 let _ = write!(line, " {kind:?} {}", record.size);
-                for member in &record.members {
+                let (first, rest) = record.members.split_at(record.members.len().min(ALIKE));
+                if !rest.is_empty() {
+                    let _ = write!(line, ";{id:?}");
+                }
+                for member in first {
                     let of = text::text(reader, Some(member.of));
                     let _ = write!(line, ";{}@{}{:?}{of}", member.name, member.offset, member.bits);
                 }
@@ -150,7 +157,7 @@ pub(super) fn fingerprint(reader: &Reader<'_>, id: TypeId) -> Result<String, NoT
         },
         Shape::Enumeration { id, bytes, .. } => {
             let _ = write!(line, " {bytes}");
-            for (name, value) in reader.enumerators(id)? {
+            for (name, value) in reader.enumerators(id)?.into_iter().take(ALIKE) {
                 let _ = write!(line, ";{name}={value}");
             }
         }

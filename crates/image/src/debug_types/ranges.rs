@@ -47,6 +47,7 @@ pub(super) fn read(reader: &Reader<'_>) -> Result<Ranges, NoTypes> {
         let unit = header.debug_info_offset();
         let mut entries = header.entries();
         while let Ok(Some(entry)) = entries.next_raw() {
+            reader.spend(1)?;
             if entry.length() == 0 || entry.address() == 0 {
                 continue;
             }
@@ -64,7 +65,7 @@ pub(super) fn read(reader: &Reader<'_>) -> Result<Ranges, NoTypes> {
         // One unit that is damaged does not hide the others.
         let Ok(unit) = reader.unit(offset) else { continue };
         let Ok(root) = unit.entry(unit.header.root_offset()) else { continue };
-        for (begin, end) in of_entry(reader, &unit, &root).unwrap_or_default() {
+        for (begin, end) in of_entry(reader, &unit, &root, usize::MAX).unwrap_or_default() {
             if all.len() == RANGES {
                 return Err(NoTypes::TooLong);
             }
@@ -81,19 +82,21 @@ pub(super) fn read(reader: &Reader<'_>) -> Result<Ranges, NoTypes> {
     Ok(Ranges { all, reach })
 }
 
-/// The ranges of code of an entry, as it lists them.
+/// The first ranges of code of an entry, as it lists them.
 pub(super) fn of_entry<'a>(
     reader: &Reader<'a>,
     unit: &Unit<Bytes<'a>>,
     entry: &Entry<'a>,
+    most: usize,
 ) -> Result<Vec<(u64, u64)>, NoTypes> {
     if let Some(value) = entry.attr_value(gimli::DW_AT_ranges)
         && let Some(mut list) = reader.dwarf.attr_ranges(unit, value)?
     {
         let mut found = Vec::new();
         while let Some(range) = list.next()? {
-            if found.len() == RANGES {
-                return Err(NoTypes::TooLong);
+            reader.spend(1)?;
+            if found.len() == most {
+                break;
             }
             if range.begin < range.end {
                 found.push((range.begin, range.end));

@@ -1,6 +1,6 @@
 //! Units and entries of debug information, and how they refer to each other.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -31,6 +31,7 @@ pub(super) struct Reader<'a> {
     pub(super) dwarf: Dwarf<Bytes<'a>>,
     pub(super) units: &'a [DebugInfoOffset],
     signed: &'a HashMap<u64, TypeId>,
+    left: &'a Cell<u64>,
     parsed: RefCell<HashMap<usize, Rc<Unit<Bytes<'a>>>>>,
 }
 
@@ -44,8 +45,15 @@ impl<'a> Reader<'a> {
         dwarf: Dwarf<Bytes<'a>>,
         units: &'a [DebugInfoOffset],
         signed: &'a HashMap<u64, TypeId>,
+        left: &'a Cell<u64>,
     ) -> Reader<'a> {
-        Reader { dwarf, units, signed, parsed: RefCell::default() }
+        Reader { dwarf, units, signed, left, parsed: RefCell::default() }
+    }
+
+    /// Counts something that is read.
+    pub(super) fn spend(&self, count: u64) -> Result<(), NoTypes> {
+        self.left.set(self.left.get().checked_sub(count).ok_or(NoTypes::TooLong)?);
+        Ok(())
     }
 
     /// The unit at an offset.
@@ -53,6 +61,8 @@ impl<'a> Reader<'a> {
         if let Some(unit) = self.parsed.borrow().get(&offset.0) {
             return Ok(Rc::clone(unit));
         }
+        // Its abbreviations, and the header of its table of lines.
+        self.spend(100)?;
         let unit = Rc::new(self.dwarf.unit(self.dwarf.unit_header(offset)?)?);
         let mut parsed = self.parsed.borrow_mut();
         if parsed.len() >= KEPT {
@@ -64,6 +74,8 @@ impl<'a> Reader<'a> {
 
     /// The entry of a type.
     pub(super) fn at(&self, id: TypeId) -> Result<At<'a>, NoTypes> {
+        // Its attributes are read too.
+        self.spend(20)?;
         let number = self.units.partition_point(|start| start.0 <= id.0);
         let Some(start) = number.checked_sub(1).map(|number| self.units[number]) else {
             return damaged("a reference leads nowhere");
@@ -135,6 +147,7 @@ impl<'a> Reader<'a> {
         let Some((at, value)) = self.inherited(at, gimli::DW_AT_name)? else { return Ok(None) };
         let name = self.dwarf.attr_string(&at.unit, value)?;
         let name = name.slice();
+        self.spend(1 + name.len().min(NAME) as u64 / 64)?;
         Ok(Some(String::from_utf8_lossy(&name[..name.len().min(NAME)]).into_owned()))
     }
 
@@ -154,6 +167,7 @@ impl<'a> Reader<'a> {
         let mut tree = at.unit.entries_tree(Some(at.entry.offset()))?;
         let mut children = tree.root()?.children();
         while let Some(child) = children.next()? {
+            self.spend(5)?;
             if found.len() == most {
                 return Err(NoTypes::TooLong);
             }

@@ -3,7 +3,7 @@
 use gimli::{AttributeValue, DwTag, Unit, UnitOffset};
 
 use super::kinds::NoTypes;
-use super::reader::Bytes;
+use super::reader::{Bytes, Reader};
 
 /// An entry that is passed: its tag, its place, and its name if it has one.
 #[derive(Clone, Copy)]
@@ -28,10 +28,10 @@ pub(super) enum Wish {
     ShowAndEnter,
 }
 
-/// Visits the entries of a unit. `left` is how many entries may still be passed.
+/// Visits the entries of a unit.
 pub(super) fn scan<'a>(
+    reader: &Reader<'a>,
     unit: &Unit<Bytes<'a>>,
-    left: &mut u64,
     wish: impl Fn(DwTag) -> Wish,
     mut see: impl FnMut(Seen<'a>) -> Result<(), NoTypes>,
 ) -> Result<(), NoTypes> {
@@ -40,7 +40,7 @@ pub(super) fn scan<'a>(
     // entered.
     let (mut base, mut open) = (0isize, 0isize);
     while !raw.is_empty() {
-        *left = left.checked_sub(1).ok_or(NoTypes::TooLong)?;
+        reader.spend(1)?;
         let (offset, depth) = (raw.next_offset(), base.saturating_add(raw.next_depth()));
         let Some(abbreviation) = raw.read_abbreviation()? else {
             if depth <= 1 {

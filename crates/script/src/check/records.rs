@@ -10,6 +10,7 @@ use source::{Diagnostic, Messages, Span, nearest, quote};
 
 use crate::ast::{Enumeration, Field, FieldKind, Item, Record, Script};
 use crate::library;
+use crate::point::AttachPoint;
 use crate::program_types::{ProgramRecord, ProgramTypes};
 use crate::type_key;
 use crate::types::{Tag, Type};
@@ -262,6 +263,11 @@ impl Records {
         let found = self.programs.record(name).map(|record| Rc::new(Layout::told(record)));
         self.asked.borrow_mut().insert(name.into(), found.clone());
         Some(found)
+    }
+
+    /// Why the program of an attach point does not tell a type.
+    pub(crate) fn refused(&self, homes: &[AttachPoint], tag: Tag, name: &str) -> Option<String> {
+        homes.iter().find_map(|home| self.programs.named(home, tag, name).err())
     }
 
     /// What is known of programs.

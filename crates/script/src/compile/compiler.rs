@@ -264,9 +264,19 @@ impl<'a> Compiler<'a> {
 
     /// The form of an expression's value.
     pub(super) fn form(&self, expr: &Expr) -> Result<Form> {
-        self.forms.form(&expr.ty).ok_or_else(|| match self.served.value(expr) {
-            Some(value) => refuse::nowhere(&value, expr.at.0),
-            None => refuse::unknown(expr),
+        self.forms.form(&expr.ty).ok_or_else(|| {
+            if let Some(value) = self.served.value(expr) {
+                return refuse::nowhere(&value, expr.at.0);
+            }
+            match refuse::unknown_record(expr) {
+                Some((tag, name, span)) => {
+                    let records = &self.forms.records;
+                    let reason = records.reason(name);
+                    let reason = reason.or_else(|| records.refused(&self.served.homes, tag, name));
+                    refuse::not_defined(tag, name, reason, span)
+                }
+                None => refuse::unknown(expr),
+            }
         })
     }
 

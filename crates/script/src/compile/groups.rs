@@ -31,6 +31,8 @@ pub(super) struct Served {
     pub(super) probed: Probed,
     /// Where they have their arguments.
     pub(super) convention: Convention,
+    /// The points, whose programs may know types.
+    pub(super) homes: Vec<AttachPoint>,
 }
 
 impl Served {
@@ -60,6 +62,7 @@ impl Served {
             sites: group.sites.clone(),
             probed,
             convention,
+            homes: group.points.clone(),
         }
     }
 }

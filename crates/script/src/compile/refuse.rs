@@ -55,16 +55,23 @@ pub(super) fn is_unsafe(name: &str, span: Span) -> Diagnostic {
         .help("start dprobes with `--unsafe` to allow it")
 }
 
+/// The record of which an expression is a field that nobody knows.
+pub(super) fn unknown_record(expr: &Expr) -> Option<(Tag, &str, Span)> {
+    let (Type::Unknown, ExprKind::Field(value, _)) = (&expr.ty, &expr.kind) else { return None };
+    let record = match &value.ty {
+        Type::Pointer(inner) => &**inner,
+        other => other,
+    };
+    match record {
+        Type::Named(tag, name) => Some((*tag, name, value.at.0)),
+        _ => None,
+    }
+}
+
 /// An expression whose type is not known.
 pub(super) fn unknown(expr: &Expr) -> Diagnostic {
-    if let (Type::Unknown, ExprKind::Field(value, _)) = (&expr.ty, &expr.kind) {
-        let record = match &value.ty {
-            Type::Pointer(inner) => &**inner,
-            other => other,
-        };
-        if let Type::Named(tag, name) = record {
-            return not_defined(*tag, name, None, value.at.0);
-        }
+    if let Some((tag, name, span)) = unknown_record(expr) {
+        return not_defined(tag, name, None, span);
     }
     let mut inner = expr;
     while let ExprKind::Field(value, _) | ExprKind::Index(value, _) | ExprKind::Unary(_, value) = &inner.kind
