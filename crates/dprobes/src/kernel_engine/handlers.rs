@@ -19,7 +19,7 @@ pub(super) struct Handlers {
     /// Whether the kernel may be stopped by its debugger or a crash dump.
     pub(super) allow_panic: bool,
     /// Whether they are a script's.
-    is_script: bool,
+    pub(super) is_script: bool,
 }
 
 /// What tells handlers apart. Probes of the same text share one, unless it names its probe.

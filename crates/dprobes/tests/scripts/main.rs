@@ -12,6 +12,7 @@
 //! | `tracing` | a running `dprobes trace` |
 //! | `live` | scripts on processes that run already; signals; several processes |
 //! | `hostile` | strings, and memory, of a hostile process |
+//! | `kernel` | scripts in all processes, by the kernel |
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -21,6 +22,7 @@ mod support;
 
 mod case;
 mod hostile;
+mod kernel;
 mod live;
 mod peer;
 mod tracing;
@@ -33,5 +35,6 @@ fn main() -> ExitCode {
     case::add(&mut trials);
     live::add(&mut trials);
     hostile::add(&mut trials);
+    kernel::add(&mut trials);
     trials.run()
 }
