@@ -10,7 +10,8 @@ use crate::emit::{REGISTERS, Top};
 use crate::frame;
 use crate::layout::Field;
 use crate::refusal::Reason;
-use crate::table_code::{AGAIN, Function};
+use crate::table_code::AGAIN;
+use crate::table_function::Function;
 use crate::tables::MAX_FRAMES;
 
 /// `parm1` of INVALID_OPERAND: a map's number, or the length of a key or a value.

@@ -91,6 +91,7 @@ impl Handlers {
             condition: spot.condition,
             cookie: spot.cookie,
             facilities: self.allow_panic,
+            without_context: true,
             writes_registers: Feature::WriteRegisters.is_available(),
             // The kernel warns in its log when this is tried, so only for who needs it.
             writes_memory: writes && Feature::WriteMemory.is_available(),
