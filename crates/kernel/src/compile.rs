@@ -19,6 +19,7 @@ use crate::micro;
 use crate::nodes::Nodes;
 use crate::refusal::{Reason, Refusal};
 use crate::routine::{self, Uses};
+use crate::table_code;
 use crate::tracepoints::FieldAccess;
 
 /// The most bytes of bytecode.
@@ -83,7 +84,7 @@ impl Compiler<'_> {
             self.part(part, label)?;
         }
         self.routines(routines);
-        self.emit_table_functions();
+        table_code::emit(self);
         Ok(())
     }
 

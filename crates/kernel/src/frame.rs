@@ -24,33 +24,6 @@ pub(crate) fn check(c: &mut Compiler<'_>, offset: Reg, count: Reg) {
     c.e.jump_if(Cond::Gt, Reg::R0, LIMIT, beyond);
 }
 
-impl Compiler<'_> {
-    /// `dst` = the address of zeros.
-    pub(crate) fn zeros(&mut self, dst: Reg) {
-        let at = self.handler.tables.zeros_at();
-        self.e.map_value(dst, Map::Tables, at as u32);
-    }
-
-    /// Changes the sign of a register.
-    pub(crate) fn negate(&mut self, reg: Reg) {
-        self.e.asm.push(bpf::Insn::neg(bpf::Width::W64, reg));
-    }
-
-    /// `dst` = the address of a byte of the frame, whose offset is in another register.
-    pub(crate) fn in_frame(&mut self, dst: Reg, offset: Reg) {
-        self.e.part(dst, self.layout.frame);
-        self.e.alu(Alu::Add, dst, offset);
-    }
-
-    /// Sets all bytes of the frame to 0.
-    pub(crate) fn clear_frame(&mut self) {
-        self.e.part(Reg::R1, self.layout.frame);
-        self.e.mov(Reg::R2, LIMIT);
-        self.zeros(Reg::R3);
-        self.e.call(Helper::PROBE_READ_KERNEL);
-    }
-}
-
 /// Emits an instruction on the frame.
 pub(crate) fn instruction(c: &mut Compiler<'_>, it: &Instruction) {
     match it.op {

@@ -115,6 +115,8 @@ pub struct Target {
     pub except: Option<u32>,
     /// The condition under which the probe is hit, by the flags there.
     pub condition: Option<Condition>,
+    /// Whether a handler that only counts takes no context.
+    pub without_context: bool,
     /// Whether the kernel lets a program at a uprobe change registers.
     pub writes_registers: bool,
     /// Whether the kernel lets a program change a process's memory.

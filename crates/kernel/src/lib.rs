@@ -45,7 +45,8 @@
 //! | `instructions`, `arithmetic`, `control`, `access`, `registers`, `fields`, `logging` | what each bytecode instruction becomes |
 //! | `scripts`, `frame` | the same for what scripts are compiled to |
 //! | `micro` | the routines: what loops, or is long |
-//! | `table_code` | what is done with the maps of scripts |
+//! | `light` | handlers that only count, and need no context |
+//! | `table_code`, `table_function` | what is done with the maps of scripts |
 //! | `tables` | the memory of these maps, and of constants |
 //! | `maps`, `rings` | the maps, and the records out of the rings |
 //! | `tracepoints` | the kernel's tracepoints, and where the fields of their records are |
@@ -62,6 +63,7 @@ mod frame;
 mod handler;
 mod instructions;
 mod layout;
+mod light;
 mod logging;
 mod maps;
 mod micro;
@@ -76,6 +78,7 @@ mod routine;
 mod scripts;
 pub mod session;
 mod table_code;
+mod table_function;
 mod tables;
 pub mod tracepoints;
 

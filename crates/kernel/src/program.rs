@@ -30,7 +30,7 @@ use crate::handler::{Condition, Place};
 use crate::layout::FRAMES;
 use crate::layout::{Field, Map, RECORD, STACK, count, frame, state};
 use crate::record;
-use crate::{layout, registers, scripts};
+use crate::{layout, light, output, registers, scripts};
 
 /// What the frame of the program holds, from its top down.
 mod slot {
@@ -46,6 +46,8 @@ mod slot {
     pub(super) const TURN: i16 = -56;
     /// When the context was claimed.
     pub(super) const CLAIM: i16 = -64;
+    /// The processor, for a handler without a context.
+    pub(super) const PROCESSOR: i16 = -72;
 }
 
 /// Rounds of `bpf_loop`: the most that the kernel allows.
@@ -58,6 +60,14 @@ impl Compiler<'_> {
         self.e.mov(REGISTERS, Reg::R1);
         self.filter(out);
         self.turn(out);
+        if let Some(steps) = light::steps(self) {
+            self.e.store(Size::Double, Reg::R10, slot::PROCESSOR, Reg::R9);
+            self.count(count::RUNS);
+            light::emit(self, &steps, slot::PROCESSOR);
+            self.e.asm.bind(out);
+            self.e.mov(Reg::R0, 0);
+            return self.e.asm.exit();
+        }
         self.claim(out);
         self.begin();
         self.run(step);
@@ -372,7 +382,7 @@ impl Compiler<'_> {
         self.count(count::EXCEPTIONS);
         self.e.asm.bind(output);
         if !self.nodes.is_quiet {
-            self.output(release);
+            output::output(self, release);
         }
         self.e.asm.bind(counted);
         self.e.asm.bind(release);

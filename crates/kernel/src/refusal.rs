@@ -57,7 +57,7 @@ reasons! {
     Series "update" "a series of intervals (`tseries`) cannot be updated in the kernel yet";
     Amount "load, fetch" "what a histogram or a series amounts to cannot be read in the kernel yet";
     Entries "next, entries" "a handler in the kernel cannot go through the entries of a map yet";
-    Stack "stack" "the stack of a process can be taken by a user probe and a kprobe, of a 64-bit program";
+    Stack "stack" "the stack of a 32-bit program cannot be taken in the kernel yet";
     TooLong "any" "the handler is longer than the kernel's verifier follows";
 }
 

@@ -19,7 +19,7 @@ pub(crate) const SS: i16 = 160;
 pub(crate) const ADDRESS: i16 = 176;
 
 /// The offset of a register, by any of its names.
-fn offset(register: Register) -> Option<i16> {
+pub(crate) fn offset(register: Register) -> Option<i16> {
     Some(match register {
         Register::R15 => 0,
         Register::R14 => 8,

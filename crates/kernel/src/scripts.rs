@@ -8,10 +8,10 @@ use vm::{Clock, Exception, Instruction, Op, Word};
 use crate::compiler::Compiler;
 use crate::emit::{REGISTERS, Top};
 use crate::frame;
-use crate::handler::Place;
 use crate::layout::Field;
 use crate::refusal::Reason;
-use crate::table_code::{AGAIN, Function};
+use crate::table_code::AGAIN;
+use crate::table_function::Function;
 use crate::tables::MAX_FRAMES;
 
 /// `parm1` of INVALID_OPERAND: a map's number, or the length of a key or a value.
@@ -298,7 +298,7 @@ fn begin_again(c: &mut Compiler<'_>, it: &Instruction, number: u16, before: Top)
 /// `stack`: pops the most frames. The kernel walks the stack by its frame pointers.
 fn stack(c: &mut Compiler<'_>, it: &Instruction, number: u16) -> Result<(), Reason> {
     const USER: i32 = 1 << 8;
-    if c.target.place == Place::Tracepoint || c.handler.word == Word::W4 {
+    if c.handler.word == Word::W4 {
         return Err(Reason::Stack);
     }
     let before = c.e.top;

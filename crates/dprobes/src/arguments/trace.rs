@@ -10,7 +10,10 @@ use super::processes::Processes;
 use super::tracing::Engine;
 use super::values::duration;
 
-/// Run a script in the language of bpftrace on processes
+/// Run a script in the language of bpftrace on processes, or in the kernel
+///
+/// Without -p and without a command, all processes are probed, by the kernel: those that run and
+/// those that will.
 #[derive(Debug, Default, Args)]
 #[command(after_help = "\
 Examples:
@@ -19,6 +22,8 @@ Examples:
   dprobes trace -p 4711 'uprobe:a.out:f { @t[tid] = nsecs; }
       uretprobe:a.out:f /@t[tid]/ { @ns = hist(nsecs - @t[tid]); delete(@t, tid); }'
   dprobes trace -p 4711 'interval:s:1 { print(@); clear(@); } uprobe:libc:read { @ = count(); }'
+  dprobes trace 'uprobe:libssl:SSL_write { @[comm] = sum(arg2); }'     all processes
+  dprobes trace 'tracepoint:syscalls:sys_enter_openat { printf(\"%s %s\\n\", comm, str(args.filename)); }'
   dprobes trace -f json -o sizes.json sizes.bt 4096 -- ./app    $1 is 4096 in the script
   dprobes trace -p 4711 'uprobe:a.out:serve { printf(\"%d %s\\n\", args.c->fd, str(args.c->name)); }'
   dprobes trace -p 4711 'uprobe:a.out:server.c:120 { @[ustack] = count(); }'

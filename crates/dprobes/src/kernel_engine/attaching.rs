@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bpf::AttachError;
 use engine::reason::NotPlaced;
 use engine::{Note, Options, Refused, SiteCounts, State, Versions};
 use image::{Image, Machine, Pattern};
@@ -13,11 +12,12 @@ use kernel::session::{Attached, KernelSite, Site, Uprobes, attach_kernel};
 use kernel::{Condition, Globals, Maps, MapsOptions, Place, ProbeState, Refusal, Tables, cookie};
 use rpn::{FunctionPoint, Location, Object, Sources};
 
+use super::attempt::Attempt;
 use super::files::Found;
 use super::handlers::{self, Handlers, Spot};
 use super::in_kernel::Kernel;
 use super::numbers::Numbers;
-use super::places::{self, LeftOut};
+use super::places;
 use super::refusals::{refusal_of_kprobe, refusal_of_uprobe};
 use super::tracepoints;
 use crate::Failure;
@@ -186,7 +186,13 @@ impl Program {
     ) -> Failure {
         let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
         let shown = handlers::diagnostic(refusal, object, self.sources.as_ref(), help, colour);
-        let plain = || Failure::new(format!("{}:{}: {refusal}", object.module, probe.point));
+        let plain = || match self.handlers.is_script {
+            true => Failure::new(format!(
+                "{}: the kernel cannot run this action: {refusal}; with -p PID, or a command behind `--`, the script runs in the process",
+                probe.point
+            )),
+            false => Failure::new(format!("{}:{}: {refusal}", object.module, probe.point)),
+        };
         shown.map_or_else(plain, Failure::complete)
     }
 
@@ -412,42 +418,5 @@ impl Probe {
             None if self.refused => State::Refused,
             None => State::Waiting,
         }
-    }
-}
-
-/// What has come of one probe in one file.
-#[derive(Debug, Default)]
-pub(super) struct Attempt {
-    /// What was attached: to how many sites, by what kind of probe.
-    attached: Vec<(Attached, usize, &'static str)>,
-    left_out: LeftOut,
-    /// The reason of a probe with one site.
-    only: Option<String>,
-}
-
-impl Attempt {
-    /// Notes what was attached to sites in these functions.
-    pub(super) fn note(
-        &mut self,
-        functions: &[String],
-        attached: Attached,
-        kind: &'static str,
-        reason: impl Fn(AttachError) -> String,
-    ) {
-        for (place, error) in &attached.refused {
-            let reason = reason(*error);
-            self.left_out.add(&functions[*place], &reason);
-            self.only = (functions.len() == 1).then_some(reason);
-        }
-        let count = functions.len() - attached.refused.len();
-        if count > 0 {
-            self.attached.push((attached, count, kind));
-        }
-    }
-
-    /// Notes that there is no handler for sites in these functions.
-    pub(super) fn failed(&mut self, functions: &[String], reason: &str) {
-        functions.iter().for_each(|function| self.left_out.add(function, reason));
-        self.only = Some(reason.to_owned());
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct Handlers {
     /// Whether the kernel may be stopped by its debugger or a crash dump.
     pub(super) allow_panic: bool,
     /// Whether they are a script's.
-    is_script: bool,
+    pub(super) is_script: bool,
 }
 
 /// What tells handlers apart. Probes of the same text share one, unless it names its probe.
@@ -91,6 +91,7 @@ impl Handlers {
             condition: spot.condition,
             cookie: spot.cookie,
             facilities: self.allow_panic,
+            without_context: true,
             writes_registers: Feature::WriteRegisters.is_available(),
             // The kernel warns in its log when this is tried, so only for who needs it.
             writes_memory: writes && Feature::WriteMemory.is_available(),

@@ -9,7 +9,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `looping` | the session: until a signal, a time limit, or the end of the process |
-//! | `attaching` | one program: what it is attached to |
+//! | `attaching`, `attempt` | one program: what it is attached to; what has come of one probe |
 //! | `handlers` | its handlers, compiled and loaded |
 //! | `files`, `places` | files that are probed, and the places in them |
 //! | `in_kernel` | places in the kernel |
@@ -24,6 +24,7 @@
 //! | `script` | the programs of a script |
 
 mod attaching;
+mod attempt;
 mod facility;
 mod files;
 mod handlers;

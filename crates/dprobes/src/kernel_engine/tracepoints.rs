@@ -11,7 +11,8 @@ use kernel::tracepoints::{FieldAccess, Format, Tracefs};
 use kernel::{Reason, cookie};
 use rpn::{Location, Object, Probe};
 
-use super::attaching::{Attempt, Outcome, Program};
+use super::attaching::{Outcome, Program};
+use super::attempt::Attempt;
 use super::handlers::Spot;
 use super::in_kernel::Kernel;
 use super::refusals::refusal_of_tracepoint;

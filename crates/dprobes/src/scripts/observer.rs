@@ -18,7 +18,7 @@ use vm::State;
 use super::memory::Memory;
 use super::own;
 use super::places::{Own, Places};
-use super::timers::Timers;
+use super::timers::{Timers, Waker};
 use super::world::World;
 use super::writer::Writer;
 use crate::messages::tell;
@@ -30,6 +30,8 @@ pub(super) struct Script<'a> {
     pub(super) world: World<'a>,
     pub(super) places: &'a Places,
     pub(super) timers: Timers,
+    /// Wakes the reader for what is due.
+    pub(super) waker: Option<Waker>,
     pub(super) writer: Writer,
     /// Ends tracing.
     pub(super) control: Arc<Control>,
@@ -101,6 +103,7 @@ impl Script<'_> {
     /// The output cannot be written.
     pub(super) fn end(mut self) -> io::Result<Option<u8>> {
         let status = self.status.take();
+        drop(self.waker.take());
         self.places.end.iter().for_each(|&own| self.run(own));
         let mut bytes = Vec::new();
         if self.lost > 0 {
@@ -181,6 +184,17 @@ impl Observer for SharedScript<'_> {
             }
         }
         tell(&text(note));
+    }
+
+    fn begun(&mut self) {
+        // A signal interrupts the kernel while it checks programs, so it comes only now.
+        let mut script = self.0.borrow_mut();
+        if script.waker.is_none() {
+            match script.timers.shortest().map(Waker::start).transpose() {
+                Ok(waker) => script.waker = waker,
+                Err(error) => tell(&format!("warning: {error}")),
+            }
+        }
     }
 
     fn wants_placed(&self) -> bool {

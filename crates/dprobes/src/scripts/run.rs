@@ -89,6 +89,7 @@ impl<'a> Prepared<'a> {
             world,
             places,
             timers: Timers::new(&places.intervals),
+            waker: None,
             writer,
             control: Arc::clone(control),
             quiet: arguments.quiet,
@@ -121,14 +122,13 @@ impl<'a> Prepared<'a> {
         let script = self.script(writer, &watch.control);
         script.0.borrow_mut().begin(Memory::Kernel(Arc::clone(&tables)));
         let mut observer = SharedScript(Rc::clone(&script.0));
-        let waker = script.0.borrow().timers.shortest().map(Waker::start).transpose()?;
         let is_over = watch.control.stop.load(Ordering::Relaxed);
         let result = match is_over {
             true => Ok(()),
             false => session.run(&places.objects, &tables, &mut observer, &watch.control),
         };
         tell_missed(session.finish(&mut observer));
-        drop((observer, waker, watch));
+        drop((observer, watch));
         let status = end(script, Script::end)?;
         result?;
         Ok(status.map_or(ExitCode::SUCCESS, ExitCode::from))
@@ -146,6 +146,7 @@ impl<'a> Prepared<'a> {
         let watch = Watch::start(arguments.duration, front.ledger.pulse())?;
         let script = self.script(writer, &watch.control);
         let waker = script.0.borrow().timers.shortest().map(Waker::start).transpose()?;
+        script.0.borrow_mut().waker = waker;
         let mut observer = SharedScript(Rc::clone(&script.0));
         let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut observer);
         arguments.firing.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
@@ -182,7 +183,7 @@ impl<'a> Prepared<'a> {
         tell_missed(report.probes.iter().map(|probe| probe.counts.missed).sum());
         let ended = started.and_then(|pid| tracer.status(pid));
         drop(tracer);
-        drop((observer, waker, watch));
+        drop((observer, watch));
         let status = if result.is_ok() { end(script, Script::end)? } else { end(script, Script::abandon)? };
         result.map_err(Failure::new)?;
         if let (Some(pid), None) = (started, ended) {

@@ -42,6 +42,19 @@ pub(crate) fn trials() -> Vec<Trial> {
          cat > traced.rpn <<'END'\n{TRACED}END\n{}",
         session("traced.rpn", "calls getppid 20")
     );
+    let scripts = "dprobes trace 'kprobe:__x64_sys_getppid { @k[comm, func] = count(); @n++; }
+            kretprobe:__x64_sys_getppid { @r[comm] = stats(retval > 0); @took = hist(nsecs - @since); @since = nsecs; }
+            uprobe:/bin/leaf:leaf_work { @u = count(); @c[comm, str(reg(\"sp\"))] = count(); @by[pid] = sum(1);
+                @s[ustack(3)] = count(); @l = lhist(arg0, 0, 100, 10); @last = comm; delete(@by[0]); }
+            interval:ms:100 { @ticks = count(); }' > printed 2> said & session=$!
+        until grep -q ' armed in /bin/leaf' said && grep -q ' armed in the kernel' said; do
+            kill -0 $session || { cat said; exit 1; }; sleep 0.1; done
+        calls getppid 20
+        leaf 500 || true
+        leaf 20 || true
+        kill -TERM $session
+        wait $session
+        cat said printed";
     let module = "printf 'name = brd\\nmodtype = kmod\\noffset = brd_init\\nminor = 1\\nexit\\n\
         offset = \"brd_*\":entry\\nminor = 2\\nabort\\n' > m.rpn
         dprobes attach m.rpn 2> said & session=$!
@@ -79,6 +92,14 @@ pub(crate) fn trials() -> Vec<Trial> {
             assert!(counts(text, "vmlinux:sched:sched_process_exec")[0] > 0, "{text}");
             // A string with its length, and a path.
             assert!(text.contains("0x00000000 : 01") && text.contains("/calls"), "{text}");
+        }),
+        Trial::shell("kernel engine: scripts run", scripts, |text| {
+            for line in ["@k[calls, __x64_sys_getppid]: 20", "@u: 520", "@last: leaf"] {
+                assert!(text.contains(line), "{line} in\n{text}");
+            }
+            assert!(text.contains("@r[calls]: count 20, average 1, total 20"), "{text}");
+            assert!(text.contains("]: 500") && text.contains("]: 20"), "{text}");
+            assert!(!text.contains("@ticks: 0"), "{text}");
         }),
         Trial::shell("kernel engine: a module that is loaded later is probed", module, |text| {
             assert!(counts(text, "brd:brd_*:entry")[0] > 0, "{text}");

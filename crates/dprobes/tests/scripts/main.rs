@@ -12,6 +12,7 @@
 //! | `tracing` | a running `dprobes trace` |
 //! | `live` | scripts on processes that run already; signals; several processes |
 //! | `hostile` | strings, and memory, of a hostile process |
+//! | `kernel` | scripts in all processes, by the kernel |
 //! | `typed` | types and lines from debug information |
 //! | `unwinding` | stacks of programs without frame pointers |
 
@@ -23,6 +24,7 @@ mod support;
 
 mod case;
 mod hostile;
+mod kernel;
 mod live;
 mod peer;
 mod tracing;
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
     case::add(&mut trials);
     live::add(&mut trials);
     hostile::add(&mut trials);
+    kernel::add(&mut trials);
     typed::add(&mut trials);
     unwinding::add(&mut trials);
     trials.run()

@@ -3,9 +3,10 @@
 use bpf::{Alu, Atomic, Cond, Insn, Reg, Size};
 
 use super::insert::shift_by_lane;
-use super::{DONE, Function, NONE, Shape};
+use super::shape::{DONE, NONE, Shape};
 use crate::compiler::Compiler;
 use crate::layout::{Field, Map};
+use crate::table_function::Function;
 
 /// What is kept on the stack of the function.
 const KEPT: [(Field, i16); 2] = [(Field::Entry, -8), (Field::Control, -16)];
@@ -13,7 +14,7 @@ const KEPT: [(Field, i16); 2] = [(Field::Entry, -8), (Field::Control, -16)];
 /// Makes the copy at a place, or this processor's, the one that functions work on.
 fn choose(c: &mut Compiler<'_>, shape: &Shape, own: bool) {
     if own && shape.copies() > 1 {
-        c.own_copy(Reg::R1, shape);
+        c.own_copy(Reg::R1, shape.copies(), shape.copy);
         c.e.alu(Alu::Add, Reg::R1, shape.table);
         c.e.set(Field::CopyAt, Reg::R1);
     } else {
@@ -101,7 +102,7 @@ pub(super) fn remove(c: &mut Compiler<'_>, shape: &Shape, bad: bpf::Label) {
 
 /// Counts an update that is lost.
 pub(super) fn lose(c: &mut Compiler<'_>, shape: &Shape) {
-    c.own_copy(Reg::R1, shape);
+    c.own_copy(Reg::R1, shape.copies(), shape.copy);
     c.e.map_value(Reg::R2, Map::Tables, shape.lost as u32);
     c.e.alu(Alu::Add, Reg::R2, Reg::R1);
     c.e.mov(Reg::R1, 1);

@@ -2,10 +2,11 @@
 
 use bpf::{Alu, Cond, Reg, Size};
 
-use super::{AGAIN, DONE, Function, NONE, Shape};
+use super::shape::{AGAIN, DONE, NONE, Shape};
 use crate::compiler::Compiler;
 use crate::emit::CONTEXT;
 use crate::layout::Field;
+use crate::table_function::Function;
 
 /// The most words that are compared one by one, and how many are compared together of others.
 const FEW: i32 = 8;

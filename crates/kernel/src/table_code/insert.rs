@@ -3,9 +3,10 @@
 use bpf::{Alu, Atomic, Cond, Helper, Insn, Reg, Size};
 use maps::Kind;
 
-use super::{AGAIN, DONE, Function, NONE, Shape};
+use super::shape::{AGAIN, DONE, NONE, Shape};
 use crate::compiler::Compiler;
 use crate::layout::Field;
+use crate::table_function::Function;
 
 /// The most words that are stored one by one.
 const FEW: i32 = 8;

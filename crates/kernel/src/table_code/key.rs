@@ -2,7 +2,7 @@
 
 use bpf::{Alu, Cond, Helper, Insn, Reg, Size};
 
-use super::Shape;
+use super::shape::Shape;
 use crate::compiler::Compiler;
 use crate::layout::Field;
 
@@ -46,7 +46,7 @@ pub(super) fn key(c: &mut Compiler<'_>, shape: &Shape) {
     c.e.asm.bind(copied);
     hash(c, shape);
     c.e.asm.bind(out);
-    c.give(super::DONE);
+    c.give(super::shape::DONE);
     // A key without bytes may be at the frame's end.
     c.e.asm.bind(over);
     c.e.mov(Reg::R9, 0);

@@ -1,13 +1,15 @@
-//! The number of an entry: a plain value's first word, or what the copies of an aggregate amount to.
+//! The number of an entry: a plain value's first word, or what the copies of an aggregate amount
+//! to.
 
 use bpf::{Alu, Cond, Reg, Size};
 use maps::Kind;
 
 use super::entry::choose_first;
+use super::shape::{AGAIN, DONE, NONE, Shape};
 use super::update::order;
-use super::{AGAIN, DONE, Function, NONE, Shape};
 use crate::compiler::Compiler;
 use crate::layout::{Field, Map};
+use crate::table_function::Function;
 
 /// The sums, and the number of the copy, on the stack of the function.
 const FIRST: i16 = -8;

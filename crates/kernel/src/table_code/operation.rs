@@ -6,9 +6,10 @@ use maps::Kind;
 use super::entry::{choose_first, remove};
 use super::insert::{clear, copy, shift_by_lane};
 use super::number::unchanged;
-use super::{AGAIN, DONE, Function, NONE, Shape};
+use super::shape::{AGAIN, DONE, NONE, Shape};
 use crate::compiler::Compiler;
 use crate::layout::{Field, Map};
+use crate::table_function::Function;
 use crate::tables::MAX_FRAMES;
 
 const FRAME_MASK: i32 = vm::FRAME_LIMIT as i32 - 1;

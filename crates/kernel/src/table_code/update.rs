@@ -3,12 +3,16 @@
 use bpf::{Alu, Atomic, Cond, Insn, Label, Reg, Size};
 use maps::Kind;
 
-use super::{AGAIN, DONE, Function, NONE, Shape};
+use super::shape::{AGAIN, DONE, NONE, Shape};
 use crate::compiler::Compiler;
 use crate::layout::{Field, Map};
+use crate::table_function::Function;
 
 /// How often the least or greatest number is tried that others change.
 const TRIES: usize = 4;
+
+/// Where the place of the copy is kept on the stack of the program.
+const KEPT: i16 = -80;
 
 /// The bit that is flipped so that signed numbers sort as unsigned ones.
 const SIGN: u64 = 1 << 63;
@@ -23,7 +27,7 @@ pub(super) fn update(c: &mut Compiler<'_>, shape: &Shape) {
         c.found(Reg::R9, Field::Entry, shape.last_entry(), lost);
         c.e.alu(Alu::Add, Reg::R9, shape.value_in_entry);
     } else {
-        c.own_copy(Reg::R1, shape);
+        c.own_copy(Reg::R1, shape.copies(), shape.copy);
         c.e.map_value(Reg::R9, Map::Tables, shape.value as u32);
         c.e.alu(Alu::Add, Reg::R9, Reg::R1);
     }
@@ -34,6 +38,24 @@ pub(super) fn update(c: &mut Compiler<'_>, shape: &Shape) {
     c.call_table(Function::Lose, shape.number);
     c.e.asm.bind(out);
     c.e.asm.exit();
+}
+
+/// Adds `R8` to the value of a map without keys, in the copy of a processor.
+pub(super) fn single(c: &mut Compiler<'_>, shape: &Shape, processor: Reg) {
+    let (lost, done) = (c.e.asm.label(), c.e.asm.label());
+    c.copy_of(processor, shape.copies(), shape.copy);
+    c.e.store(Size::Double, Reg::R10, KEPT, processor);
+    c.e.map_value(Reg::R9, Map::Tables, shape.value as u32);
+    c.e.alu(Alu::Add, Reg::R9, processor);
+    add(c, shape, lost);
+    c.e.asm.jump(done);
+    c.e.asm.bind(lost);
+    c.e.load(Size::Double, Reg::R1, Reg::R10, KEPT);
+    c.e.map_value(Reg::R2, Map::Tables, shape.lost as u32);
+    c.e.alu(Alu::Add, Reg::R2, Reg::R1);
+    c.e.mov(Reg::R1, 1);
+    c.e.asm.push(Insn::atomic(Atomic::Add, Size::Double, Reg::R2, 0, Reg::R1));
+    c.e.asm.bind(done);
 }
 
 /// Adds `R8` to the value at `R9`.

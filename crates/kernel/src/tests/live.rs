@@ -116,6 +116,7 @@ pub(super) fn target(size: crate::Size, sleepable: bool) -> Target {
         facilities: false,
         except: None,
         condition: None,
+        without_context: false,
         writes_registers: Feature::WriteRegisters.is_available(),
         writes_memory: Feature::WriteMemory.is_available(),
         size,

@@ -5,6 +5,7 @@
 mod any;
 mod cases;
 mod fields;
+mod light;
 mod limits;
 mod listing;
 mod live;

@@ -11,7 +11,9 @@ use crate::{Place, Reason, Target, compile_for_tracepoint};
 fn reason(place: Place, code: &[u8]) -> Option<Reason> {
     let infos: Vec<MapInfo> = KINDS.map(|kind| MapInfo { kind: kind as u32, ..MapInfo::default() }).to_vec();
     let maps = vm::Maps { infos: &infos, words: &[] };
-    let program = Program { word: Word::W8, code, maps, ..Program::default() };
+    let narrow = code.get(1) == Some(&(Op::StackOf as u8));
+    let word = if narrow { Word::W4 } else { Word::W8 };
+    let program = Program { word, code, maps, ..Program::default() };
     let size = crate::Size { probes: 1, processors: 1, contexts: 1, ring: 4096 };
     let bare = Target { place, writes_registers: false, writes_memory: false, ..live::target(size, false) };
     // The tracepoint has two of the fields.
@@ -79,7 +81,7 @@ fn each_reason_is_given_where_it_holds() {
         (Reason::Series, map(Op::Update, Kind::Tseries), &[Uprobe, Kprobe, Tracepoint]),
         (Reason::Amount, map(Op::Load, Kind::Hist), &[Uprobe, Kprobe, Tracepoint]),
         (Reason::Entries, map(Op::Next, Kind::Plain), &[Uprobe, Kprobe, Tracepoint]),
-        (Reason::Stack, map(Op::StackOf, Kind::Stacks), &[Tracepoint]),
+        (Reason::Stack, map(Op::StackOf, Kind::Stacks), &[Uprobe, Kprobe]),
         (Reason::TooLong, vec![Op::Add as u8; 100_000], &[Uprobe]),
     ];
     let given: Vec<Reason> = cases.iter().map(|(reason, ..)| *reason).collect();

@@ -42,7 +42,8 @@ pub(super) struct Loop {
 /// The most fields of tracepoints that a program can name.
 const MOST_FIELDS: u16 = 1000;
 
-/// The compiler.
+/// The compiler. It has this many fields since each part of a script adds to what all handlers
+/// share.
 pub(super) struct Compiler<'a> {
     pub(super) parameters: &'a Parameters,
     pub(super) settings: Settings,
