@@ -26,6 +26,7 @@ pub(crate) fn add(trials: &mut Trials) {
     trials.add("unwinding: recursion, and calls by the C library", recursion);
     trials.add("unwinding: a static program", static_program);
     trials.add("unwinding: musl", musl);
+    trials.add("unwinding: symbols in a separate file", separate_symbols);
     trials.add("unwinding: exceptions of C++", exceptions);
     trials.add("unwinding: handlers of signals", signals);
     for engine in ["jump", "trap"] {
@@ -177,18 +178,41 @@ fn musl() {
     }
     let scratch = Scratch::new();
     for (name, flags) in [("shared", &[][..]), ("static", &["-static"])] {
-        let program = deep(&scratch, "musl-gcc", name, flags);
-        for engine in ["jump", "trap"] {
-            let script = "uprobe:a.out:deep_recurse { printf(\"%s\\n\", ustack()); }";
-            let (printed, _) = named(trace(&scratch, engine, script).arg(&program), &scratch);
-            // Its rounds recurse up to 29 times.
-            let depths: Vec<usize> = (0..40).flat_map(|round| 1..=round % 30 + 1).collect();
-            assert_eq!(printed.len(), depths.len(), "{name} ({engine})");
-            for (stack, depth) in printed.iter().zip(depths) {
-                let (own, main) = stack.split_at(depth);
-                assert!(own.iter().all(|name| name == "deep_recurse"), "{name} ({engine}): {stack:?}");
-                assert_eq!(main.first().map(String::as_str), Some("main"), "{name} ({engine}): {stack:?}");
-            }
+        recurses(&scratch, &deep(&scratch, "musl-gcc", name, flags));
+    }
+}
+
+/// Debian's way: symbols are in a file of their own, which the program names.
+fn separate_symbols() {
+    if !have("unwinding: separate symbols", &["gcc", "objcopy"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let program = deep(&scratch, "gcc", "separate", &["-g"]);
+    for words in [
+        &["--only-keep-debug", "separate", "separate.debug"][..],
+        &["--strip-all", "--add-gnu-debuglink=separate.debug", "separate"],
+    ] {
+        output(Command::new("objcopy").args(words).current_dir(scratch.path()));
+    }
+    let symbols = output(Command::new("nm").arg("-D").arg(&program));
+    assert!(!symbols.contains("deep_"), "{symbols}");
+    recurses(&scratch, &program);
+}
+
+/// Checks the stacks of `deep`, by the names of its functions.
+fn recurses(scratch: &Scratch, program: &Path) {
+    for engine in ["jump", "trap"] {
+        let script = format!("uprobe:{}:deep_recurse {{ printf(\"%s\\n\", ustack()); }}", program.display());
+        let (printed, said) = named(trace(scratch, engine, &script).arg(program), scratch);
+        let name = program.display();
+        // Its rounds recurse up to 29 times.
+        let depths: Vec<usize> = (0..40).flat_map(|round| 1..=round % 30 + 1).collect();
+        assert_eq!(printed.len(), depths.len(), "{name} ({engine}): {said}");
+        for (stack, depth) in printed.iter().zip(depths) {
+            let (own, main) = stack.split_at(depth);
+            assert!(own.iter().all(|name| name == "deep_recurse"), "{name} ({engine}): {stack:?}");
+            assert_eq!(main.first().map(String::as_str), Some("main"), "{name} ({engine}): {stack:?}");
         }
     }
 }
