@@ -60,6 +60,7 @@ pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
     let output = match arguments.format {
         ScriptFormat::Text => Output::Text,
         ScriptFormat::Json => Output::Json,
+        ScriptFormat::Folded => Output::Folded,
     };
     let reader = Reader::new(&compiled, output, StackMode::default());
     let shown = arguments.output.is_none() && io::stdout().is_terminal();
