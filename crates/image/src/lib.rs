@@ -15,7 +15,7 @@
 //!   headers    segments, sections            dynamic   soname, tables of a file without sections
 //!   table      one symbol table              version, debugdata   symbol versions, symbols kept elsewhere
 //!   functions  all tables merged             demangle, lookup     from a user's name to functions
-//!   separate   symbols in another file
+//!   separate   symbols in another file              debuglink  the other file that a file names
 //!   debug_info debug information, and where it is      variables   global variables and their parts
 //!   debug_types  functions' parameters and types, as debug information tells them
 //!   frames     unwinding entries             starts    where disassembly may begin
@@ -32,6 +32,7 @@ mod boundary;
 mod debug_info;
 mod debug_types;
 mod debugdata;
+mod debuglink;
 mod demangle;
 mod dynamic;
 mod dynamic_relocations;

@@ -32,6 +32,7 @@
 //! | `table`, `order` | a map as a table of rows |
 //! | `histogram`, `series`, `graph` | histograms and time series |
 //! | `text`, `json` | the two forms of a message |
+//! | `folded` | maps by stacks, for flame graphs |
 //! | `terminal` | what a terminal must not be sent |
 
 #![forbid(unsafe_code)]
@@ -42,6 +43,7 @@ mod cursor;
 mod datum;
 mod decode;
 mod error;
+mod folded;
 mod format;
 mod graph;
 mod histogram;

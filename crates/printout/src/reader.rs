@@ -14,7 +14,7 @@ use crate::format::Format;
 use crate::symbols::StackMode;
 use crate::table::{self, Cell, Selection, Table};
 use crate::world::World;
-use crate::{json, terminal, text};
+use crate::{folded, json, terminal, text};
 
 /// The form of the output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub enum Output {
     Text,
     /// A JSON object in each line.
     Json,
+    /// Text, but for maps by stacks: a line for each, as programs for flame graphs read it.
+    Folded,
 }
 
 /// What to do after a record.
@@ -181,7 +183,7 @@ impl<'a> Reader<'a> {
         world: &mut dyn World,
     ) -> Result<(), Error> {
         match self.output {
-            Output::Text => world.report(text.as_bytes()),
+            Output::Text | Output::Folded => world.report(text.as_bytes()),
             Output::Json => sink.write_all(&json::count(kind, count))?,
         }
         Ok(())
@@ -198,7 +200,7 @@ impl<'a> Reader<'a> {
         match &event.action {
             Action::Printf(_) => {
                 let text = match (self.terminal, self.output) {
-                    (true, Output::Text) => format.apply_visibly(values),
+                    (true, Output::Text | Output::Folded) => format.apply_visibly(values),
                     _ => format.apply(values),
                 };
                 self.message("printf", &text, sink)?;
@@ -237,7 +239,7 @@ impl<'a> Reader<'a> {
 
     fn message(&self, kind: &str, text: &[u8], sink: &mut dyn Write) -> Result<(), Error> {
         match self.output {
-            Output::Text => sink.write_all(text)?,
+            Output::Text | Output::Folded => sink.write_all(text)?,
             Output::Json => self.write(&json::message(kind, text), sink)?,
         }
         Ok(())
@@ -247,7 +249,7 @@ impl<'a> Reader<'a> {
     fn write(&self, bytes: &[u8], sink: &mut dyn Write) -> Result<(), Error> {
         let shown = match (self.terminal, self.output) {
             (false, _) => bytes.into(),
-            (true, Output::Text) => terminal::text(bytes),
+            (true, Output::Text | Output::Folded) => terminal::text(bytes),
             (true, Output::Json) => terminal::json(bytes),
         };
         Ok(sink.write_all(&shown)?)
@@ -256,7 +258,7 @@ impl<'a> Reader<'a> {
     /// A message that text has in a line of its own.
     fn line(&self, kind: &str, text: &[u8], sink: &mut dyn Write) -> Result<(), Error> {
         match self.output {
-            Output::Text => self.write(&[text, b"\n"].concat(), sink)?,
+            Output::Text | Output::Folded => self.write(&[text, b"\n"].concat(), sink)?,
             Output::Json => self.write(&json::message(kind, text), sink)?,
         }
         Ok(())
@@ -266,7 +268,7 @@ impl<'a> Reader<'a> {
     fn error(&self, text: &[u8], at: At, sink: &mut dyn Write, world: &mut dyn World) -> Result<(), Error> {
         let location = world.locate(at);
         match self.output {
-            Output::Text => {
+            Output::Text | Output::Folded => {
                 let mut message = Vec::new();
                 let columns = match location.end > location.column {
                     true => format!("{}-{}", location.column, location.end),
@@ -284,7 +286,7 @@ impl<'a> Reader<'a> {
     fn print_value(&self, cell: &Cell, sink: &mut dyn Write, world: &mut dyn World) -> Result<(), Error> {
         let zone = world.zone();
         let text = match self.output {
-            Output::Text => text::value(cell, &zone),
+            Output::Text | Output::Folded => text::value(cell, &zone),
             Output::Json => json::value(cell, &zone),
         };
         self.write(&text, sink)
@@ -307,6 +309,7 @@ impl<'a> Reader<'a> {
         let zone = world.zone();
         let text = match self.output {
             Output::Text => text::table(table, &zone),
+            Output::Folded => folded::table(table, &zone),
             Output::Json => json::table(table, &zone),
         };
         self.write(&text, sink)
@@ -356,7 +359,7 @@ impl<'a> Reader<'a> {
             Ok(mut text) => {
                 text.truncate(most);
                 match self.output {
-                    Output::Text => self.write(&text, sink),
+                    Output::Text | Output::Folded => self.write(&text, sink),
                     Output::Json => self.message("cat", &text, sink),
                 }
             }
@@ -374,7 +377,7 @@ impl<'a> Reader<'a> {
     /// nothing is added.
     fn system(&self, command: &[u8], sink: &mut dyn Write, world: &mut dyn World) -> Result<(), Error> {
         match world.system(command) {
-            Ok(text) if text.is_empty() && self.output == Output::Text => Ok(()),
+            Ok(text) if text.is_empty() && self.output != Output::Json => Ok(()),
             Ok(text) => self.line("syscall", &text, sink),
             Err(why) => {
                 world.report(format!("ERROR: the command was not run: {why}").as_bytes());

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! `first row` is the index of a word in the block. Modules ascend by address. Lists and tables may
-//! be anywhere in the block, so it can grow behind a list that is being read: tables of new modules,
-//! then another list.
+//! be anywhere in the block, so it can grow behind a list that is being read: tables of new
+//! modules, then another list.
 //!
 //! Code is about as dense with rows everywhere, so between two steps there are few. To find the row
 //! of an address takes one step and three comparisons or so, instead of sixteen all over the table,
@@ -192,8 +192,8 @@ fn step_count(table: &[Row]) -> usize {
     table.last().map_or(0, |row| (u64::from(row.address) >> shift(table)) as usize + 1)
 }
 
-/// A block with these modules, whose list is at its beginning. A table that several modules share is
-/// there once.
+/// A block with these modules, whose list is at its beginning. A table that several modules share
+/// is there once.
 #[cfg(feature = "std")]
 pub fn build(modules: &[Module<'_>]) -> Vec<u64> {
     let mut end = 1 + modules.len() * MODULE;

@@ -97,4 +97,6 @@ pub(crate) enum ScriptFormat {
     Text,
     /// A JSON object in each line
     Json,
+    /// Maps by stacks as lines for flame graphs, all else as text
+    Folded,
 }

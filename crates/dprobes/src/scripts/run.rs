@@ -74,6 +74,7 @@ impl<'a> Prepared<'a> {
         let output = match arguments.format {
             ScriptFormat::Text => Output::Text,
             ScriptFormat::Json => Output::Json,
+            ScriptFormat::Folded => Output::Folded,
         };
         let reader = Reader::new(compiled, output, StackMode::default());
         let shown = arguments.output.is_none() && io::stdout().is_terminal();

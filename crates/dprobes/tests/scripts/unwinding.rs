@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use testing::{Trials, find_program, go_target, have, need, output, repository, rounds, target};
 
-use super::support::Scratch;
+use super::support::{Scratch, run};
 use super::tracing::Tracing;
 use gdb::{Plan, agree, by_gdb, compare, mappings, script, stacks, variables};
 use shown::{named, trace};
@@ -26,6 +26,8 @@ pub(crate) fn add(trials: &mut Trials) {
     trials.add("unwinding: recursion, and calls by the C library", recursion);
     trials.add("unwinding: a static program", static_program);
     trials.add("unwinding: musl", musl);
+    trials.add("unwinding: symbols in a separate file", separate_symbols);
+    trials.add("unwinding: maps by stacks are folded", folded);
     trials.add("unwinding: exceptions of C++", exceptions);
     trials.add("unwinding: handlers of signals", signals);
     for engine in ["jump", "trap"] {
@@ -177,18 +179,71 @@ fn musl() {
     }
     let scratch = Scratch::new();
     for (name, flags) in [("shared", &[][..]), ("static", &["-static"])] {
-        let program = deep(&scratch, "musl-gcc", name, flags);
-        for engine in ["jump", "trap"] {
-            let script = "uprobe:a.out:deep_recurse { printf(\"%s\\n\", ustack()); }";
-            let (printed, _) = named(trace(&scratch, engine, script).arg(&program), &scratch);
-            // Its rounds recurse up to 29 times.
-            let depths: Vec<usize> = (0..40).flat_map(|round| 1..=round % 30 + 1).collect();
-            assert_eq!(printed.len(), depths.len(), "{name} ({engine})");
-            for (stack, depth) in printed.iter().zip(depths) {
-                let (own, main) = stack.split_at(depth);
-                assert!(own.iter().all(|name| name == "deep_recurse"), "{name} ({engine}): {stack:?}");
-                assert_eq!(main.first().map(String::as_str), Some("main"), "{name} ({engine}): {stack:?}");
-            }
+        recurses(&scratch, &deep(&scratch, "musl-gcc", name, flags));
+    }
+}
+
+/// Debian's way: symbols are in a file of their own, which the program names.
+fn separate_symbols() {
+    if !have("unwinding: separate symbols", &["gcc", "objcopy"]) {
+        return;
+    }
+    let scratch = Scratch::new();
+    let program = deep(&scratch, "gcc", "separate", &["-g"]);
+    for words in [
+        &["--only-keep-debug", "separate", "separate.debug"][..],
+        &["--strip-all", "--add-gnu-debuglink=separate.debug", "separate"],
+    ] {
+        output(Command::new("objcopy").args(words).current_dir(scratch.path()));
+    }
+    let symbols = output(Command::new("nm").arg("-D").arg(&program));
+    assert!(!symbols.contains("deep_"), "{symbols}");
+    recurses(&scratch, &program);
+}
+
+/// What programs for flame graphs read.
+fn folded() {
+    let program = need!("unwinding: folded", target("deep"), "gcc");
+    let scratch = Scratch::new();
+    let script = "uprobe:a.out:deep_recurse { @[comm, ustack()] = count(); @all = count(); }";
+    let mut command = trace(&scratch, "auto", script);
+    command.arg(&program);
+    let arguments: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
+    let mut command = Command::new(command.get_program());
+    command.args(&arguments[..1]).args(["-f", "folded"]).args(&arguments[1..]);
+    let (status, _, stderr) = run(&mut command);
+    assert!(status.success(), "{status}\n{stderr}");
+    let printed = std::fs::read_to_string(scratch.path().join("printed")).expect("what it has printed");
+    let (mut sum, mut all) = (0, 0);
+    for line in printed.lines().filter(|line| !line.is_empty()) {
+        if let Some(count) = line.strip_prefix("@all: ") {
+            all = count.parse().expect("a count");
+            continue;
+        }
+        let (frames, count) = line.rsplit_once(' ').expect("a count");
+        let frames: Vec<&str> = frames.split(';').collect();
+        assert_eq!(frames[..2], ["deep", "_start"], "{line}");
+        let main = frames.iter().position(|frame| *frame == "main").expect("it is called by main");
+        assert!(frames.len() > main + 1, "{line}");
+        assert!(frames[main + 1..].iter().all(|frame| *frame == "deep_recurse"), "{line}");
+        sum += count.parse::<u64>().expect("a count");
+    }
+    assert!(sum > 300 && sum == all, "{printed}");
+}
+
+/// Checks the stacks of `deep`, by the names of its functions.
+fn recurses(scratch: &Scratch, program: &Path) {
+    for engine in ["jump", "trap"] {
+        let script = format!("uprobe:{}:deep_recurse {{ printf(\"%s\\n\", ustack()); }}", program.display());
+        let (printed, said) = named(trace(scratch, engine, &script).arg(program), scratch);
+        let name = program.display();
+        // Its rounds recurse up to 29 times.
+        let depths: Vec<usize> = (0..40).flat_map(|round| 1..=round % 30 + 1).collect();
+        assert_eq!(printed.len(), depths.len(), "{name} ({engine}): {said}");
+        for (stack, depth) in printed.iter().zip(depths) {
+            let (own, main) = stack.split_at(depth);
+            assert!(own.iter().all(|name| name == "deep_recurse"), "{name} ({engine}): {stack:?}");
+            assert_eq!(main.first().map(String::as_str), Some("main"), "{name} ({engine}): {stack:?}");
         }
     }
 }

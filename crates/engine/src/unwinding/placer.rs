@@ -68,7 +68,10 @@ impl Placer<'_, '_> {
                 space.shared.unwinding.refused = true;
             }
         } else {
-            self.add_to_block(number);
+            if !matches!(self.add_to_block(number), Added::Yes) {
+                // The block before is about to be unmapped.
+                self.withdraw_block(number);
+            }
             (thread, stop) = self.unmap_replaced(number, thread, stop)?;
         }
         Ok((thread, stop))
@@ -79,7 +82,6 @@ impl Placer<'_, '_> {
         let Some(Space { code, shared, .. }) = self.followed.spaces.get_mut(&number) else {
             return Added::Later;
         };
-        let directory = shared.directory();
         let unwinding = &mut shared.unwinding;
         let Some(block) = &mut unwinding.block else { return Added::No };
         match block.add(&code.memory, &unwinding.modules) {
@@ -89,15 +91,24 @@ impl Placer<'_, '_> {
             Ok(true) => {}
             Err(_) => {
                 // The process is gone, or has unmapped the block.
-                if let Some(directory) = directory {
-                    let _ = Block::withdraw(&code.memory, directory);
-                }
-                (unwinding.block, unwinding.refused) = (None, true);
+                self.withdraw_block(number);
                 return Added::Later;
             }
         }
         shared.publish_tables(&code.memory);
         Added::Yes
+    }
+
+    /// Makes handlers walk by frame pointers from now on.
+    fn withdraw_block(&mut self, number: u32) {
+        let Some(Space { code, shared, .. }) = self.followed.spaces.get_mut(&number) else { return };
+        if let Some(directory) = shared.directory() {
+            // Fails only if the process is gone.
+            let _ = Block::withdraw(&code.memory, directory);
+        }
+        let unwinding = &mut shared.unwinding;
+        unwinding.replaced.extend(unwinding.block.take().as_ref().map(Replaced::new));
+        unwinding.refused = true;
     }
 
     /// Maps a block with room for the tables, which replaces the one before.
