@@ -286,6 +286,12 @@ impl Emitter {
         self.alu_store(Alu::Add, memory, register);
     }
 
+    /// `lock cmpxchg m64, r64`: stores the register and sets ZF if the memory is what rax is.
+    pub(crate) fn exchange_if_rax(&mut self, memory: Rm, register: Reg) {
+        self.byte(0xf0);
+        self.modrm(true, false, &[0x0f, 0xb1], register.0, memory);
+    }
+
     /// `lock xadd m64, r64`.
     pub(crate) fn fetch_add(&mut self, memory: Rm, register: Reg) {
         self.byte(0xf0);

@@ -37,7 +37,7 @@
 //! Each owner has the next: `Compiler` (all paths), `Run` (one instruction after another), `Path`
 //! (its elements and their registers), `Output` (code, frame and data). What is below does not know
 //! what is above: an `Output` knows no element, a `Path` no record. `Leaver`, `RecordBeginner`,
-//! `AgentCall`, `MapOperation` and `TextReader` are roles: they borrow an owner and what else they
+//! `AgentCall`, `MapOperation` and `Texts` are roles: they borrow an owner and what else they
 //! read.
 
 #![forbid(unsafe_code)]

@@ -36,6 +36,8 @@ pub(crate) struct Found {
     /// Registers whose sum is the entry's distance from the first.
     pub(crate) at: Reg,
     pub(crate) lane: Reg,
+    /// The register with the bit of the control word that says that the lane is ready.
+    ready: Reg,
     /// The address of the first bucket, and of the first value.
     control: i32,
     pub(crate) value: i32,
@@ -88,6 +90,7 @@ impl Path<'_> {
         let found = Found {
             at,
             lane,
+            ready: scratch,
             control: places.first,
             value: places.first + 8 * (2 + places.layout.key_words as i32),
         };
@@ -152,9 +155,35 @@ impl Path<'_> {
         emitter.number(RAX, ONES << 7);
         emitter.alu(Alu::And, lane, RAX);
         emitter.jump_if(Condition::Equal, slow);
+        emitter.load(scratch, lane);
+        emitter.negate(scratch);
+        emitter.alu(Alu::And, scratch, lane);
         emitter.lowest_bit(lane, lane);
         emitter.shift32(Shift::Right, lane, 3);
         emitter.multiply_number(lane, lane, places.entry);
+    }
+
+    /// Removes the entry that was found, or goes to `slow`. Changes rax and the registers of the
+    /// entry.
+    ///
+    /// ```text
+    ///             the byte of the lane -> %lane
+    ///             not   %lane ; and %rdx, %lane ; add $1 << 56, %lane     without it, and changed
+    ///             mov   %rdx, %rax ; lock cmpxchg %lane, control(%at) ; jne slow
+    /// ```
+    pub(crate) fn remove(&mut self, found: &Found, slow: Label) {
+        let (lane, ready) = (found.lane, found.ready);
+        let emitter = &mut self.out.emitter;
+        emitter.address(lane, Rm::Indexed(ready, ready, 0, 0));
+        emitter.shift(Shift::Right, ready, 7);
+        emitter.alu(Alu::Sub, lane, ready);
+        emitter.not(lane);
+        emitter.alu(Alu::And, lane, RDX);
+        emitter.number(ready, 1 << 56);
+        emitter.alu(Alu::Add, lane, ready);
+        emitter.load(RAX, RDX);
+        emitter.exchange_if_rax(Rm::At(found.at, found.control), lane);
+        emitter.jump_if(Condition::NotEqual, slow);
     }
 
     /// Goes to `slow` unless the control word is what rdx is.

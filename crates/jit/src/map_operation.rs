@@ -9,7 +9,7 @@ use core::mem::offset_of;
 
 use layout::{Context, FRAME, RESUME_WORDS, claim};
 use maps::{Kind, MapInfo};
-use vm::{FRAME_LIMIT, Op};
+use vm::{FRAME_LIMIT, Op, Word};
 
 use crate::agent_call::{AgentCall, Asked};
 use crate::emit::{Label, Stream};
@@ -132,13 +132,22 @@ impl MapOperation<'_, '_> {
         };
         let does = match self.op {
             Op::Update => adds,
-            Op::Load | Op::Put | Op::Bump => kind == Kind::Plain && self.info.value >= 8,
+            Op::Load | Op::Bump => kind == Kind::Plain && self.info.value >= 8,
+            Op::Put => kind == Kind::Plain && self.info.value >= 8 && !self.is_erased(),
+            Op::Erase => kind == Kind::Plain,
             Op::Has => true,
             _ => false,
         };
         // Only updates are of this processor's copy, and of all maps' others have one.
         let copy = self.op == Op::Update || self.info.copies == 1;
         does && copy && key.fixed == Some(8) && self.run.path.can_find(&self.info)
+    }
+
+    /// Whether the program removes entries of the map: then what it puts there is as a rule new.
+    fn is_erased(&self) -> bool {
+        vm::instructions(self.run.handler.code, Word::W8)
+            .filter_map(|item| item.instruction())
+            .any(|instruction| instruction.op == Op::Erase && instruction.operand == self.map as u64)
     }
 
     fn at_first_look(mut self, key: MapRange) -> Option<()> {
@@ -195,6 +204,10 @@ impl MapOperation<'_, '_> {
                 emitter.fetch_add(word, to);
             }
             (Op::Has, _, Some(to)) => emitter.number(to, 1),
+            (Op::Erase, _, Some(to)) => {
+                path.remove(&found, slow);
+                path.out.emitter.number(to, 1);
+            }
             (_, _, Some(to)) => {
                 emitter.load(to, word);
                 // What was read is the key's if nobody has changed the bucket.

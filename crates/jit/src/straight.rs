@@ -10,7 +10,7 @@ use crate::owner::of_context;
 use crate::run::Run;
 use crate::scan::general;
 use crate::shape::{Code, Location, Log};
-use crate::texts::TextReader;
+use crate::texts::Texts;
 use layout::{Context, PROCESSOR_MASK};
 use vm::{Clock, Instruction, Op, Register};
 
@@ -43,7 +43,8 @@ impl Run<'_> {
             Op::Update | Op::Fetch | Op::Store | Op::Erase | Op::Load | Op::Put | Op::Bump | Op::Has => {
                 return MapOperation::emit(self, op, operand as usize);
             }
-            Op::StrF => return TextReader { run: self }.read(),
+            Op::StrF => return Texts { run: self }.read(),
+            Op::LogTextF => return Texts { run: self }.log(),
             Op::PushMinor => self.path.push(Location::Number(self.handler.minor.into())),
             Op::Neg => {
                 let top = self.path.exclusive_register(0);

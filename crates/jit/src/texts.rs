@@ -1,4 +1,4 @@
-//! Strings of the program in the handler's frame: `read str`.
+//! Strings of the program in the handler's frame: `read str` and `log text`.
 //!
 //! They are in the frame of the claimed context, so that the agent finds them there. Their bytes
 //! are read eight at a time: as many more than the string has change nothing.
@@ -18,7 +18,7 @@
 //!             bsf   %zeros, %zeros ; shr $3, %zeros ; add %zeros, %index ; jmp read
 //! ```
 
-use layout::{FRAME, PAGE, RESUME_TEXTS};
+use layout::{FRAME, HEADER, PAGE, RESUME_TEXTS};
 use vm::FRAME_LIMIT;
 
 use crate::emit::{Label, Stream};
@@ -26,13 +26,13 @@ use crate::frame::Cell;
 use crate::operands::{Alu, Condition, RAX, Reg, Rm, Shift};
 use crate::output::Operand;
 use crate::run::Run;
-use crate::shape::{Location, Text};
+use crate::shape::{Location, Log, Text};
 
 /// The low bits of the bytes of a word.
 const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// Writes the code that reads a string.
-pub(crate) struct TextReader<'r, 'a> {
+/// Writes the code that reads a string, or logs one.
+pub(crate) struct Texts<'r, 'a> {
     pub(crate) run: &'r mut Run<'a>,
 }
 
@@ -48,7 +48,7 @@ struct Registers {
     to: i32,
 }
 
-impl TextReader<'_, '_> {
+impl Texts<'_, '_> {
     /// Emits `read str`: pops an offset, an address, then a count. Returns false if it is not
     /// compiled.
     pub(crate) fn read(self) -> bool {
@@ -86,6 +86,81 @@ impl TextReader<'_, '_> {
         run.path.push(Location::Register(index.0));
         let place = run.path.shape.texts.partition_point(|other| other.at < text.at);
         run.path.shape.texts.insert(place, text);
+        true
+    }
+}
+
+impl Texts<'_, '_> {
+    /// Emits `log text`: pops an offset, then a length, and logs the length as 8 bytes, the string,
+    /// and zeros up to a multiple of 8. Returns false if it is not compiled.
+    ///
+    /// ```text
+    ///             lea   7(%length), %index ; and $-8, %index
+    ///             cmp   text, %index ; jne leave
+    ///             cmp   %length, %index ; je whole ; jb leave
+    ///             cmpb  $0, frame(%context,%length) ; jne leave     not all of it
+    ///     whole:  lea   before(%index), %rax ; cmp $logmax, %rax ; ja leave
+    ///             mov   %length, (%place)
+    ///     next:   sub   $8, %index ; jb done
+    ///             mov   frame(%context,%index), %rax ; mov %rax, 8(%place,%index) ; jmp next
+    /// ```
+    pub(crate) fn log(self) -> bool {
+        let run = self.run;
+        let Operand::Number(at) = run.path.operand(0) else { return false };
+        if run.handler.logmax == 0 || matches!(run.path.operand(1), Operand::Number(_)) {
+            return false;
+        }
+        let Some(text) = run.path.shape.texts.iter().find(|text| u64::from(text.at) == at).copied() else {
+            return false;
+        };
+        run.begin_record();
+        let (context, record) = (run.claimed.context, run.claimed.record);
+        let length = run.path.in_register(1);
+        let [index, place] = [(); 2].map(|()| run.path.take());
+        let leave = run.leave_here();
+        let most = run.handler.logmax.min(vm::LOG_LIMIT) as i32;
+        let out = &mut run.path.out;
+        let [whole, done] = [(); 2].map(|()| out.emitter.label());
+        let (cell, logged, complete) = (
+            out.frame.cell(Cell::Text(text.at)),
+            out.frame.cell(Cell::Logged),
+            out.frame.cell(Cell::Complete),
+        );
+        let byte = |index: Reg, base: Reg, offset: usize| Rm::Indexed(base, index, 0, offset as i32);
+        let from = FRAME as usize + usize::from(text.at);
+        out.with_rax();
+        let emitter = &mut out.emitter;
+        emitter.address(index, Rm::At(length, 7));
+        emitter.alu_number(Alu::And, index, -8);
+        emitter.alu(Alu::Cmp, index, cell);
+        emitter.jump_if(Condition::NotEqual, leave);
+        emitter.alu(Alu::Cmp, index, length);
+        emitter.jump_if(Condition::Equal, whole);
+        emitter.jump_if(Condition::Below, leave);
+        emitter.compare_byte(byte(length, context, from), 0);
+        emitter.jump_if(Condition::NotEqual, leave);
+        emitter.bind(whole);
+        match run.path.shape.log {
+            Log::Known { length, .. } => emitter.number(place, length as u64),
+            Log::Cells => emitter.load(place, logged),
+        }
+        emitter.address(RAX, Rm::Indexed(place, index, 0, 8));
+        emitter.alu_number(Alu::Cmp, RAX, most);
+        emitter.jump_if(Condition::Above, leave);
+        emitter.store(logged, RAX);
+        emitter.store(complete, RAX);
+        emitter.alu(Alu::Add, place, record);
+        emitter.store(Rm::At(place, HEADER as i32), length);
+        let next = emitter.here_label();
+        emitter.alu_number(Alu::Sub, index, 8);
+        emitter.jump_if(Condition::Below, done);
+        emitter.load(RAX, byte(index, context, from));
+        emitter.store(byte(index, place, HEADER + 8), RAX);
+        emitter.jump(next);
+        emitter.bind(done);
+        run.path.shape.log = Log::Cells;
+        run.path.pop();
+        run.path.pop();
         true
     }
 }

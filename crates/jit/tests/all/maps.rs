@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::support;
 use crate::support::arena::{Arena, mark_thread};
-use crate::support::interpreter::CALLS;
+use crate::support::interpreter::{CALLS, LEFT};
 use crate::support::native::{Registers, enter_raw, exclusive};
 use crate::support::script_pieces::processors;
 use crate::support::tables::Tables;
@@ -165,6 +165,29 @@ fn each_thread_has_an_entry_of_its_own() {
         assert_eq!([again, erased, value, was_there], [0, 1, before + 5, 0], "{words:?}");
     }
     assert_eq!(site.maps().entries(0), 0);
+}
+
+#[test]
+fn strings_are_logged_without_the_interpreter() {
+    let _one = exclusive();
+    let code = Code::default().push(24).register(Register::Rdi).push(16).op(Op::StrF).short(Op::PopF, 8);
+    let code = code.push(7).short(Op::LogImm, 1).short(Op::PushF, 8).push(16).op(Op::LogTextF);
+    let site = Site::new(&code.op(Op::Exit), map(Kind::Count, 24, 64));
+    for length in 0..40_u8 {
+        LEFT.with(|left| *left.borrow_mut() = None);
+        let text = [vec![b'a' + length % 7; length.into()], vec![0; 9]].concat();
+        let mut registers = Registers::default();
+        registers.general[7] = text.as_ptr() as u64;
+        // SAFETY: it is compiled code, with the way back behind it.
+        unsafe { enter_raw(site.target, &mut registers) };
+        assert!(LEFT.with(|left| left.borrow_mut().take().is_none()));
+        let records = site.arena.records();
+        let [record] = &records[..] else { panic!("{records:?}") };
+        let mut text = text[..usize::from(length).min(24)].to_vec();
+        let words = [7, text.len() as u64].into_iter().flat_map(u64::to_le_bytes);
+        text.resize(text.len().next_multiple_of(8), 0);
+        assert_eq!(record.log, words.chain(text).collect::<Vec<u8>>());
+    }
 }
 
 #[test]

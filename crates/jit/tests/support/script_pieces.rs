@@ -184,6 +184,19 @@ fn with_text() -> impl Strategy<Value = Vec<Line>> {
     })
 }
 
+/// A string that is read and logged: as long as it is, or not.
+fn logged_text() -> impl Strategy<Value = Vec<Line>> {
+    use Op::*;
+    let address = (0..MEMORY as u64 + 8).prop_map(|offset| memory() + offset);
+    let less = prop_oneof![4 => Just(0), 1 => Just(1), 1 => Just(u64::MAX), 1 => 0..9_u64];
+    let size = prop_oneof![4 => select(vec![8, 16, 24]), 1 => 0..40_u64];
+    (size, address, 0..6_u64, less).prop_map(|(size, address, at, more)| {
+        let read = after(&[size, address, 8 * at], StrF, 0);
+        let length = vec![(DupImm, 1), (ShrImm, 63), (Add, 0), (Push, more), (Add, 0)];
+        [read, length, vec![(Push, 8 * at), (LogTextF, 0)]].concat()
+    })
+}
+
 /// What compiled code does by itself: words of the frame, mostly whole ones, and comparisons.
 pub(crate) fn compiled_piece() -> impl Strategy<Value = Vec<Line>> {
     use Op::*;
@@ -203,6 +216,7 @@ pub(crate) fn compiled_piece() -> impl Strategy<Value = Vec<Line>> {
         1 => (0..4_u64).prop_map(|clock| after(&[], PushNsecs, clock)),
         6 => with_word(),
         4 => with_text(),
+        3 => logged_text(),
         3 => (prop_oneof![Just(1), interesting()], select(COUNTED.to_vec()))
             .prop_map(|(value, map)| after(&[value, 0, 0], Update, map)),
         1 => select(COUNTED.to_vec()).prop_map(|map| after(&[0, 0], Update, map)),
