@@ -11,6 +11,7 @@
 //! | `check` | `dprobes check` of a script |
 //! | `source` | the text, and what the command line gives to it |
 //! | `places` | attach points as programs of the engine, and as what dprobes itself does |
+//! | `lines` | source lines as attach points |
 //! | `scope` | the processes and files that attach points are found in |
 //! | `static_probes` | the static probes that attach points name, with their arguments |
 //! | `programs`, `program_values` | what debug information tells scripts of the programs |
@@ -22,6 +23,7 @@
 //! | `writer` | standard output, or a file, written by a thread |
 
 mod check;
+mod lines;
 mod memory;
 mod observer;
 mod own;

@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use image::{DebugTypes, LineCode, Pattern};
+use image::Pattern;
 use process::ImageCache;
 use rpn::{Arch, FunctionPoint, Location, ModuleKind, Object};
-use script::{
-    AttachPoint, Compiled, Handler, MissingProbes, Number, Place, ProbedFile, Process, Provider, Unit,
-};
+use script::{AttachPoint, Compiled, Handler, MissingProbes, Number, Place, ProbedFile, Process, Provider};
 use source::{Diagnostic, Sources};
 use vm::Op;
 
 use super::scope::{Found, Scope, module};
+use super::{lines, timers};
 use crate::Failure;
 use crate::messages::{WARNING, tell};
 
@@ -92,7 +91,7 @@ impl Finder<'_> {
                 self.refuse(point, "signals to dprobes run no handlers yet", "`end` is run at Ctrl-C");
             }
             (Provider::Interval, Place::Period(unit, Number::Literal(count))) => {
-                match period(*unit, *count) {
+                match timers::period(*unit, *count) {
                     Some(period) => {
                         let own = self.own(entry, point);
                         self.places.intervals.push((period, own));
@@ -313,25 +312,15 @@ impl Finder<'_> {
     /// Adds the statements of a source line.
     fn line(&mut self, handler: &Handler, point: &AttachPoint, file: &str, (source, line): (&str, u64)) {
         let images = self.scope.images(file, &mut self.cache);
-        let Some(Found { image, .. }) = images.first() else {
-            return self.missing(point, file, "there is no such program or library");
-        };
-        let found = DebugTypes::read(image).and_then(|types| types.line(source, line));
-        let addresses = match found {
-            Ok(code) if code.addresses.is_empty() => {
-                return self.missing(point, file, &no_code(source, line, &code));
+        let found = images.first().ok_or_else(|| "there is no such program or library".to_owned());
+        match found.and_then(|found| lines::statements(&found.image, source, line)) {
+            Err(reason) => self.missing(point, file, &reason),
+            Ok(offsets) => {
+                for offset in offsets {
+                    let name = (point.to_string(), String::new());
+                    self.add((handler, point), file, Location::Offset(offset), name);
+                }
             }
-            Ok(code) => code.addresses,
-            Err(reason) => return self.missing(point, file, &reason.to_string()),
-        };
-        let mut offsets: Vec<u64> = addresses.iter().filter_map(|it| image.offset_of_address(*it)).collect();
-        offsets.dedup();
-        if offsets.is_empty() {
-            self.missing(point, file, &format!("no code of the file is at {source}:{line}"));
-        }
-        for offset in offsets {
-            let name = (point.to_string(), String::new());
-            self.add((handler, point), file, Location::Offset(offset), name);
         }
     }
 
@@ -379,25 +368,6 @@ impl Finder<'_> {
     }
 }
 
-/// Why a source line has no code.
-fn no_code(source: &str, line: u64, code: &LineCode) -> String {
-    if !code.has_file {
-        return match &code.similar[..] {
-            [] => format!("it is made of no file {source}"),
-            similar => format!("it is made of no file {source}; did you mean {}?", similar.join(" or ")),
-        };
-    }
-    let nearest: Vec<String> = code.nearest.iter().flatten().map(ToString::to_string).collect();
-    match &nearest[..] {
-        [] => format!("line {line} of {source} has no code, and no other line has"),
-        [one] => format!("line {line} of {source} has no code; the nearest line that has is {one}"),
-        _ => format!(
-            "line {line} of {source} has no code; the nearest lines that have are {}",
-            nearest.join(" and ")
-        ),
-    }
-}
-
 /// The module of the kernel itself.
 const KERNEL: &str = "vmlinux";
 
@@ -422,18 +392,6 @@ fn names_its_point(compiled: &Compiled, handler: &Handler) -> bool {
     let code = compiled.code.get(handler.entry..handler.end).unwrap_or(&[]);
     let instructions = vm::instructions(code, vm::Word::W8);
     instructions.filter_map(|it| it.instruction()).any(|it| it.op == Op::PushMinor)
-}
-
-/// The time between two runs.
-fn period(unit: Unit, count: u64) -> Option<Duration> {
-    let nanoseconds = match unit {
-        Unit::Nanoseconds => count,
-        Unit::Microseconds => count.checked_mul(1000)?,
-        Unit::Milliseconds => count.checked_mul(1_000_000)?,
-        Unit::Seconds => count.checked_mul(1_000_000_000)?,
-        Unit::Hertz => 1_000_000_000_u64.checked_div(count)?,
-    };
-    (1000..=365 * 86400 * 1_000_000_000).contains(&nanoseconds).then(|| Duration::from_nanos(nanoseconds))
 }
 
 /// The constants as handlers read them: literals, then names of attach points, then of functions.
@@ -477,14 +435,5 @@ mod tests {
         let settings = script::Settings { max_strlen: 8, ..compiled.settings.clone() };
         let bytes = super::constants(&Compiled { settings, ..compiled }, &places);
         assert_eq!(vm::Constants(&bytes).get(1 << 32), Some(&b"uprobe:a"[..]));
-    }
-
-    #[test]
-    fn periods_are_times() {
-        assert_eq!(period(Unit::Hertz, 99), Some(Duration::from_nanos(10_101_010)));
-        assert_eq!(period(Unit::Seconds, 2), Some(Duration::from_secs(2)));
-        assert_eq!(period(Unit::Hertz, 0), None);
-        assert_eq!(period(Unit::Nanoseconds, 5), None);
-        assert_eq!(period(Unit::Seconds, u64::MAX), None);
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::pthread::{Pthread, pthread_kill, pthread_self};
 use nix::sys::signal::Signal;
+use script::Unit;
 
 use super::places::Own;
 use crate::Failure;
@@ -103,6 +104,18 @@ impl Drop for Waker {
     }
 }
 
+/// The time between two runs.
+pub(super) fn period(unit: Unit, count: u64) -> Option<Duration> {
+    let nanoseconds = match unit {
+        Unit::Nanoseconds => count,
+        Unit::Microseconds => count.checked_mul(1000)?,
+        Unit::Milliseconds => count.checked_mul(1_000_000)?,
+        Unit::Seconds => count.checked_mul(1_000_000_000)?,
+        Unit::Hertz => 1_000_000_000_u64.checked_div(count)?,
+    };
+    (1000..=365 * 86400 * 1_000_000_000).contains(&nanoseconds).then(|| Duration::from_nanos(nanoseconds))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,5 +132,14 @@ mod tests {
         assert_eq!(timers.due(start + Duration::from_millis(49)), []);
         assert_eq!(timers.due(start + Duration::from_millis(50)), [own(1), own(2)]);
         assert_eq!(timers.shortest(), Some(short));
+    }
+
+    #[test]
+    fn periods_are_times() {
+        assert_eq!(period(Unit::Hertz, 99), Some(Duration::from_nanos(10_101_010)));
+        assert_eq!(period(Unit::Seconds, 2), Some(Duration::from_secs(2)));
+        assert_eq!(period(Unit::Hertz, 0), None);
+        assert_eq!(period(Unit::Nanoseconds, 5), None);
+        assert_eq!(period(Unit::Seconds, u64::MAX), None);
     }
 }

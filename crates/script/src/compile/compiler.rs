@@ -155,7 +155,10 @@ impl<'a> Compiler<'a> {
 
     fn handler(&mut self, probe: &Probe, group: Group) {
         self.served = Served::of(probe, &group, self.forms.records.programs());
+        // The fields of a tracepoint are read where they are named.
+        let is_record = self.served.providers.iter().all(|provider| *provider == Provider::Tracepoint);
         if self.served.probed.signature.is_none()
+            && !is_record
             && let Some(span) =
                 walk::find(probe, &|expr| matches!(&expr.kind, ExprKind::Name(name) if name == "args"))
         {
