@@ -6,7 +6,8 @@ use crate::trial::Trial;
 /// and its records. A shell's job in the background ignores SIGINT.
 fn session(options: &str, lines: &str) -> String {
     format!(
-        "dprobes attach {options} -o records 2> said & session=$!
+        "rm -f said
+        dprobes attach {options} -o records 2> said & session=$!
         until grep -q ' armed in ' said; do kill -0 $session; sleep 0.1; done
         {lines}
         kill -TERM $session
@@ -42,7 +43,8 @@ pub(crate) fn trials() -> Vec<Trial> {
          cat > traced.rpn <<'END'\n{TRACED}END\n{}",
         session("traced.rpn", "calls getppid 20")
     );
-    let scripts = "dprobes trace 'kprobe:__x64_sys_getppid { @k[comm, func] = count(); @n++; }
+    let scripts = "rm -f said
+        dprobes trace 'kprobe:__x64_sys_getppid { @k[comm, func] = count(); @n++; }
             kretprobe:__x64_sys_getppid { @r[comm] = stats(retval > 0); @took = hist(nsecs - @since); @since = nsecs; }
             uprobe:/bin/leaf:leaf_work { @u = count(); @c[comm, str(reg(\"sp\"))] = count(); @by[pid] = sum(1);
                 @s[ustack(3)] = count(); @l = lhist(arg0, 0, 100, 10); @last = comm; delete(@by[0]); }

@@ -26,7 +26,8 @@ fn handlers_without_a_context_count_what_others_count() {
         return;
     }
     let _alone = live::alone();
-    let register = vec![Op::PushR as u8, Register::Rdx as u8, (Register::Rdx as u16 >> 8) as u8];
+    let [low, high] = (Register::Rdx as u16).to_le_bytes();
+    let register = vec![Op::PushR as u8, low, high];
     let mut code = vec![Op::IncLvImm as u8, 0, 0, Op::DecLvImm as u8, 1, 0];
     code.extend(update(0, push(1)));
     (1..5).for_each(|map| code.extend(update(map, register.clone())));

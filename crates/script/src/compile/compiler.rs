@@ -8,6 +8,7 @@ use crate::ast::{At, Block, Expr, ExprKind, Local, Probe, Script};
 use crate::check::Facts;
 use crate::compiled::{Action, Compiled, Event, Handler, Settings};
 use crate::library::{self, Gives};
+use crate::provider::Provider;
 use crate::types::Type;
 
 use super::assembler::{Assembler, Label, MAX_CODE};

@@ -70,6 +70,11 @@ impl Machine for Thread {
         self.processor
     }
 
+    /// Of a tracepoint's record: as a test has none, small numbers.
+    fn field(&mut self, index: u16) -> Option<u64> {
+        Some(index.into())
+    }
+
     fn thread(&mut self) -> Option<u64> {
         Some(self.tid)
     }
