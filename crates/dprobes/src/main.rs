@@ -19,7 +19,7 @@
 //! | `outfile` | output files that replace an old file only once there is something to keep |
 //! | `hooks` | plugins, and the hooks that they register at |
 //! | `show`, `convert`, `report`, `templates`, `selection` | commands that read trace stores and templates |
-//! | `summary`, `stats` | counts and variables, as text and as JSON |
+//! | `summary`, `stats`, `silent` | counts and variables, as text and as JSON; why a probe may not have been hit |
 //! | `man` | the manual pages |
 //! | `failure`, `messages` | errors that end the command; messages on standard error |
 
@@ -52,6 +52,7 @@ mod service;
 mod session;
 mod shortcuts;
 mod show;
+mod silent;
 mod stats;
 mod stdout;
 mod summary;

@@ -12,7 +12,7 @@ use crate::control::{self, Watch};
 use crate::hooks::{Plugins, WithHooks};
 use crate::messages::tell;
 use crate::output::Output;
-use crate::{Failure, front, outfile, points, program, stats, summary, symbols, targets, templates};
+use crate::{Failure, front, outfile, points, program, silent, stats, summary, symbols, targets, templates};
 
 /// Exit status of `run` when dprobes itself fails, as for `env` and `timeout`.
 const FAILED: u8 = 125;
@@ -110,8 +110,11 @@ pub(crate) fn attach(arguments: &Attach, pids: &[i32], engine: Engine) -> Result
     output.events.destroy_all();
     drop(plugins);
     result.map_err(Failure::new)?;
-    end(&report, Some(&mut output.inner), &arguments.tracing)?;
-    Ok(ExitCode::SUCCESS)
+    let ended = end(&report, Some(&mut output.inner), &arguments.tracing);
+    for line in silent::elsewhere(&arguments.probes.at, &report, pids) {
+        tell(&format!("note: {line}"));
+    }
+    ended.map(|()| ExitCode::SUCCESS)
 }
 
 /// The machine of processes, if all have the same.

@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 
-use crate::support::{Scratch, dprobes};
+use crate::support::{Scratch, dprobes, need, target};
 
 /// Processes that end with the test.
 struct Sleepers(Vec<Child>);
@@ -71,4 +71,23 @@ fn libraries_and_programs_are_listed_by_name() {
             .map(|line| format!("{line}\n"))
             .collect::<String>()
     );
+}
+
+#[test]
+fn a_probe_without_a_hit_says_where_else_its_function_is() {
+    // Both have a function of this name, and only that of libc is called.
+    let program = need!("named", target("silent"), "gcc");
+    let program = Command::new(program).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+    let sleepers = Sleepers(vec![program.expect("it starts")]);
+    let pid = sleepers.0[0].id().to_string();
+    let attach = |point: &str| {
+        let mut command = dprobes();
+        command.args(["attach", "-p", &pid, "--at", point, "--for", "300ms"]);
+        String::from_utf8(command.output().expect("dprobes starts").stderr).expect("text")
+    };
+    let told = attach("a.out:usleep");
+    assert!(told.contains("`usleep` was not hit in a.out"), "{told}");
+    assert!(told.contains("--at libc.so.6:usleep"), "{told}");
+    let told = attach("libc:usleep");
+    assert!(!told.contains("not hit"), "{told}");
 }
