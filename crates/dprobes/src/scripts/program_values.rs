@@ -260,7 +260,7 @@ mod tests {
         for name in ["rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r15"] {
             assert!(register(name).is_some(), "{name}");
         }
-        let passed = Passed::Registers(vec![Piece { register: "xmm0", offset: 0, bytes: 8 }]);
+        let passed = Passed::Registers(vec![Piece { register: "nobody", offset: 0, bytes: 8 }]);
         assert!(matches!(place(&passed), ValuePlace::Nowhere(_)));
     }
 }
