@@ -12,6 +12,11 @@ use super::programs::Program;
 /// How deep pointers and arrays may be in each other.
 const DEPTH: u32 = 16;
 
+/// A name of a program as it can be shown: anything may be in it, as commands for a terminal.
+pub(super) fn shown(name: &str) -> String {
+    printable::text(name).into_owned()
+}
+
 /// The keys of types of programs.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
@@ -36,7 +41,7 @@ impl Keys {
     fn within(&mut self, program: &Program, types: &DebugTypes, id: TypeId, depth: u32) -> Type {
         let Some(depth) = depth.checked_sub(1) else { return Type::Void };
         let foreign = |bytes: u64| {
-            let text = types.text(Some(id));
+            let text = shown(&types.text(Some(id)));
             Type::Foreign(text.as_str().into(), u32::try_from(bytes).unwrap_or(u32::MAX))
         };
         let pointer = |to| Type::Pointer(Rc::new(to));
@@ -91,7 +96,7 @@ impl Keys {
             _ => format!("{id:?}"),
         };
         let number = self.alike.len();
-        let new = || key(name.unwrap_or("(anonymous)"), number);
+        let new = || key(&shown(name.unwrap_or("(anonymous)")), number);
         let known = Rc::clone(self.alike.entry((program.number, line)).or_insert_with(new));
         self.keys.insert(place, Rc::clone(&known));
         self.places.entry(Rc::clone(&known)).or_insert(place);
@@ -143,7 +148,7 @@ fn defined(types: &DebugTypes, id: TypeId) -> Result<TypeId, NoTypes> {
 
 /// A field; bits are read in a unit that has all of them.
 fn field(member: &RecordMember, ty: Type, size: u64) -> ProgramField {
-    let name = member.name.clone();
+    let name = shown(&member.name);
     let Some(bits) = member.bits else { return ProgramField { name, ty, offset: member.offset, bits: None } };
     let (unit, size) = (size.clamp(1, 8).next_power_of_two(), size);
     let end = bits.first.saturating_add(bits.count.into());
@@ -191,7 +196,7 @@ pub(super) fn place(passed: &Passed) -> ValuePlace {
         }
         Passed::Stack(offset) => ValuePlace::Stack(*offset),
         Passed::Pointed(name) => register(name).map_or_else(unknown, ValuePlace::Pointed),
-        Passed::Nowhere(reason) => ValuePlace::Nowhere(reason.clone()),
+        Passed::Nowhere(reason) => ValuePlace::Nowhere(shown(reason)),
     }
 }
 
@@ -202,4 +207,60 @@ fn part(piece: &Piece) -> Option<RegisterPart> {
 
 fn register(name: &str) -> Option<Register> {
     Register::ALL.iter().copied().find(|register| register.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use image::BitRange;
+
+    use super::*;
+
+    fn bits(first: u64, count: u8, bytes: u8) -> ProgramField {
+        let member = RecordMember {
+            name: "x".into(),
+            of: TypeId::default(),
+            offset: first / 8,
+            bits: Some(BitRange { first, count }),
+        };
+        field(&member, Type::Integer(Integer { bytes, signed: true }), bytes.into())
+    }
+
+    #[test]
+    fn bits_are_read_in_a_unit_that_has_all_of_them() {
+        let read = |first, count, bytes| {
+            let field = bits(first, count, bytes);
+            let Type::Integer(Integer { bytes, signed: true }) = field.ty else { panic!("{field:?}") };
+            (field.offset, bytes, field.bits)
+        };
+        assert_eq!(read(131, 5, 4), (16, 4, Some((3, 5))));
+        assert_eq!(read(153, 7, 1), (19, 1, Some((1, 7))));
+        // Of a packed struct: over the end of the unit of its type.
+        assert_eq!(read(79, 30, 4), (9, 8, Some((7, 30))));
+        assert_eq!(read(60, 8, 4), (7, 2, Some((4, 8))));
+        assert!(matches!(bits(7, 64, 8).ty, Type::Foreign(..)));
+    }
+
+    #[test]
+    fn arguments_begin_at_multiples_of_8() {
+        let named =
+            [("a".to_owned(), Type::Bool), ("b".to_owned(), Type::Void), ("c".to_owned(), Type::Bool)];
+        let record = arguments(&named, &[1, 12, 1]);
+        let offsets: Vec<u64> = record.fields.iter().map(|field| field.offset).collect();
+        assert_eq!((offsets, record.size), (vec![0, 8, 24], 32));
+    }
+
+    #[test]
+    fn names_are_shown_without_commands_for_terminals() {
+        assert_eq!(shown("client"), "client");
+        assert!(!shown("a\u{1b}[2Jb").contains('\u{1b}'));
+    }
+
+    #[test]
+    fn registers_have_the_names_of_the_machine() {
+        for name in ["rax", "rbx", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r15"] {
+            assert!(register(name).is_some(), "{name}");
+        }
+        let passed = Passed::Registers(vec![Piece { register: "nobody", offset: 0, bytes: 8 }]);
+        assert!(matches!(place(&passed), ValuePlace::Nowhere(_)));
+    }
 }

@@ -16,7 +16,7 @@ use script::{
     Signature, Tag, Type, key,
 };
 
-use super::program_values::{Keys, place};
+use super::program_values::{Keys, place, shown};
 use super::scope::{Found, Scope, module};
 
 /// The most functions that one attach point means, if their parameters are asked for.
@@ -175,7 +175,8 @@ impl ProgramTypes for Programs {
         let Some((number, id)) = state.keys.place(key) else { return Vec::new() };
         let mut programs = state.programs.values().filter_map(|program| program.as_ref().ok());
         let types = programs.find(|program| program.number == number).map(|program| &program.types);
-        types.and_then(|types| types.as_ref().ok()?.enumerators(id).ok()).unwrap_or_default()
+        let constants = types.and_then(|types| types.as_ref().ok()?.enumerators(id).ok());
+        constants.unwrap_or_default().into_iter().map(|(name, value)| (shown(&name), value)).collect()
     }
 
     fn convention(&self, point: &AttachPoint) -> Convention {
@@ -289,16 +290,16 @@ fn signature(
     for parameter in &function.parameters {
         let Some(name) = parameter.name.clone().filter(|name| !name.is_empty()) else { continue };
         arguments.push(FunctionValue {
-            name,
+            name: shown(&name),
             ty: state.keys.type_of(program, types, parameter.of),
-            text: types.text(Some(parameter.of)),
+            text: shown(&types.text(Some(parameter.of))),
             place: place(&parameter.passed),
         });
     }
     let result = function.result.map(|of| FunctionValue {
         name: String::new(),
         ty: state.keys.type_of(program, types, of),
-        text: types.text(Some(of)),
+        text: shown(&types.text(Some(of))),
         place: place(&function.returned),
     });
     let text = format!("{arguments:?}{result:?}");

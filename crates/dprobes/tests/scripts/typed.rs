@@ -72,7 +72,7 @@ uprobe:PROGRAM:serve {
     print(args.sm);
     print(*args.c->db);
     print((((struct client *)arg0)->fd, ((client *)arg0)->at.x, (word)args.n));
-    print((sizeof(struct client), sizeof(client), offsetof(client, name), args.c->color == GREEN));
+    print((sizeof(struct client), sizeof(client), offsetof(client, name), sizeof(client *), args.c->color == GREEN));
     print(args.c->at);
     let $c: client * = args.c;
     @colors[$c->color] = count();
@@ -93,7 +93,7 @@ const PRINTED: &str = "-4 text 200 1
 9 GREEN hello 6 9
 { .a = 1, .b = 2 }
 (3, 8, 18446744073709551612)
-(80, 80, 36, true)
+(80, 80, 36, 8, true)
 { .x = 8, .y = 9 }
 { .w = { .a = 100, .b = 5 }, .one = 1, .two = 2, .three = 3, .four = 4, .five = 5, .on_stack = { .a = 11, .b = 12 }, .last = -6 }
 (5, 12)

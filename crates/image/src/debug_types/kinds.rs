@@ -9,7 +9,7 @@ pub(super) const WORK: u64 = 400_000_000;
 pub(super) const UNITS: usize = 1 << 20;
 
 /// A type in a module's debug information: the place of its entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TypeId(pub(super) usize);
 
 /// The kinds of types that have names.

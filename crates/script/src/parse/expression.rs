@@ -243,7 +243,12 @@ fn measure(cursor: &mut Cursor<'_>, start: Span, word: &str) -> Parsed {
     const MAX_FIELDS: usize = 32;
     cursor.next();
     cursor.expect("(")?;
-    let of: Result<Type, Expr> = match typename::begins(cursor, 0) {
+    // `name *` can only be a type, of a program.
+    let stars = (1..10).take_while(|ahead| cursor.ahead(*ahead).is("*")).count();
+    let behind = cursor.ahead(1 + stars);
+    let is_pointer =
+        matches!(cursor.peek(), Token::Name(_)) && stars > 0 && (behind.is(")") || behind.is(","));
+    let of: Result<Type, Expr> = match typename::begins(cursor, 0) || is_pointer {
         true => Ok(typename::whole(cursor)?),
         false => Err(expression(cursor)?),
     };
