@@ -142,7 +142,11 @@ impl Handlers {
         let program = maps.load(&compiled, multi).map_err(|error| {
             let why =
                 error.reason().map_or_else(String::new, |reason| format!(": {}", printable::text(reason)));
-            format!("the kernel refuses the handler ({}{why})", error.errno)
+            let help = match self.is_script && error.errno == bpf::Errno::E2BIG {
+                true => "; divide the action into several, or make `max_strlen` in `config` smaller",
+                false => "",
+            };
+            format!("the kernel refuses the handler ({}{why}){help}", error.errno)
         })?;
         let program = Rc::new(program);
         match self.loaded.entry(key) {
