@@ -304,16 +304,23 @@ fn stack(c: &mut Compiler<'_>, it: &Instruction, number: u16) -> Result<(), Reas
     let before = c.e.top;
     let (few, none, done) = (c.e.asm.label(), c.e.asm.label(), c.e.asm.label());
     let info = c.handler.tables.infos[usize::from(number)];
-    c.e.pop(Reg::R3);
+    c.e.pop(Reg::R8);
     let after = c.e.top;
-    c.e.jump_if(Cond::Le, Reg::R3, MAX_FRAMES as i32, few);
-    c.e.mov(Reg::R3, MAX_FRAMES as i32);
+    c.e.jump_if(Cond::Le, Reg::R8, MAX_FRAMES as i32, few);
+    c.e.mov(Reg::R8, MAX_FRAMES as i32);
     c.e.asm.bind(few);
-    c.e.alu(Alu::Lsh, Reg::R3, 3);
+    c.e.alu(Alu::Lsh, Reg::R8, 3);
     c.e.set(Field::D, 0);
     if info.kind() == Kind::Stacks && info.key > 0 {
+        // The kernel clears what is behind the stack only as far as the frames asked for. Behind
+        // them is what the place had before: a longer stack, or a key of another map.
+        c.e.part(Reg::R1, c.layout.key);
+        c.e.mov(Reg::R2, 8 * MAX_FRAMES as i32);
+        c.zeros(Reg::R3);
+        c.e.call(Helper::PROBE_READ_KERNEL);
         c.e.mov(Reg::R1, REGISTERS);
         c.e.part(Reg::R2, c.layout.key);
+        c.e.mov(Reg::R3, Reg::R8);
         c.e.mov(Reg::R4, USER);
         c.e.call(Helper::GET_STACK);
         c.e.jump_if(Cond::Sle, Reg::R0, 0, none);
