@@ -290,6 +290,16 @@ fn begin_again(c: &mut Compiler<'_>, it: &Instruction, number: u16, before: Top)
     c.e.asm.bind(exhausted);
     c.e.top = after;
     c.call_table(Function::Lose, number);
+    if it.op == Op::Fetch {
+        // As if there were no entry. A script's frame is not cleared before a run: what is there
+        // may be another process's.
+        c.e.get(Reg::R2, Field::C);
+        c.e.alu(Alu::And, Reg::R2, frame::LIMIT - 1);
+        c.in_frame(Reg::R1, Reg::R2);
+        c.e.mov(Reg::R2, c.handler.tables.infos[usize::from(number)].value as i32);
+        c.zeros(Reg::R3);
+        c.e.call(Helper::PROBE_READ_KERNEL);
+    }
     c.e.set(Field::D, 0);
     c.e.set(Field::Erased, 0);
     c.e.asm.bind(done);
