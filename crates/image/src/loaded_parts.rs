@@ -41,8 +41,11 @@ impl Image {
         if parts.iter().try_fold(0, |sum: u64, (_, size)| sum.checked_add(*size))? > READ {
             return None;
         }
-        // Pages that are not written take no memory.
-        let mut copy = vec![0; usize::try_from(length).ok()?];
+        // Pages that are not written take no memory. But there may be a limit of addresses, or of
+        // what may be asked for at once: a sparse file, which anybody can make, is to end nothing.
+        let length = usize::try_from(length).ok()?;
+        Vec::<u8>::new().try_reserve_exact(length).ok()?;
+        let mut copy = vec![0; length];
         for (offset, size) in parts {
             let at = usize::try_from(offset).ok()?;
             let Some(bytes) = self.file_bytes(offset, size) else { continue };

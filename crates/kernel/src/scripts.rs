@@ -290,6 +290,16 @@ fn begin_again(c: &mut Compiler<'_>, it: &Instruction, number: u16, before: Top)
     c.e.asm.bind(exhausted);
     c.e.top = after;
     c.call_table(Function::Lose, number);
+    if it.op == Op::Fetch {
+        // As if there were no entry. A script's frame is not cleared before a run: what is there
+        // may be another process's.
+        c.e.get(Reg::R2, Field::C);
+        c.e.alu(Alu::And, Reg::R2, frame::LIMIT - 1);
+        c.in_frame(Reg::R1, Reg::R2);
+        c.e.mov(Reg::R2, c.handler.tables.infos[usize::from(number)].value as i32);
+        c.zeros(Reg::R3);
+        c.e.call(Helper::PROBE_READ_KERNEL);
+    }
     c.e.set(Field::D, 0);
     c.e.set(Field::Erased, 0);
     c.e.asm.bind(done);
@@ -304,16 +314,23 @@ fn stack(c: &mut Compiler<'_>, it: &Instruction, number: u16) -> Result<(), Reas
     let before = c.e.top;
     let (few, none, done) = (c.e.asm.label(), c.e.asm.label(), c.e.asm.label());
     let info = c.handler.tables.infos[usize::from(number)];
-    c.e.pop(Reg::R3);
+    c.e.pop(Reg::R8);
     let after = c.e.top;
-    c.e.jump_if(Cond::Le, Reg::R3, MAX_FRAMES as i32, few);
-    c.e.mov(Reg::R3, MAX_FRAMES as i32);
+    c.e.jump_if(Cond::Le, Reg::R8, MAX_FRAMES as i32, few);
+    c.e.mov(Reg::R8, MAX_FRAMES as i32);
     c.e.asm.bind(few);
-    c.e.alu(Alu::Lsh, Reg::R3, 3);
+    c.e.alu(Alu::Lsh, Reg::R8, 3);
     c.e.set(Field::D, 0);
     if info.kind() == Kind::Stacks && info.key > 0 {
+        // The kernel clears what is behind the stack only as far as the frames asked for. Behind
+        // them is what the place had before: a longer stack, or a key of another map.
+        c.e.part(Reg::R1, c.layout.key);
+        c.e.mov(Reg::R2, 8 * MAX_FRAMES as i32);
+        c.zeros(Reg::R3);
+        c.e.call(Helper::PROBE_READ_KERNEL);
         c.e.mov(Reg::R1, REGISTERS);
         c.e.part(Reg::R2, c.layout.key);
+        c.e.mov(Reg::R3, Reg::R8);
         c.e.mov(Reg::R4, USER);
         c.e.call(Helper::GET_STACK);
         c.e.jump_if(Cond::Sle, Reg::R0, 0, none);

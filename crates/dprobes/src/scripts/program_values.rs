@@ -153,7 +153,7 @@ fn field(member: &RecordMember, ty: Type, size: u64) -> ProgramField {
     let (unit, size) = (size.clamp(1, 8).next_power_of_two(), size);
     let end = bits.first.saturating_add(bits.count.into());
     let offset = bits.first / 8 / unit * unit;
-    if size == unit && end <= (offset + unit) * 8 {
+    if size == unit && end <= offset.saturating_add(unit).saturating_mul(8) {
         return ProgramField { name, ty, offset, bits: Some(((bits.first - offset * 8) as u8, bits.count)) };
     }
     // A packed struct's bits may be in two units of their type.

@@ -192,6 +192,7 @@ fn first_ones(
         {
             let from = addresses.partition_point(|address| *address < begin);
             let to = addresses.partition_point(|address| *address < end);
+            reader.spend(to.saturating_sub(from) as u64)?;
             // Inner ones come later.
             for address in addresses.get(from..to).unwrap_or_default() {
                 inner.insert(*address, (seen.offset.0, number));

@@ -41,20 +41,26 @@ pub(super) fn at_entry<'a>(
     }
     let Some(value) = entry.attr_value(gimli::DW_AT_location) else { return Ok(Told::Nothing) };
     if let AttributeValue::Exprloc(expression) = value {
-        return told(unit, expression);
+        return told(unit, expression, true);
     }
     let Some(mut list) = reader.dwarf.attr_locations(unit, value)? else { return Ok(Told::Nothing) };
     for _ in 0..LOCATIONS {
         reader.spend(1)?;
         let Some(location) = list.next()? else { return Ok(Told::Nothing) };
         if location.range.begin <= vaddr && vaddr < location.range.end {
-            return told(unit, location.data);
+            return told(unit, location.data, true);
         }
     }
     Err(NoTypes::TooLong)
 }
 
-fn told<'a>(unit: &Unit<Bytes<'a>>, expression: Expression<Bytes<'a>>) -> Result<Told, NoTypes> {
+/// What an expression tells. An outer one may have another in it, which cannot have a third: so its
+/// length does not make the calls deep.
+fn told<'a>(
+    unit: &Unit<Bytes<'a>>,
+    expression: Expression<Bytes<'a>>,
+    is_outer: bool,
+) -> Result<Told, NoTypes> {
     let mut operations = expression.operations(unit.encoding());
     let mut found = Told::Nothing;
     for count in 0..OPERATIONS {
@@ -68,7 +74,9 @@ fn told<'a>(unit: &Unit<Bytes<'a>>, expression: Expression<Bytes<'a>>) -> Result
             }
             Operation::StackValue if found == Told::Constant => Told::Constant,
             // What DWARF 5 says of a changed register tells where it was: in that register.
-            Operation::EntryValue { expression } if count == 0 => told(unit, Expression(expression))?,
+            Operation::EntryValue { expression } if count == 0 && is_outer => {
+                told(unit, Expression(expression), false)?
+            }
             Operation::StackValue if matches!(found, Told::Register(_)) => found,
             _ => Told::Somewhere,
         };

@@ -23,9 +23,11 @@ impl Ranges {
     /// The units with code at an address: one, if the information is in order.
     pub(super) fn units_at(&self, vaddr: u64) -> Vec<DebugInfoOffset> {
         const SEVERAL: usize = 16;
+        // One range may be told to reach over all others.
+        const LOOKS: usize = 1 << 16;
         let end = self.all.partition_point(|(begin, ..)| *begin <= vaddr);
         let mut found = Vec::new();
-        for index in (0..end).rev() {
+        for index in (0..end).rev().take(LOOKS) {
             let (_, until, unit) = self.all[index];
             if until > vaddr && !found.contains(&unit) {
                 found.push(unit);

@@ -16,6 +16,8 @@ pub(super) type Entry<'a> = DebuggingInformationEntry<Bytes<'a>>;
 
 /// The longest name; what is behind it is left out.
 const NAME: usize = 16 << 10;
+/// The most attributes of the children of an entry, which are kept together.
+const ATTRIBUTES: usize = 1 << 20;
 /// The most parsed units that are kept.
 const KEPT: usize = 64;
 
@@ -74,7 +76,6 @@ impl<'a> Reader<'a> {
 
     /// The entry of a type.
     pub(super) fn at(&self, id: TypeId) -> Result<At<'a>, NoTypes> {
-        // Its attributes are read too.
         self.spend(20)?;
         let number = self.units.partition_point(|start| start.0 <= id.0);
         let Some(start) = number.checked_sub(1).map(|number| self.units[number]) else {
@@ -82,6 +83,7 @@ impl<'a> Reader<'a> {
         };
         let unit = self.unit(start)?;
         let entry = unit.entry(UnitOffset(id.0 - start.0))?;
+        self.spend(entry.attrs().len() as u64)?;
         Ok(At { unit, entry })
     }
 
@@ -163,15 +165,42 @@ impl<'a> Reader<'a> {
 
     /// The children of an entry, at most `most`.
     pub(super) fn children(&self, at: &At<'a>, most: usize) -> Result<Vec<Entry<'a>>, NoTypes> {
-        let mut found = Vec::new();
-        let mut tree = at.unit.entries_tree(Some(at.entry.offset()))?;
-        let mut children = tree.root()?.children();
-        while let Some(child) = children.next()? {
-            self.spend(5)?;
-            if found.len() == most {
+        let (mut found, mut attributes) = (Vec::new(), 0);
+        let mut raw = at.unit.entries_raw(Some(at.entry.offset()))?;
+        let mut entry = Entry::null();
+        if !raw.read_entry(&mut entry)? || !entry.has_children() {
+            return Ok(found);
+        }
+        // The depth of the entry where `raw` began.
+        let mut base = 0isize;
+        while !raw.is_empty() {
+            let is_entry = raw.read_entry(&mut entry)?;
+            let depth = base.saturating_add(entry.depth());
+            // What is inside of children is read, too, to be skipped. The length of an entry says
+            // little of its attributes: some take no bytes.
+            let count = entry.attrs().len();
+            self.spend(if depth == 1 { 5.max(count as u64) } else { 1 + count as u64 })?;
+            if !is_entry {
+                if depth <= 1 {
+                    break;
+                }
+                continue;
+            }
+            if depth > 1 {
+                continue;
+            }
+            attributes += count;
+            if found.len() == most || attributes > ATTRIBUTES {
                 return Err(NoTypes::TooLong);
             }
-            found.push(child.entry().clone());
+            found.push(entry.clone());
+            if entry.has_children()
+                && let Some(AttributeValue::UnitRef(next)) = entry.attr_value(gimli::DW_AT_sibling)
+                && next > raw.next_offset()
+            {
+                raw = at.unit.entries_raw(Some(next))?;
+                base = depth;
+            }
         }
         Ok(found)
     }

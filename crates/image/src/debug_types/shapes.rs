@@ -174,7 +174,13 @@ impl<'a> Reader<'a> {
                 Ok(Shape::Array { element, lengths: self.lengths(&at)? })
             }
             gimli::DW_TAG_enumeration_type => {
-                let underlying = self.type_of(&at)?.map(|id| self.shape(id)).transpose()?;
+                // Only an integer is asked what it is: an enum here would be asked for its own.
+                let underlying = match self.type_of(&at)? {
+                    Some(id) => self.plain(id)?.filter(|of| of.entry.tag() == gimli::DW_TAG_base_type),
+                    None => None,
+                };
+                let bytes_of = |of: &At<'a>| Reader::number(&of.entry, gimli::DW_AT_byte_size);
+                let underlying = underlying.map(|of| self.base(&of, bytes_of(&of))).transpose()?;
                 let encoding = at.entry.attr_value(gimli::DW_AT_encoding);
                 let signed = match underlying {
                     Some(Shape::Integer { signed, .. }) => signed,

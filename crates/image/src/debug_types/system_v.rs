@@ -79,7 +79,7 @@ impl Places {
                 Ok(Passed::Pointed(REGISTERS[self.words - 1]))
             }
             Kind::Reference => {
-                self.stack += 8;
+                self.stack = self.stack.saturating_add(8);
                 Ok(Passed::Nowhere("its address is on the stack".to_owned()))
             }
             Kind::Registers(each) => {
@@ -114,7 +114,7 @@ impl Places {
         let size = reader.size(of, super::kinds::DEPTH)?;
         let align = alignment(reader, of)?;
         // The first parameter on the stack is at a multiple of 16 when the function is called.
-        let start = (self.stack - 8).next_multiple_of(align).checked_add(8);
+        let start = (self.stack - 8).checked_next_multiple_of(align).and_then(|start| start.checked_add(8));
         let end = start.and_then(|start| start.checked_add(size)?.checked_next_multiple_of(8));
         let (Some(start), Some(end)) = (start, end) else {
             return Err(NoTypes::Damaged("a parameter is too large".to_owned()));

@@ -19,6 +19,10 @@ const COMMON: usize = 4096;
 /// refers to it.
 const COMMON_BYTES: usize = 512;
 
+/// The most bytes of common information entries that are executed, or read again, in all. Chromium
+/// has a million functions, and some twenty bytes for each.
+const EXECUTED: usize = 512 << 20;
+
 /// A function's entry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
@@ -92,9 +96,14 @@ where
     }
 }
 
-/// The common information entries that were read, by offset.
+/// The common information entries that were read.
 #[derive(Default)]
-pub(super) struct CommonEntries<'a>(HashMap<usize, CommonInformationEntry<Bytes<'a>>>);
+pub(super) struct CommonEntries<'a> {
+    /// By offset.
+    known: HashMap<usize, CommonInformationEntry<Bytes<'a>>>,
+    /// The bytes of those that were asked for.
+    executed: usize,
+}
 
 impl<'a> CommonEntries<'a> {
     pub(super) fn get<S: UnwindSection<Bytes<'a>>>(
@@ -104,16 +113,23 @@ impl<'a> CommonEntries<'a> {
         offset: S::Offset,
     ) -> gimli::Result<CommonInformationEntry<Bytes<'a>>> {
         let key = UnwindOffset::into(offset);
-        if let Some(entry) = self.0.get(&key) {
-            return Ok(entry.clone());
-        }
-        let entry = section.cie_from_offset(bases, offset)?;
-        if entry.entry_len() > COMMON_BYTES || entry.address_size() != 8 {
+        if self.executed > EXECUTED {
             return Err(gimli::Error::TooManyRegisterRules);
         }
-        if self.0.len() < COMMON {
-            self.0.insert(key, entry.clone());
-        }
+        let entry = match self.known.get(&key) {
+            Some(entry) => entry.clone(),
+            None => {
+                let entry = section.cie_from_offset(bases, offset)?;
+                if entry.entry_len() > COMMON_BYTES || entry.address_size() != 8 {
+                    return Err(gimli::Error::TooManyRegisterRules);
+                }
+                if self.known.len() < COMMON {
+                    self.known.insert(key, entry.clone());
+                }
+                entry
+            }
+        };
+        self.executed = self.executed.saturating_add(entry.entry_len());
         Ok(entry)
     }
 }
