@@ -29,7 +29,7 @@ const LISTS: [List; 4] = [
 /// ends in a comma. Words after `--` belong to the probed command and stay as they are.
 pub(crate) fn join(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let words: Vec<OsString> = words.into_iter().collect();
-    let is_script = words.iter().take(2).any(|word| word == "trace");
+    let is_script = words.iter().take(2).any(|word| word == "trace" || word == "tools");
     let mut words = words.into_iter().peekable();
     let mut joined = Vec::new();
     while let Some(word) = words.next() {
@@ -163,6 +163,7 @@ mod tests {
             ("attach --pid 17,18 19 --for 3", "attach --pid=17,18,19 --for 3"),
             ("attach -p redis-server a.rpn", "attach -p redis-server a.rpn"),
             ("trace -p 17 a.bt 4096", "trace -p 17 a.bt 4096"),
+            ("tools run memleak -p 17 4096", "tools run memleak -p 17 4096"),
         ] {
             assert_eq!(join(line), joined);
         }

@@ -73,10 +73,10 @@ fn latency_script(functions: &[At], every: Option<Duration>) -> Result<String, F
         return Err(Failure::new(format!("`{function}`: whole functions are measured: give no point of it")));
     }
     let points = |provider| points(provider, functions);
-    let output = output("print(@calls); print(@ns);", "clear(@calls); clear(@ns);", "clear(@begun); ", every);
+    let output = output("print(@calls); print(@ns);", "clear(@calls); clear(@ns);", every);
     Ok(format!(
         "\
-config = {{ max_strlen = 64; }}
+config = {{ max_strlen = 64; print_maps_on_exit = false; }}
 
 {entries}
 {{
@@ -99,13 +99,16 @@ config = {{ max_strlen = 64; }}
 }
 
 fn stacks_script(functions: &[At], depth: u8, top: u32, every: Option<Duration>) -> String {
-    let output = output(&format!("print(@calls, {top});"), "clear(@calls);", "", every);
-    format!("{}\n{{\n    @calls[ustack({depth})] = count();\n}}\n\n{output}", points("uprobe", functions))
+    let output = output(&format!("print(@calls, {top});"), "clear(@calls);", every);
+    format!(
+        "config = {{ print_maps_on_exit = false; }}\n\n{}\n{{\n    @calls[ustack({depth})] = count();\n}}\n\n{output}",
+        points("uprobe", functions)
+    )
 }
 
-/// When maps are printed, and that they are not printed again.
-fn output(print: &str, clear: &str, rest: &str, every: Option<Duration>) -> String {
-    let end = format!("end {{ {print} {clear} {rest}}}\n");
+/// When maps are printed.
+fn output(print: &str, clear: &str, every: Option<Duration>) -> String {
+    let end = format!("end {{ {print} }}\n");
     match every {
         None => end,
         Some(time) => {
