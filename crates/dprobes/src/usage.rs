@@ -21,7 +21,7 @@ pub(crate) fn explain(error: Error, words: &[OsString]) -> Error {
     whole.build();
     match words.get(1).and_then(|word| whole.find_subcommand_mut(word)) {
         Some(command) => command.error(ErrorKind::UnknownArgument, text),
-        None => error,
+        None => whole.error(ErrorKind::UnknownArgument, text),
     }
 }
 
@@ -43,7 +43,10 @@ pub(crate) fn end(error: &Error) -> ! {
 }
 
 fn explanation(error: &Error, words: &[OsString]) -> Option<String> {
-    nothing_to_probe(error).or_else(|| process_as_file(error, words)).or_else(|| foreign_option(error, words))
+    nothing_to_probe(error)
+        .or_else(|| before_the_command(words))
+        .or_else(|| process_as_file(error, words))
+        .or_else(|| foreign_option(error, words))
 }
 
 /// What was not said of a probe.
@@ -53,6 +56,16 @@ fn nothing_to_probe(error: &Error) -> Option<String> {
         "what to probe is missing: a program file, or functions, as in `--at libc:malloc`; `dprobes list` shows them"
             .to_owned()
     })
+}
+
+/// Options before the command that they belong to.
+fn before_the_command(words: &[OsString]) -> Option<String> {
+    let first = words.get(1)?.to_str().filter(|word| word.starts_with('-'))?;
+    let whole = Arguments::command();
+    let mut words = words.iter().skip(2).filter_map(|word| word.to_str());
+    let command = words.find(|word| whole.find_subcommand(word).is_some());
+    let command = command.or_else(|| (first == "-e").then_some("trace"))?;
+    Some(format!("options stand behind the command: `dprobes {command} {first} ...`"))
 }
 
 /// Whether an error is about an argument.

@@ -11,7 +11,7 @@ use super::scope::Scope;
 use super::static_probes;
 use crate::Failure;
 use crate::arguments::Trace;
-use crate::messages::say;
+use crate::messages::{say, tell};
 
 /// The name of a text of the command line in messages.
 const NAME: &str = "script";
@@ -49,6 +49,9 @@ pub(super) fn compile_text(
     }
     if !said.is_empty() && !arguments.quiet {
         say(said);
+    }
+    if !arguments.quiet {
+        tell_unused(&checked, &positional);
     }
     let parameters = Parameters {
         positional,
@@ -88,6 +91,18 @@ fn read(arguments: &Trace, around: &Surroundings<'_>) -> Result<(Checked, Vec<St
         false => script::check_text_in(around, Path::new(NAME), first),
     };
     Ok((checked, rest))
+}
+
+/// Says of words that are parameters of a script which names none of them: the command's, perhaps.
+fn tell_unused(checked: &Checked, positional: &[String]) {
+    let names = |text: &str| checked.sources.all().iter().any(|source| source.text.contains(text));
+    let unused = (1..).zip(positional).find(|(number, _)| !names("$#") && !names(&format!("${number}")));
+    if let Some((number, word)) = unused {
+        let word = source::quote(word);
+        tell(&format!(
+            "note: {word} is ${number}, which the script does not use; a command stands behind `--`"
+        ));
+    }
 }
 
 /// Settings from the environment, as bpftrace has them: `BPFTRACE_MAX_STRLEN=200`.

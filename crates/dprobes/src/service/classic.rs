@@ -73,20 +73,26 @@ fn find(arguments: &[OsString]) -> Option<(usize, &'static str, Option<OsString>
             continue;
         }
         let text = argument.to_str()?;
-        if text == "--"
-            || subcommands.find_subcommand(text).is_some()
-            || (place == 1 && !text.starts_with('-'))
-        {
+        if text == "--" || is_subcommand(&subcommands, text) || (place == 1 && !text.starts_with('-')) {
             return None;
         }
         let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
         // A short one has no `=`: `-i=0-7` is getvars' range.
         if let Some(command) = classic_name(name).filter(|_| value.is_none() || name.starts_with("--")) {
-            return Some((place, command, value.map(OsString::from)));
+            // `-p PID count ...`: options before a command of today.
+            let is_command =
+                |word: &OsString| word.to_str().is_some_and(|word| is_subcommand(&subcommands, word));
+            let is_new = name == "-p"
+                && (arguments[place + 1..].iter().skip(1).any(is_command) || arguments[1] == "-e");
+            return (!is_new).then(|| (place, command, value.map(OsString::from)));
         }
         skip = WITH_VALUE.contains(&text);
     }
     None
+}
+
+fn is_subcommand(all: &clap::Command, word: &str) -> bool {
+    all.find_subcommand(word).is_some()
 }
 
 #[cfg(test)]
@@ -106,6 +112,9 @@ mod tests {
         assert_eq!(turned("dprobes -v"), "dprobes --version");
         assert_eq!(turned("dprobes -q --all -x"), "dprobes query --all -x");
         assert_eq!(turned("dprobes -g -a"), "dprobes getvars -a");
+        for new in ["dprobes -p 17 count a.out:f", "dprobes -p 17 --for 1s trace x", "dprobes -e x -p 17"] {
+            assert_eq!(turned(new), new);
+        }
         assert_eq!(turned("dprobes -p a.ppdf --group=x"), "dprobes apply-ppdf a.ppdf --group=x");
         assert_eq!(turned("dprobes -m -l PID UID -i a.rpn"), "dprobes insert -m -l PID UID a.rpn");
         assert_eq!(turned("dprobes -n insert -g -i=0-7"), "dprobes getvars -n insert -i=0-7");
