@@ -1,6 +1,7 @@
 //! `dprobes run` and `dprobes attach`.
 
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use engine::{Error, Observer, Options, Report, StartOptions, State, Tracer, Versions};
 use image::{Machine, Pattern};
@@ -274,6 +275,25 @@ pub(crate) fn end(report: &Report, output: Option<&mut Output>, tracing: &Tracin
 pub(crate) fn kill(pid: i32, signal: i32) {
     // SAFETY: a plain system call; the process is this one's child and has not been waited for.
     unsafe { libc::kill(pid, signal) };
+}
+
+/// Ends the started command, which is no longer traced: by the signal that has ended tracing, or by
+/// SIGINT, and by SIGTERM if it heeds neither.
+pub(crate) fn end_command(pid: i32) {
+    /// How long the command may take to end before it is asked again.
+    const PATIENCE: Duration = Duration::from_secs(2);
+    kill(pid, control::signal().map_or(libc::SIGINT, |(signal, _)| signal));
+    let begin = Instant::now();
+    while begin.elapsed() < PATIENCE {
+        let mut status = 0;
+        // SAFETY: `status` is valid for the call.
+        if unsafe { libc::waitpid(pid, &mut status, libc::__WALL | libc::WNOHANG) } != 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill(pid, libc::SIGTERM);
+    reap(pid);
 }
 
 /// Waits for the started command, which is no longer traced, and returns its wait status. A second

@@ -142,6 +142,15 @@ fn run(of: &Functions, shown: &ShortcutOutput, script: String) -> Result<ExitCod
     if shown.show_script {
         return stdout::show(&script).map(|()| ExitCode::SUCCESS);
     }
+    if of.command.is_empty() && of.processes.ids().is_empty() {
+        let everywhere = |at: &&At| ["*", "a.out"].contains(&at.module.as_str());
+        if let Some(at) = of.functions.iter().find(everywhere) {
+            let function = &at.function;
+            return Err(Failure::new(format!(
+                "in all processes, the program or library must be named, as in `libc:{function}`; or give a process with -p"
+            )));
+        }
+    }
     scripts::trace(&Trace {
         text: Some(script),
         processes: of.processes.clone(),

@@ -189,8 +189,7 @@ impl<'a> Prepared<'a> {
         result.map_err(Failure::new)?;
         if let (Some(pid), None) = (started, ended) {
             // Tracing ended before the command, which was started for this.
-            session::kill(pid, control::signal().map_or(libc::SIGINT, |(signal, _)| signal));
-            session::reap(pid);
+            session::end_command(pid);
         }
         Ok(status.map_or(ExitCode::SUCCESS, ExitCode::from))
     }

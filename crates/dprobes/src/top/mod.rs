@@ -114,8 +114,7 @@ pub(crate) fn top(arguments: &Top) -> Result<ExitCode, Failure> {
         (None, None) => Ok(ExitCode::SUCCESS),
         // The user has quit: end the command that was started for this.
         (Some(pid), None) => {
-            session::kill(pid, control::signal().map_or(libc::SIGINT, |(signal, _)| signal));
-            session::reap(pid);
+            session::end_command(pid);
             Ok(ExitCode::SUCCESS)
         }
     }

@@ -31,6 +31,15 @@ pub(crate) fn add(trials: &mut Trials) {
     trials.add("live: a file takes what the script prints", file);
     trials.add("live: a script in a file has parameters", script_file);
     trials.add("live: nothing runs if -p is nobody", nobody);
+    trials.add("live: a command that ignores SIGINT is ended all the same", stubborn);
+}
+
+fn stubborn() {
+    let command = "trap '' INT; while :; do sleep 0.1; done";
+    let mut words = dprobes();
+    words.args(["trace", "-q", "-e", "interval:ms:100 { exit(); }", "--", "sh", "-c", command]);
+    let (status, _, said) = run(&mut words);
+    assert!(status.success(), "{said}");
 }
 
 const COUNTS: &str = "uprobe:a.out:scripted_size { @ = count(); }";

@@ -42,6 +42,8 @@ fn what_cannot_be_asked_is_refused() {
         (&["count", "a.out:f", "--for", "1s", "--", "true"], "until it ends"),
         (&["count", "a.out:f", "--engine", "kernel", "--", "true"], "kernel"),
         (&["latency", "a.out:f", "-p", "1", "--", "true"], "cannot be used with"),
+        (&["latency", "handle"], "must be named"),
+        (&["-p", "1", "count", "a.out:f"], "options stand behind the command: `dprobes count -p ...`"),
     ] {
         let output = dprobes().args(words).output().expect("dprobes starts");
         let told = String::from_utf8_lossy(&output.stderr);
