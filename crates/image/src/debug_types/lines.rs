@@ -38,8 +38,12 @@ pub(super) fn line(reader: &Reader<'_>, file: &str, line: u64) -> Result<LineCod
     let mut names = BTreeSet::new();
     for &offset in reader.units {
         // One unit that is damaged does not hide the others.
-        let Ok(unit) = reader.unit(offset) else { continue };
-        let Some(wanted) = files(reader, &unit, file, &mut names) else { continue };
+        let unit = match reader.unit(offset) {
+            Err(NoTypes::TooLong) => return Err(NoTypes::TooLong),
+            Err(_) => continue,
+            Ok(unit) => unit,
+        };
+        let Some(wanted) = files(reader, &unit, file, &mut names)? else { continue };
         if wanted.is_empty() {
             continue;
         }
@@ -77,17 +81,19 @@ fn files<'a>(
     unit: &Unit<Bytes<'a>>,
     wanted: &str,
     names: &mut BTreeSet<String>,
-) -> Option<BTreeSet<u64>> {
-    let header = unit.line_program.as_ref()?.header();
+) -> Result<Option<BTreeSet<u64>>, NoTypes> {
+    let Some(program) = unit.line_program.as_ref() else { return Ok(None) };
+    let header = program.header();
     let count = header.file_names().len() as u64;
     let is_before_5 = header.version() < 5;
     let numbers = if is_before_5 { 1..count + 1 } else { 0..count };
     let mut found = BTreeSet::new();
     for number in numbers {
-        reader.spend(1).ok()?;
+        reader.spend(1)?;
         // The whole path is put together only if its last part fits.
         let name = header.file(number).and_then(|file| reader.dwarf.attr_string(unit, file.path_name()).ok());
-        let name = name?.to_string_lossy().into_owned();
+        let Some(name) = name else { return Ok(None) };
+        let name = name.to_string_lossy().into_owned();
         let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
         if base(&name) != base(wanted) {
             if names.len() < FILES {
@@ -103,7 +109,7 @@ fn files<'a>(
             names.insert(path);
         }
     }
-    Some(found)
+    Ok(Some(found))
 }
 
 /// The path of a file in a unit's table.

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use gimli::{
-    AttributeValue, DebugInfoOffset, DebuggingInformationEntry, DwAt, Dwarf, EndianSlice, LittleEndian, Unit,
-    UnitOffset,
+    AttributeValue, DebugInfoOffset, DebuggingInformationEntry, DwAt, Dwarf, EndianSlice, LittleEndian,
+    Reader as _, Section, Unit, UnitOffset,
 };
 
 use super::kinds::{DEPTH, NoTypes, TypeId};
@@ -18,6 +18,8 @@ pub(super) type Entry<'a> = DebuggingInformationEntry<Bytes<'a>>;
 const NAME: usize = 16 << 10;
 /// The most attributes of the children of an entry, which are kept together.
 const ATTRIBUTES: usize = 1 << 20;
+/// The most bytes of a table of abbreviations. Compilers make some kilobytes for a unit.
+const TABLE: usize = 4 << 20;
 /// The most parsed units that are kept.
 const KEPT: usize = 64;
 
@@ -63,15 +65,45 @@ impl<'a> Reader<'a> {
         if let Some(unit) = self.parsed.borrow().get(&offset.0) {
             return Ok(Rc::clone(unit));
         }
-        // Its abbreviations, and the header of its table of lines.
-        self.spend(100)?;
-        let unit = Rc::new(self.dwarf.unit(self.dwarf.unit_header(offset)?)?);
+        let header = self.dwarf.unit_header(offset)?;
+        self.spend(100 + self.abbreviations(header.debug_abbrev_offset().0)?)?;
+        let unit = Rc::new(self.dwarf.unit(header)?);
+        // Its table of lines begins with names.
+        let lines = unit.line_program.as_ref().map(|lines| lines.header());
+        let names = lines.map_or(0, |lines| lines.file_names().len() + lines.include_directories().len());
+        self.spend(names as u64)?;
         let mut parsed = self.parsed.borrow_mut();
         if parsed.len() >= KEPT {
             parsed.clear();
         }
         parsed.insert(offset.0, Rc::clone(&unit));
         Ok(unit)
+    }
+
+    /// The bytes of a table of abbreviations, which is read as a whole: no more than [`TABLE`].
+    fn abbreviations(&self, offset: usize) -> Result<u64, NoTypes> {
+        let mut input = *self.dwarf.debug_abbrev.reader();
+        input.skip(offset)?;
+        let before = input.len();
+        let size = |input: &Bytes<'a>| before - input.len();
+        while input.read_uleb128()? != 0 {
+            // Its tag, and whether there are children.
+            input.read_uleb128()?;
+            input.read_u8()?;
+            loop {
+                let (attribute, form) = (input.read_uleb128()?, input.read_uleb128()?);
+                if form == u64::from(gimli::DW_FORM_implicit_const.0) {
+                    input.read_sleb128()?;
+                }
+                if size(&input) > TABLE {
+                    return damaged("a table of abbreviations is too large");
+                }
+                if (attribute, form) == (0, 0) {
+                    break;
+                }
+            }
+        }
+        Ok(size(&input) as u64)
     }
 
     /// The entry of a type.
