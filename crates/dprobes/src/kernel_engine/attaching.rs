@@ -185,12 +185,18 @@ impl Program {
         help: Option<String>,
     ) -> Failure {
         let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
+        let remedy = match (&help, object.kind) {
+            (Some(help), _) => format!("; {help}"),
+            (None, rpn::ModuleKind::User) => {
+                "; with -p PID, or a command behind `--`, the script runs in the process".to_owned()
+            }
+            (None, _) => String::new(),
+        };
         let shown = handlers::diagnostic(refusal, object, self.sources.as_ref(), help, colour);
         let plain = || match self.handlers.is_script {
-            true => Failure::new(format!(
-                "{}: the kernel cannot run this action: {refusal}; with -p PID, or a command behind `--`, the script runs in the process",
-                probe.point
-            )),
+            true => {
+                Failure::new(format!("{}: the kernel cannot run this action: {refusal}{remedy}", probe.point))
+            }
             false => Failure::new(format!("{}:{}: {refusal}", object.module, probe.point)),
         };
         shown.map_or_else(plain, Failure::complete)

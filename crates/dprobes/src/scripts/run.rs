@@ -130,7 +130,7 @@ impl<'a> Prepared<'a> {
         };
         tell_missed(session.finish(&mut observer));
         drop((observer, watch));
-        let status = end(script, Script::end)?;
+        let status = if result.is_ok() { end(script, Script::end)? } else { end(script, Script::abandon)? };
         result?;
         Ok(status.map_or(ExitCode::SUCCESS, ExitCode::from))
     }
