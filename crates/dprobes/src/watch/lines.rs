@@ -21,6 +21,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 /// Writes lines to standard output.
 pub(super) struct Lines {
+    address: u64,
     length: u8,
     kind: ValueKind,
     /// The value before the next access, if it is known.
@@ -31,16 +32,21 @@ pub(super) struct Lines {
 
 impl Lines {
     pub(super) fn new(pid: i32, watched: &Watched) -> Lines {
-        let mut bytes = [0; 8];
-        let read = Memory::open(pid)
-            .ok()
-            .and_then(|memory| memory.peek(watched.address, &mut bytes[..usize::from(watched.length)]).ok());
         Lines {
+            address: watched.address,
             length: watched.length,
             kind: watched.kind,
-            before: read.map(|()| u64::from_le_bytes(bytes)),
+            before: value(pid, watched.address, watched.length),
             places: Places { pid, modules: Vec::new(), read: None },
             out: BufWriter::new(io::stdout()),
+        }
+    }
+
+    /// The watchpoint is set. A value that has changed since it was read has been written without a
+    /// line: then the first line does not show what was before.
+    pub(super) fn armed(&mut self) {
+        if value(self.places.pid, self.address, self.length) != self.before {
+            self.before = None;
         }
     }
 
@@ -89,6 +95,14 @@ impl Lines {
             _ => format!("{value:#x}"),
         }
     }
+}
+
+/// The value at an address of a process, if it can be read.
+fn value(pid: i32, address: u64, length: u8) -> Option<u64> {
+    let mut bytes = [0; 8];
+    let memory = Memory::open(pid).ok()?;
+    memory.peek(address, &mut bytes[..usize::from(length)]).ok()?;
+    Some(u64::from_le_bytes(bytes))
 }
 
 /// The names of instructions of the process.

@@ -94,7 +94,10 @@ impl Observer for WatchOutput {
 
     fn note(&mut self, note: &Note) {
         match (note, self.told.take()) {
-            (Note::Armed { .. }, Some(told)) => tell(&told),
+            (Note::Armed { .. }, Some(told)) => {
+                tell(&told);
+                self.lines.iter_mut().for_each(Lines::armed);
+            }
             (_, told) => {
                 self.told = told;
                 self.inner.note(note);
