@@ -48,7 +48,7 @@ fn threads_locks_and_sleeps() {
     let printed = tool("threads", &mut Command::new(&program));
     assert!(printed.contains("@started[locks]: 3"), "{printed}");
     let printed = tool("locks", &mut Command::new(&program));
-    let (_, held) = printed.split_once("holding mutexes").expect("the second part");
+    let (_, held) = printed.split_once("of holding mutexes").expect("the second part");
     let held = held.lines().filter(|line| line.starts_with("@held_ns[") && line.contains("count 60,"));
     assert_eq!(held.count(), 1, "{printed}");
     // Three threads that hold it nearly all the time wait for one another.
