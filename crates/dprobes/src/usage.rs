@@ -61,6 +61,7 @@ fn nothing_to_probe(error: &Error) -> Option<String> {
 /// Options before the command that they belong to.
 fn before_the_command(words: &[OsString]) -> Option<String> {
     let first = words.get(1)?.to_str().filter(|word| word.starts_with('-'))?;
+    let first = first.split('=').next()?;
     let whole = Arguments::command();
     let mut words = words.iter().skip(2).filter_map(|word| word.to_str());
     let command = words.find(|word| whole.find_subcommand(word).is_some());

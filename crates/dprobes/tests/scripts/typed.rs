@@ -30,7 +30,7 @@ pub(crate) fn add(trials: &mut Trials) {
 
 fn with(tools: &[&str], test: impl FnOnce(&Scratch)) {
     if let Some(tool) = tools.iter().find(|tool| testing::find_program(tool).is_none()) {
-        return testing::skipped("trace: types", tool);
+        return testing::skipped(&format!("trace: types: {tool}"), tool);
     }
     test(&Scratch::new());
 }
