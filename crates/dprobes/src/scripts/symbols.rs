@@ -48,10 +48,8 @@ impl Symbols {
 
     /// Learns the modules of a process.
     pub(super) fn learn(&mut self, pid: u32, modules: &[Module]) {
+        self.make_room();
         let before = self.processes.get(&pid);
-        if before.is_none() && self.processes.len() >= MAX_PROCESSES {
-            return;
-        }
         let is_same = |(one, other): (&Module, &Module)| {
             (one.bias, one.inode, one.device) == (other.bias, other.inode, other.device)
                 && one.span() == other.span()
@@ -76,11 +74,21 @@ impl Symbols {
 
     /// Takes a child's modules from its parent's: it may end before anybody looks.
     pub(super) fn inherit(&mut self, parent: u32, child: u32) {
-        if self.processes.len() < MAX_PROCESSES
-            && let Some(known) = self.processes.get(&parent).cloned()
-        {
+        self.make_room();
+        if let Some(known) = self.processes.get(&parent).cloned() {
             self.processes.insert(child, known);
         }
+    }
+
+    /// Forgets the half of the processes that was looked at longest ago, if there are too many.
+    fn make_room(&mut self) {
+        if self.processes.len() < MAX_PROCESSES {
+            return;
+        }
+        let mut times: Vec<Instant> = self.processes.values().map(|known| known.read).collect();
+        times.sort_unstable();
+        let middle = times[times.len() / 2];
+        self.processes.retain(|_, known| known.read > middle);
     }
 
     /// The function at an address.
@@ -101,5 +109,22 @@ impl Symbols {
             module: Some(module.path.display().to_string()),
             inlined: Vec::new(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_PROCESSES, Symbols};
+
+    #[test]
+    fn the_processes_seen_last_are_known() {
+        let mut symbols = Symbols::default();
+        let count = 3 * MAX_PROCESSES as u32;
+        for pid in 0..count {
+            symbols.learn(pid, &[]);
+            assert!(symbols.processes.contains_key(&pid) && symbols.processes.len() <= MAX_PROCESSES);
+        }
+        symbols.inherit(count - 1, count);
+        assert!(symbols.processes.contains_key(&count));
     }
 }
