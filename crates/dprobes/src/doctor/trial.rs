@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use super::finding::{Finding, State};
 
@@ -33,6 +34,17 @@ fn new_program(own: &Path) -> Finding {
 /// A child that is killed with its owner.
 struct Sleeper(Child);
 
+impl Sleeper {
+    /// Waits until the program has begun and sleeps; not for long.
+    fn wait_until_asleep(&self) {
+        let begin = Instant::now();
+        let sleeps = || ::process::Status::read(self.0.id() as i32).is_ok_and(|status| status.state == 'S');
+        while !sleeps() && begin.elapsed() < Duration::from_secs(2) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
 impl Drop for Sleeper {
     fn drop(&mut self) {
         let _ = self.0.kill();
@@ -50,6 +62,7 @@ fn running_program(own: &Path) -> Finding {
             return Finding::new(State::Fails, subject, format!("`sleep` cannot be started: {error}"));
         }
     };
+    sleeper.wait_until_asleep();
     let mut command = Command::new(own);
     command.args([
         "attach",
