@@ -73,6 +73,12 @@ fn why_another_users_process_is_not_probed() {
     let setpriv = crate::support::need!("doctor: another user", find_program("setpriv"), "setpriv");
     let sleeper = Sleeper::start();
     let pid = sleeper.pid();
+    // Other users cannot enter this directory: they get a copy of the command elsewhere.
+    let place = tempfile::tempdir().expect("a scratch folder");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(place.path(), mode).expect("it is this process's");
+    let copy = place.path().join("dprobes");
+    std::fs::copy(env!("CARGO_BIN_EXE_dprobes"), &copy).expect("the command can be copied");
     for words in [
         &["attach", "-p", &pid, "--at", "libc:exit"][..],
         &["list", "-p", &pid],
@@ -81,7 +87,7 @@ fn why_another_users_process_is_not_probed() {
     ] {
         let mut command = Command::new(&setpriv);
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "--"]);
-        let output = command.arg(env!("CARGO_BIN_EXE_dprobes")).args(words).output().expect("it starts");
+        let output = command.arg(&copy).args(words).current_dir("/").output().expect("it starts");
         let said = text(&output);
         assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
         assert!(said.contains("it belongs to user 0; try as that user, as root"), "{words:?}: {said}");
