@@ -271,6 +271,7 @@ fn a_full_ring_drops_and_counts_and_is_not_overrun() {
     assert_eq!(site.value(site.environment.dropped), before);
     // The next record in a ring marks its losses: one on each processor, wherever the losses were.
     on_each_processor(|| site.hit());
+    site.arena.records();
     // All losses are marked, except those after which their ring had no record.
     let sum = |of: &dyn Fn(u32) -> u64| (0..CONTEXTS).map(of).sum::<u64>();
     let marked = sum(&|number| site.arena.context(number).marked.load(Relaxed));
