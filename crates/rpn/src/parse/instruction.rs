@@ -57,10 +57,24 @@ impl Parser<'_> {
         pieces.iter().enumerate().all(|(at, piece)| {
             let token = self.cursor.peek_at(at);
             let after = self.cursor.peek_at(at + 1);
-            // A later word that is a label or a key begins the next line or statement.
-            let follows = at > 0 && (after.is(":") || after.is("="));
+            // A later word that is a label or a key begins the next line or statement, and one that
+            // begins a line and an instruction of several words begins that: `log`, `text fr`.
+            let follows = at > 0 && (after.is(":") || after.is("=") || self.begins_several(at));
             if *piece == "," { token.is(",") } else { token.is_word(piece) && !follows }
         })
+    }
+
+    /// Whether a token begins a line and an instruction of several words.
+    fn begins_several(&self, at: usize) -> bool {
+        let token = self.cursor.peek_at(at);
+        let is_there = |(place, piece): (usize, &&str)| {
+            let token = self.cursor.peek_at(at + place);
+            if *piece == "," { token.is(",") } else { token.is_word(piece) }
+        };
+        token.starts_line
+            && forms(&token.text)
+                .iter()
+                .any(|form| form.pieces.len() > 1 && form.pieces.iter().enumerate().all(is_there))
     }
 
     /// Handles a spelling that is not in the table. Returns its new name if an operand is still to

@@ -236,3 +236,13 @@ proptest! {
         digest(&text, object.arch);
     }
 }
+
+/// The word behind `log` on the next line belongs to the instruction that it begins there.
+#[test]
+fn words_of_the_next_line_begin_an_instruction() {
+    let body = "push 0\n    push 0\n    log\n    text fr\n    push\n    lv, 1\n    exit\n";
+    let text = format!("name = \"a\"\nvars = 2\noffset = 0\n    {body}");
+    let object = compile_text("a.rpn", &text, &Options::default()).expect("it is right").object;
+    let again = disassemble(&object);
+    assert!(again.contains("    log\n    text fr\n    push lv, 1\n"), "{again}");
+}
