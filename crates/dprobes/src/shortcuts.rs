@@ -10,30 +10,30 @@ use std::time::Duration;
 use clap::Parser;
 use rpn::FunctionPoint;
 
-use crate::arguments::{Arguments, Command, Count, Functions, Latency, ShortcutOutput, Stacks, Trace};
+use crate::arguments::{Arguments, Command, Count, Functions, Latency, ShortcutOutput, Stacks, of_script};
 use crate::points::At;
 use crate::{Failure, kernel_engine, scripts, session, stdout, usage};
 
 /// Counts the calls of functions.
 pub(crate) fn count(arguments: &Count) -> Result<ExitCode, Failure> {
     let of = &arguments.of;
-    let starts = !of.command.is_empty();
+    let starts = !of.traced.command.is_empty();
     let mut words: Vec<OsString> = vec!["dprobes".into(), if starts { "run" } else { "attach" }.into()];
     for at in &of.functions {
         words.extend(at.each().map(|point| format!("--at={point}").into()));
     }
-    if starts && of.duration.is_some() {
+    if starts && of.traced.duration.is_some() {
         return Err(Failure::new("a command is counted until it ends: `--for` is for running processes"));
     }
-    words.extend(of.duration.map(|time| format!("--for={}ms", time.as_millis()).into()));
-    words.extend(of.processes.ids().into_iter().map(|pid| format!("--pid={pid}").into()));
+    words.extend(of.traced.duration.map(|time| format!("--for={}ms", time.as_millis()).into()));
+    words.extend(of.traced.processes.ids().into_iter().map(|pid| format!("--pid={pid}").into()));
     words.push(format!("--engine={}", arguments.engine.name()).into());
     if let Some(file) = &arguments.stats {
         words.extend(["--stats".into(), file.into()]);
     }
     if starts {
         words.push("--".into());
-        words.extend(of.command.iter().cloned());
+        words.extend(of.traced.command.iter().cloned());
     }
     // What these take and this does not, such as `--engine kernel` for a command, they refuse.
     match Arguments::try_parse_from(words).unwrap_or_else(|error| usage::end(&error)).command {
@@ -142,7 +142,7 @@ fn run(of: &Functions, shown: &ShortcutOutput, script: String) -> Result<ExitCod
     if shown.show_script {
         return stdout::show(&script).map(|()| ExitCode::SUCCESS);
     }
-    if of.command.is_empty() && of.processes.ids().is_empty() {
+    if of.traced.command.is_empty() && of.traced.processes.ids().is_empty() {
         let everywhere = |at: &&At| ["*", "a.out"].contains(&at.module.as_str());
         if let Some(at) = of.functions.iter().find(everywhere) {
             let function = &at.function;
@@ -151,17 +151,7 @@ fn run(of: &Functions, shown: &ShortcutOutput, script: String) -> Result<ExitCod
             )));
         }
     }
-    scripts::trace(&Trace {
-        text: Some(script),
-        processes: of.processes.clone(),
-        format: shown.format,
-        output: shown.output.clone(),
-        quiet: shown.quiet,
-        firing: shown.firing,
-        duration: of.duration,
-        command: of.command.clone(),
-        ..Trace::default()
-    })
+    scripts::trace(&of_script(script, &[], &of.traced, &shown.printed))
 }
 
 #[cfg(test)]

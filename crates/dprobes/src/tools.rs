@@ -4,7 +4,7 @@
 
 use std::process::ExitCode;
 
-use crate::arguments::{RunTool, Tools, ToolsAction, Trace};
+use crate::arguments::{RunTool, Tools, ToolsAction, of_script};
 use crate::{Failure, scripts, stdout};
 
 /// The scripts, by name.
@@ -56,18 +56,8 @@ fn find(name: &str) -> Result<&'static str, Failure> {
 
 fn run(arguments: &RunTool) -> Result<ExitCode, Failure> {
     let Some((name, parameters)) = arguments.words.split_first() else { return Ok(ExitCode::FAILURE) };
-    scripts::trace(&Trace {
-        text: Some(find(name)?.to_owned()),
-        script: parameters.to_vec(),
-        processes: arguments.processes.clone(),
-        format: arguments.format,
-        output: arguments.output.clone(),
-        quiet: arguments.quiet,
-        firing: arguments.firing,
-        duration: arguments.duration,
-        command: arguments.command.clone(),
-        ..Trace::default()
-    })
+    let RunTool { traced, printed, .. } = arguments;
+    scripts::trace(&of_script(find(name)?.to_owned(), parameters, traced, printed))
 }
 
 #[cfg(test)]

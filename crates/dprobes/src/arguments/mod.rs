@@ -31,7 +31,7 @@ pub(crate) use moment::{Moment, moment};
 pub(crate) use probes::{Preprocessor, Probes, Program, Select};
 pub(crate) use report::Report;
 pub(crate) use run::{Attach, Run};
-pub(crate) use shortcut::{Count, Functions, Latency, ShortcutOutput, Stacks};
+pub(crate) use shortcut::{Count, Functions, Latency, ShortcutOutput, Stacks, of_script};
 pub(crate) use show::{Show, Shown, Templates, TemplatesAction};
 pub(crate) use tools::{RunTool, Tools, ToolsAction};
 pub(crate) use top::Top;

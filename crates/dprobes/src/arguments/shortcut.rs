@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 
 use super::processes::Processes;
-use super::trace::{Firing, ScriptFormat};
+use super::trace::{Firing, ScriptFormat, Trace};
 use super::tracing::AttachEngine;
 use super::values::duration;
 use crate::points::At;
@@ -21,6 +21,13 @@ pub(crate) struct Functions {
     /// without one, the functions of all modules are meant.
     #[arg(value_name = "MODULE:FUNCTION", required = true, value_parser = crate::points::parse)]
     pub(crate) functions: Vec<At>,
+    #[command(flatten)]
+    pub(crate) traced: Traced,
+}
+
+/// What is traced, and how long.
+#[derive(Debug, Args)]
+pub(crate) struct Traced {
     #[command(flatten)]
     pub(crate) processes: Processes,
     /// Stop this long after the probes are in: 10s, 500ms, 2m
@@ -89,18 +96,41 @@ pub(crate) struct ShortcutOutput {
     /// Print what was found in each such time, not once at the end: 1s, 500ms, 2m
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) every: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) printed: Printed,
+    /// Show the script that is run, and run nothing
+    #[arg(long)]
+    pub(crate) show_script: bool,
+}
+
+/// Where the output of a ready-made script goes, and how its probes fire.
+#[derive(Debug, Args)]
+pub(crate) struct Printed {
     /// The form of the output
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
     pub(crate) format: ScriptFormat,
-    /// Write what is found to a file
+    /// Write what is printed to a file
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Say nothing about the probes
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Show the script that is run, and run nothing
-    #[arg(long)]
-    pub(crate) show_script: bool,
     #[command(flatten)]
     pub(crate) firing: Firing,
+}
+
+/// The arguments of `trace` for a ready-made script with its parameters.
+pub(crate) fn of_script(text: String, parameters: &[String], traced: &Traced, printed: &Printed) -> Trace {
+    Trace {
+        script: parameters.to_vec(),
+        text: Some(text),
+        processes: traced.processes.clone(),
+        format: printed.format,
+        output: printed.output.clone(),
+        quiet: printed.quiet,
+        firing: printed.firing,
+        duration: traced.duration,
+        command: traced.command.clone(),
+        ..Trace::default()
+    }
 }

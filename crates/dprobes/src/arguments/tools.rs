@@ -1,14 +1,8 @@
 //! The arguments of `dprobes tools`.
 
-use std::ffi::OsString;
-use std::path::PathBuf;
-use std::time::Duration;
-
 use clap::{Args, Subcommand};
 
-use super::processes::Processes;
-use super::trace::{Firing, ScriptFormat};
-use super::values::duration;
+use super::shortcut::{Printed, Traced};
 
 /// Run ready-made scripts: leaks, locks, opened files, TLS data and more
 ///
@@ -46,22 +40,7 @@ pub(crate) struct RunTool {
     #[arg(value_name = "NAME", required = true)]
     pub(crate) words: Vec<String>,
     #[command(flatten)]
-    pub(crate) processes: Processes,
-    /// Stop this long after the probes are in: 10s, 500ms, 2m
-    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
-    pub(crate) duration: Option<Duration>,
-    /// The form of the output
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub(crate) format: ScriptFormat,
-    /// Write what the tool prints to a file
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-    /// Say nothing about the probes
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
+    pub(crate) traced: Traced,
     #[command(flatten)]
-    pub(crate) firing: Firing,
-    /// The command to start, and its arguments
-    #[arg(last = true, value_name = "COMMAND", conflicts_with = "pid")]
-    pub(crate) command: Vec<OsString>,
+    pub(crate) printed: Printed,
 }
