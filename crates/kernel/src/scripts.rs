@@ -3,7 +3,7 @@
 
 use bpf::{Alu, Cond, Helper, Insn, Reg};
 use maps::Kind;
-use vm::{Clock, Exception, Instruction, Op, Word};
+use vm::{Clock, Exception, Group, Instruction, Op, Word};
 
 use crate::compiler::Compiler;
 use crate::emit::{REGISTERS, Top};
@@ -56,17 +56,7 @@ pub(crate) fn instruction(c: &mut Compiler<'_>, it: &Instruction) -> Result<(), 
             c.e.truncate(Reg::R0);
             c.e.push(Reg::R0);
         }
-        Op::Update
-        | Op::Fetch
-        | Op::Store
-        | Op::Erase
-        | Op::Load
-        | Op::Put
-        | Op::Bump
-        | Op::Has
-        | Op::Next
-        | Op::Entries
-        | Op::StackOf => map(c, it)?,
+        op if op.row().group == Group::Map => map(c, it)?,
         _ => frame::instruction(c, it),
     }
     Ok(())

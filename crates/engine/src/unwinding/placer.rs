@@ -86,7 +86,7 @@ impl Placer<'_, '_> {
         let Some(block) = &mut unwinding.block else { return Added::No };
         match block.add(&code.memory, &unwinding.modules) {
             Ok(false) if unwinding.replaced.len() < REPLACED => return Added::No,
-            // Other blocks are still read: the tables stay as they were, for now.
+            // Blocks that were replaced may still be read: the new tables wait for them.
             Ok(false) => return Added::Later,
             Ok(true) => {}
             Err(_) => {
