@@ -8,6 +8,14 @@ default:
 build:
     cargo build --release
 
+# Packages (.deb, .rpm) and the archive with the static program, in target/dist
+release:
+    packaging/build
+
+# Try what is released, as root
+check-release: build
+    packaging/check "$PWD/target/release/dprobes"
+
 # Style: what every commit has to pass
 check:
     cargo fmt --all --check
@@ -41,9 +49,25 @@ house:
 doc:
     RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps
 
+# The documentation as a book, target/book/docs/index.html; needs mdbook
+book:
+    packaging/book
+
 # A benchmark of docs/benchmarks.md: just bench jump --only count
 bench name *options:
     cargo run --release -p dprobes-bench --bin {{ name }} -- {{ options }}
+
+# An animated picture of a session, docs/recording.svg
+recording:
+    cargo run --release -p dprobes-bench --bin recording
+
+# The cases of scripts that Debian's bpftrace can run, with it
+compare-bpftrace:
+    cargo test -p dprobes --test scripts -- '(bpftrace)'
+
+# Random scripts, compiled and interpreted; 100,000 of each sort take about half an hour
+random-scripts count='100000':
+    SCRIPTS={{ count }} cargo test --release -p dprobes-jit --test all -- scripts --nocapture
 
 # A fuzz target for some seconds: just fuzz compile 60
 fuzz target seconds='600':

@@ -42,6 +42,12 @@ awk '/^```bpftrace/ { inside = 1; number++; next } /^```/ { inside = 0 } inside 
 grep -o '`[^`]*`' ../docs/scripts.md | tr -d '`' | tr ' ,:()' '\n' | grep -E '^[$@A-Za-z_0-9#]{2,}$' | sort -u |
     sed 's/.*/"&"/' >corpus/script.dict
 
+# Descriptions of static probes: those of the tests of the crate; the words of the language.
+mkdir -p corpus/provider
+awk -v RS='"' '/provider [a-z]+ \{/ { number++; gsub(/\\n\\?/, "\n"); print > ("corpus/provider/text-" number) }' ../crates/provider/tests/texts.rs
+printf '"%s"\n' provider probe typedef struct union enum translator '#define ' '#pragma ' unsigned long short char void \
+    double 'const ' '/*' '*/' '};' '__' >corpus/provider.dict
+
 # PPDFs: of every program and machine for which one can be built here. Some name modules that are nowhere, or registers
 # that the machine has not.
 cargo build --quiet --manifest-path ../Cargo.toml -p dprobes
@@ -75,7 +81,7 @@ awk '/^```template/ { inside = 1; number++; next } /^```/ { inside = 0 } inside 
 for file in corpus/template/page-*; do
     { printf '\1'; cat "$file"; printf "\0$data"; } >"$file.seed" && mv "$file.seed" "$file"
 done
-printf '"%s"\n' major= minor= 'desc=\"' 'fmt=\"' '%r(' '%p(' '%4x' '%ps' '%rps' '%wu' '%8f' '%%' '%(' '%)' '/*' '*/' >corpus/controls.dict
+printf '"%s"\n' major= minor= 'desc=\"' 'fmt=\"' '%r(' '%p(' '%4x' '%ps' '%rps' '%wu' '%8f' '%4m(A=0,B=1-2:3)' '%?field1=1(' '%?field1!&0x2(' '%%' '%(' '%)' '/*' '*/' >corpus/controls.dict
 
 # Stores that are converted: those, and calls with their ends and templates.
 mkdir -p corpus/convert

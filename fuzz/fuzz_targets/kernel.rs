@@ -4,7 +4,7 @@
 //! The input: 8 bytes of settings, then the code.
 #![no_main]
 
-use kernel::{Condition, Handler, Place, Size, TablesShape, Target, compile};
+use kernel::{Condition, Handler, AttachKind, Size, TablesShape, Target, compile};
 use libfuzzer_sys::fuzz_target;
 use vm::{ProbepointInfo, Word};
 
@@ -13,7 +13,7 @@ fuzz_target!(|input: &[u8]| {
         return;
     };
     let places =
-        [Place::Uprobe, Place::Kprobe, Place::Kretprobe, Place::UserBreakpoint, Place::KernelBreakpoint, Place::Uprobe];
+        [AttachKind::Uprobe, AttachKind::Kprobe, AttachKind::Kretprobe, AttachKind::UserBreakpoint, AttachKind::KernelBreakpoint, AttachKind::Uprobe];
     let handler = Handler {
         word: if choice & 1 == 0 { Word::W8 } else { Word::W4 },
         code,
@@ -34,7 +34,9 @@ fuzz_target!(|input: &[u8]| {
     let target = Target {
         place: places[usize::from(choice >> 2) % places.len()],
         sleepable: choice & 4 != 0,
+        only: kernel::Filter::default(),
         filtered: choice & 8 != 0,
+        by_process: choice & 64 != 0,
         except: (choice & 128 != 0).then_some(7),
         condition: (choice & 64 != 0).then(|| Condition::of_opcode(mask)),
         cookie: (choice & 16 != 0).then_some(5),

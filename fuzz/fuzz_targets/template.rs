@@ -50,6 +50,7 @@ fn agree(value: &Value<'_>, kind: &FieldType) {
         (Value::Fault(_) | Value::Missing, _) => {}
         (Value::Unsigned(_), FieldType::Unsigned(_) | FieldType::Hexadecimal(_)) => {}
         (Value::Signed(_), FieldType::Signed(_)) | (Value::Float(_), FieldType::Float(_)) => {}
+        (Value::Names(names), FieldType::Names(_)) => assert!(!names.is_empty()),
         (Value::Text(_), FieldType::Text) | (Value::Bytes(_), FieldType::Bytes(None)) => {}
         (Value::Text(bytes), FieldType::Characters(count)) | (Value::Bytes(bytes), FieldType::Bytes(Some(count))) => {
             assert_eq!(bytes.len(), usize::from(*count));

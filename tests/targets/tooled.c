@@ -14,6 +14,9 @@ __attribute__((noinline)) static void leaks(void)
     kept = malloc(3000);
     kept = calloc(2, 1500);
     kept = realloc(NULL, 3000);
+    void *aligned;
+    if (posix_memalign(&aligned, 64, 3000) == 0)
+        kept = aligned;
 }
 
 __attribute__((noinline)) static void cleans(void)

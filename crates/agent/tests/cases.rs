@@ -136,6 +136,12 @@ impl Machine for Watched<'_> {
         answer
     }
 
+    fn parent(&mut self) -> Option<u32> {
+        let answer = self.machine.parent();
+        self.note("the agent knows the process's parent", answer.is_none());
+        answer
+    }
+
     fn name(&mut self) -> Option<[u8; 16]> {
         let answer = self.machine.name();
         self.note("the agent knows the thread's name", answer.is_none());
@@ -172,25 +178,26 @@ impl Machine for Watched<'_> {
 const REGISTERS: &str = "only general registers can be chosen";
 const PROCESSOR: &str = "the process runs on a processor of its own";
 
-/// Maps, and behind them one in which the agent finds the thread's name, user and group, if the
-/// case has them.
+/// Maps, and behind them one in which the agent finds the thread's name, user and group and its
+/// process's parent, if the case has them.
 fn with_threads(
     infos: &[MapInfo],
     words: Vec<AtomicU64>,
     thread: &ThreadFacts,
 ) -> (Vec<MapInfo>, Vec<AtomicU64>) {
     let (mut infos, mut words) = (infos.to_vec(), words);
-    if thread.ids.is_none() && thread.name.is_none() {
+    if thread.ids.is_none() && thread.name.is_none() && thread.parent.is_none() {
         return (infos, words);
     }
-    let mut threads = [MapInfo { key: 8, value: 24, entries: 1, ..MapInfo::default() }];
+    let mut threads = [MapInfo { key: 8, value: 32, entries: 1, ..MapInfo::default() }];
     let size = maps::plan(&mut threads, 1, usize::MAX).expect("a small map");
     threads[0].place = words.len() as u32;
     infos.extend(threads);
     words.extend((0..size).map(|_| AtomicU64::new(0)));
     let (user, group) = thread.ids.unwrap_or_default();
     let name = thread.name.unwrap_or_default();
-    let value = [&name[..], &user.to_le_bytes(), &group.to_le_bytes()].concat();
+    let parent = u64::from(thread.parent.unwrap_or(0));
+    let value = [&name[..], &user.to_le_bytes(), &group.to_le_bytes(), &parent.to_le_bytes()].concat();
     let key = thread.id.unwrap_or(0).to_le_bytes();
     assert!(Maps { infos: &infos, words: &words }.store(infos.len() - 1, &key, &value));
     (infos, words)

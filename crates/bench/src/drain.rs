@@ -73,7 +73,13 @@ pub fn drained(dprobes: &Path, directory: &Path, program: &Program, task: &Task)
     let before = subject.bytes(FUNCTION)?;
     let mut command = Command::new(dprobes);
     command.args(["attach", "--log", "PID,TSC", "-p", &subject.pid().to_string()]);
-    command.arg("--stats").arg(&files.stats).arg("-o").arg(&files.records).args(&task.options);
+    command
+        .arg("--stats")
+        .arg(&files.stats)
+        .arg("--log-format=klog")
+        .arg("-o")
+        .arg(&files.records)
+        .args(&task.options);
     command.arg(&files.program).stdin(Stdio::null()).stderr(Stdio::null());
     let used = processor_time();
     let mut started = Started::new(command.spawn()?);

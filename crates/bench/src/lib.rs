@@ -13,10 +13,13 @@
 //! - `bin/drain` ([`drain`]) measures the way of records to a file.
 //! - `bin/arm` ([`arm`]) measures how long it takes to insert and remove many probes, and how long
 //!   the process is held.
+//! - `bin/coverage` measures how much slower a program is while its lines are measured.
 //! - `bin/kernel` measures hits of the kernel engine, compared with other tracers that use the
 //!   kernel's events.
 //! - `bin/script` measures hits of scripts, compared with bpftrace.
 //! - `bin/convert` ([`convert`]) measures how fast traces are converted, and in how much memory.
+//! - `bin/paper` ([`paper`]) measures the experiments of the paper of 2001.
+//! - `bin/recording` ([`recording`]) makes the picture that README shows.
 //! - `bin/soak` ([`soak`]) probes servers under load at random for any time, and checks whether a
 //!   client notices.
 //! - `bin/kill` ([`kill`]) kills the tracer at random moments, and checks whether the program was
@@ -41,6 +44,8 @@ mod figures;
 pub mod jump;
 pub mod kill;
 pub mod machine;
+pub mod paper;
+pub mod recording;
 pub mod soak;
 pub mod soundness;
 mod subject;

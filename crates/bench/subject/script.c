@@ -1,8 +1,9 @@
 // Threads that each make many calls of the function `called`, as fast as they can; the nanoseconds of one are written.
 //
-//     script THREADS TIMES DEEP
+//     script THREADS TIMES DEEP ROUNDS
 //
-// DEEP is 1 for calls below eight more frames, else 0.
+// DEEP is 1 for calls below eight more frames, else 0. All is done ROUNDS times, with a second in between, and the last
+// round is timed: the memory that a tracer writes to has been written to before, and what it holds has been read.
 //
 // Before it begins, it writes "ready PID" and waits for a line. Built with frame pointers.
 #include <pthread.h>
@@ -11,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static long times;
+static long times, rounds;
 static pthread_barrier_t together;
 
 // The function that is probed: a small number, and a string of 16 bytes.
@@ -31,13 +32,16 @@ __attribute__((noinline)) static long deep(long level, long number)
 
 static void *body(void *argument)
 {
-    pthread_barrier_wait(&together);
-    if (argument)
-        for (long number = 0; number < times; number++)
-            deep(8, number & 63);
-    else
-        for (long number = 0; number < times; number++)
-            called(number & 63, "sixteen letters!");
+    for (long round = 0; round < rounds; round++) {
+        pthread_barrier_wait(&together);
+        if (argument)
+            for (long number = 0; number < times; number++)
+                deep(8, number & 63);
+        else
+            for (long number = 0; number < times; number++)
+                called(number & 63, "sixteen letters!");
+        pthread_barrier_wait(&together);
+    }
     return NULL;
 }
 
@@ -50,12 +54,13 @@ static double now(void)
 
 int main(int count, char **words)
 {
-    if (count != 4)
+    if (count != 5)
         return 2;
     long threads = atol(words[1]), is_deep = atol(words[3]);
     times = atol(words[2]);
+    rounds = atol(words[4]);
     pthread_t all[64];
-    if (threads < 1 || threads > 64 || times < 1)
+    if (threads < 1 || threads > 64 || times < 1 || rounds < 1)
         return 2;
     printf("ready %d\n", getpid());
     fflush(stdout);
@@ -65,10 +70,17 @@ int main(int count, char **words)
     for (long number = 0; number < threads; number++)
         if (pthread_create(&all[number], NULL, body, (void *)is_deep))
             return 1;
-    double begin = now();
-    pthread_barrier_wait(&together);
+    double begin = 0, end = 0;
+    for (long round = 0; round < rounds; round++) {
+        if (round)
+            sleep(1);
+        begin = now();
+        pthread_barrier_wait(&together);
+        pthread_barrier_wait(&together);
+        end = now();
+    }
     for (long number = 0; number < threads; number++)
         pthread_join(all[number], NULL);
-    printf("%f\n", (now() - begin) / times);
+    printf("%f\n", (end - begin) / times);
     return 0;
 }

@@ -17,19 +17,26 @@ const HEADER: usize = 24;
 /// prototype.
 pub(crate) const FIRST_FUNCTION: u32 = 4;
 
-mod kind {
-    pub(super) const INT: u32 = 1;
-    pub(super) const POINTER: u32 = 2;
-    pub(super) const ARRAY: u32 = 3;
-    pub(super) const STRUCT: u32 = 4;
-    pub(super) const UNION: u32 = 5;
-    pub(super) const ENUM: u32 = 6;
-    pub(super) const FUNCTION: u32 = 12;
-    pub(super) const PROTOTYPE: u32 = 13;
-    pub(super) const VARIABLE: u32 = 14;
-    pub(super) const SECTION: u32 = 15;
-    pub(super) const DECLARATION_TAG: u32 = 17;
-    pub(super) const ENUM64: u32 = 19;
+pub(crate) mod kind {
+    pub(crate) const INT: u32 = 1;
+    pub(crate) const POINTER: u32 = 2;
+    pub(crate) const ARRAY: u32 = 3;
+    pub(crate) const STRUCT: u32 = 4;
+    pub(crate) const UNION: u32 = 5;
+    pub(crate) const ENUM: u32 = 6;
+    pub(crate) const FORWARD: u32 = 7;
+    pub(crate) const TYPEDEF: u32 = 8;
+    pub(crate) const VOLATILE: u32 = 9;
+    pub(crate) const CONST: u32 = 10;
+    pub(crate) const RESTRICT: u32 = 11;
+    pub(crate) const FUNCTION: u32 = 12;
+    pub(crate) const PROTOTYPE: u32 = 13;
+    pub(crate) const VARIABLE: u32 = 14;
+    pub(crate) const SECTION: u32 = 15;
+    pub(crate) const FLOAT: u32 = 16;
+    pub(crate) const DECLARATION_TAG: u32 = 17;
+    pub(crate) const TYPE_TAG: u32 = 18;
+    pub(crate) const ENUM64: u32 = 19;
 }
 
 /// Gives the kernel the types of a program with this many functions.
@@ -80,40 +87,104 @@ pub fn kernel_function(name: &str) -> Result<Option<u32>, Errno> {
     Ok(find_function(&sys::read_file("/sys/kernel/btf/vmlinux")?, name))
 }
 
+/// The offsets in bytes of members of a struct of the kernel; `None` if it does not have one of
+/// them, or one is no whole bytes.
+///
+/// # Errors
+/// If the kernel offers no type information.
+pub fn kernel_members<const N: usize>(name: &str, members: [&str; N]) -> Result<Option<[u32; N]>, Errno> {
+    Ok(find_members(&sys::read_file("/sys/kernel/btf/vmlinux")?, name, members))
+}
+
+/// A BTF file.
+struct File<'a> {
+    bytes: &'a [u8],
+    strings: &'a [u8],
+    types: std::ops::Range<usize>,
+}
+
+/// A type in it.
+#[derive(Clone, Copy)]
+struct Type {
+    number: u32,
+    /// Its number of members, or the like.
+    length: usize,
+    /// Whether members tell their sizes in bits beside their offsets.
+    has_bits: bool,
+    /// The place of what follows its first three words.
+    rest: usize,
+}
+
+impl<'a> File<'a> {
+    fn parse(bytes: &'a [u8]) -> Option<File<'a>> {
+        let header = word(bytes, 4)? as usize;
+        let start = header + word(bytes, 8)? as usize;
+        let types = start..start + word(bytes, 12)? as usize;
+        let strings = bytes.get(header + word(bytes, 16)? as usize..)?;
+        Some(File { bytes, strings, types })
+    }
+
+    fn is_named(&self, offset: u32, name: &str) -> Option<bool> {
+        let rest = self.strings.get(offset as usize..)?;
+        let found = rest.get(..name.len()).zip(rest.get(name.len()));
+        found.map(|(text, end)| text == name.as_bytes() && *end == 0)
+    }
+
+    /// The first type of these kinds with a name.
+    fn find(&self, kinds: &[u32], name: &str) -> Option<Type> {
+        let (mut at, mut number) = (self.types.start, 1);
+        while at < self.types.end {
+            let info = word(self.bytes, at + 4)?;
+            let (kind, length) = (info >> 24 & 31, (info & 0xffff) as usize);
+            let (of, rest) = (word(self.bytes, at)?, at + 12);
+            if kinds.contains(&kind) && self.is_named(of, name) == Some(true) {
+                return Some(Type { number, length, has_bits: info >> 31 == 1, rest });
+            }
+            at = rest
+                + match kind {
+                    kind::INT | kind::VARIABLE | kind::DECLARATION_TAG => 4,
+                    kind::ARRAY => 12,
+                    kind::STRUCT | kind::UNION | kind::SECTION | kind::ENUM64 => 12 * length,
+                    kind::ENUM | kind::PROTOTYPE => 8 * length,
+                    _ => 0,
+                };
+            number += 1;
+        }
+        None
+    }
+
+    /// The offset of a struct's own member in bytes.
+    fn member(&self, of: Type, name: &str) -> Option<u32> {
+        for place in (0..of.length).map(|index| of.rest + 12 * index) {
+            if self.is_named(word(self.bytes, place)?, name) == Some(true) {
+                let offset = word(self.bytes, place + 8)?;
+                let (size, bits) = if of.has_bits { (offset >> 24, offset & 0xff_ffff) } else { (0, offset) };
+                return (size == 0 && bits.is_multiple_of(8)).then_some(bits / 8);
+            }
+        }
+        None
+    }
+}
+
+pub(crate) fn word(bytes: &[u8], offset: usize) -> Option<u32> {
+    let bytes = bytes.get(offset..offset.checked_add(4)?)?;
+    Some(u32::from_le_bytes(bytes.try_into().ok()?))
+}
+
 /// The number of a function's type in a BTF file.
 fn find_function(file: &[u8], name: &str) -> Option<u32> {
-    let word = |offset: usize| {
-        let bytes = file.get(offset..offset.checked_add(4)?)?;
-        Some(u32::from_le_bytes(bytes.try_into().ok()?))
-    };
-    let header = word(4)? as usize;
-    let (types, types_size) = (header + word(8)? as usize, word(12)? as usize);
-    let strings = file.get(header + word(16)? as usize..)?;
-    let named = |offset: u32| {
-        let rest = strings.get(offset as usize..)?;
-        rest.get(..name.len())
-            .zip(rest.get(name.len()))
-            .map(|(text, end)| text == name.as_bytes() && *end == 0)
-    };
-    let mut at = types;
-    let mut number = 1;
-    while at < types + types_size {
-        let info = word(at + 4)?;
-        let (kind, length) = (info >> 24 & 31, (info & 0xffff) as usize);
-        if kind == kind::FUNCTION && named(word(at)?) == Some(true) {
-            return Some(number);
-        }
-        at += 12
-            + match kind {
-                kind::INT | kind::VARIABLE | kind::DECLARATION_TAG => 4,
-                kind::ARRAY => 12,
-                kind::STRUCT | kind::UNION | kind::SECTION | kind::ENUM64 => 12 * length,
-                kind::ENUM | kind::PROTOTYPE => 8 * length,
-                _ => 0,
-            };
-        number += 1;
+    Some(File::parse(file)?.find(&[kind::FUNCTION], name)?.number)
+}
+
+/// The offsets of a struct's members in a BTF file.
+fn find_members<const N: usize>(file: &[u8], name: &str, members: [&str; N]) -> Option<[u32; N]> {
+    let file = File::parse(file)?;
+    let of = file.find(&[kind::STRUCT], name)?;
+    let mut offsets = [0; N];
+    for (offset, member) in offsets.iter_mut().zip(members) {
+        *offset = file.member(of, member)?;
     }
-    None
+    Some(offsets)
 }
 
 #[cfg(test)]
@@ -127,6 +198,39 @@ mod tests {
         assert_eq!(find("f0"), Some(FIRST_FUNCTION));
         assert_eq!(find("f2"), Some(FIRST_FUNCTION + 2));
         assert_eq!((find("f3"), find("f"), find("int")), (None, None, None));
+    }
+
+    /// `struct s { int a; int b : 3; int c; }`, with the sizes of bit fields told or not.
+    fn of_struct(has_bits: bool) -> Vec<u8> {
+        let strings = b"\0s\0a\0b\0c\0";
+        let told = |size: u32, bits: u32| if has_bits { size << 24 | bits } else { bits };
+        let types = [
+            [1, u32::from(has_bits) << 31 | kind::STRUCT << 24 | 3, 12],
+            [3, 0, told(0, 0)],
+            [5, 0, told(3, 33)],
+            [7, 0, told(0, 64)],
+        ];
+        let size = 4 * types.as_flattened().len() as u32;
+        let mut bytes = MAGIC.to_le_bytes().to_vec();
+        bytes.extend([1, 0]);
+        let header = [HEADER as u32, 0, size, size, strings.len() as u32];
+        bytes.extend(header.iter().chain(types.as_flattened()).flat_map(|word| word.to_le_bytes()));
+        bytes.extend(strings);
+        bytes
+    }
+
+    #[test]
+    fn members_are_at_whole_bytes() {
+        for has_bits in [false, true] {
+            let file = of_struct(has_bits);
+            assert_eq!(find_members(&file, "s", ["c", "a"]), Some([8, 0]));
+            assert_eq!(find_members(&file, "s", ["a", "b"]), None);
+            assert_eq!(find_members(&file, "s", ["d"]), None);
+            assert_eq!(find_members(&file, "t", ["a"]), None);
+            for length in 0..file.len() - 2 {
+                assert_eq!(find_members(&file[..length], "s", ["c"]), None, "{length} bytes");
+            }
+        }
     }
 
     #[test]

@@ -24,9 +24,10 @@
 //! | `code.rs` | a finished program, and its text |
 //! | `map.rs`, `shared.rs` | maps; array maps in memory |
 //! | `program.rs`, `log.rs`, `btf.rs` | loading, the verifier's log, type information |
+//! | `kernel_types.rs` | the types of the kernel: functions, tracepoints, structs |
 //! | `ring.rs` | reads the records of a ring map |
 //! | `link.rs` | what is attached; why the kernel refuses |
-//! | `uprobe.rs`, `kprobe.rs`, `tracepoint.rs`, `breakpoint.rs` | what programs are attached to |
+//! | `uprobe.rs`, `kprobe.rs`, `tracepoint.rs`, `breakpoint.rs`, `event.rs` | what programs are attached to |
 //! | `object.rs` | a program as an ELF file, for other tools to read |
 //! | `features.rs` | what this machine's kernel can do |
 //! | `sys.rs` | the system calls and their structures |
@@ -37,11 +38,13 @@ mod assembler;
 mod breakpoint;
 mod btf;
 mod code;
+mod event;
 mod features;
 mod helper;
 mod insn;
 mod islands;
 mod item;
+mod kernel_types;
 mod kprobe;
 mod label;
 mod link;
@@ -59,11 +62,13 @@ mod uprobe;
 
 pub use assembler::Assembler;
 pub use breakpoint::{Access, Breakpoint};
-pub use btf::kernel_function;
+pub use btf::{kernel_function, kernel_members};
 pub use code::Code;
+pub use event::{Event, EventKind, Every};
 pub use features::Feature;
 pub use helper::Helper;
 pub use insn::{Alu, Atomic, Cond, Insn, Operand, Reg, Size, Width};
+pub use kernel_types::{KernelMember, KernelShape, KernelType, KernelTypes, Prototype};
 pub use kprobe::{KernelPlace, Kprobe, KprobeMulti, attach_tracing};
 pub use label::{AssembleError, Label};
 pub use link::{AttachError, Link};

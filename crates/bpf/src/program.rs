@@ -35,7 +35,8 @@ pub enum ProgramKind {
     Tracepoint,
     /// A [`RawTracepoint`](crate::RawTracepoint); its context is the tracepoint's arguments.
     RawTracepoint,
-    /// A [`Breakpoint`](crate::Breakpoint); its context is `struct bpf_perf_event_data`.
+    /// A [`Breakpoint`](crate::Breakpoint) or an [`Event`](crate::Event); its context is
+    /// `struct bpf_perf_event_data`.
     PerfEvent,
     /// The entry or the exit of a function of the kernel, by its type in the kernel's BTF; its
     /// context is the function's arguments, then the result.

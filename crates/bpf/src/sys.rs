@@ -252,6 +252,8 @@ pub(crate) mod event_flag {
     pub(crate) const INHERIT: u64 = 1 << 1;
     pub(crate) const EXCLUDE_KERNEL: u64 = 1 << 5;
     pub(crate) const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
+    /// `sample_period` is a rate.
+    pub(crate) const FREQUENCY: u64 = 1 << 10;
     /// Linux 5.13 or later, as the next one.
     pub(crate) const INHERIT_THREAD: u64 = 1 << 35;
     pub(crate) const REMOVE_ON_EXEC: u64 = 1 << 36;
@@ -275,7 +277,7 @@ pub(crate) unsafe fn perf_event_open(attr: &PerfEventAttr, pid: i32, cpu: i32) -
 
 /// Makes a perf event count.
 pub(crate) fn enable_event(event: BorrowedFd<'_>) -> Result<(), Errno> {
-    const ENABLE: libc::c_ulong = 0x2400;
+    const ENABLE: libc::Ioctl = 0x2400;
     // SAFETY: this request takes a number, and no address.
     Errno::result(unsafe { libc::ioctl(event.as_raw_fd(), ENABLE, 0) }).map(drop)
 }

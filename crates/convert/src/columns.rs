@@ -36,7 +36,7 @@ impl Scalar {
             FieldType::Signed(_) => Scalar::Signed,
             FieldType::Hexadecimal(_) => Scalar::Hexadecimal,
             FieldType::Float(_) => Scalar::Float,
-            FieldType::Characters(_) | FieldType::Text => Scalar::Text,
+            FieldType::Characters(_) | FieldType::Text | FieldType::Names(_) => Scalar::Text,
             FieldType::Bytes(_) => Scalar::Bytes,
             FieldType::List(_) | FieldType::Struct(_) => Scalar::Json,
         }

@@ -94,7 +94,9 @@ impl<W: Write> Csv<W> {
                             text,
                         );
                         match value {
-                            Value::Text(_) => text_cell(&String::from_utf8_lossy(text), values),
+                            Value::Text(_) | Value::Names(_) => {
+                                text_cell(&String::from_utf8_lossy(text), values)
+                            }
                             _ => cell(text, values),
                         }
                         cells[place] = (start, values.len());
@@ -128,6 +130,7 @@ fn shown(value: &Value<'_>, holds: Scalar, json: impl FnOnce() -> Vec<u8>, out: 
         Value::Float(number) if !number.is_finite() => out.extend_from_slice(number.to_string().as_bytes()),
         Value::Float(number) => crate::text::float(*number, out),
         Value::Text(text) => out.extend_from_slice(String::from_utf8_lossy(text).as_bytes()),
+        Value::Names(names) => out.extend_from_slice(names.as_bytes()),
         Value::Bytes(bytes) => hex(bytes, out),
         Value::List(_) | Value::Struct(_) => out.extend_from_slice(&json()),
         Value::Fault(_) | Value::Missing => {}

@@ -5,7 +5,7 @@ use std::io;
 use trace::Record;
 use trace::template::Template;
 
-use crate::facts::Place;
+use crate::facts::ProbeSite;
 
 /// A record, with what is known about it.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub struct Event<'a> {
     /// The record.
     pub record: &'a Record,
     /// Where its probe is.
-    pub place: &'a Place,
+    pub place: &'a ProbeSite,
     /// The template for its bytes.
     pub template: Option<&'a Template>,
 }

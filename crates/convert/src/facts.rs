@@ -21,8 +21,8 @@ pub enum Side {
 
 /// Where a record comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The place's number, from 0 without gaps; `None` if there are too many places.
+pub struct ProbeSite {
+    /// Its number, from 0 without gaps; `None` if there are too many sites.
     pub number: Option<u32>,
     /// The program's number.
     pub program: u32,
@@ -43,7 +43,7 @@ pub struct Place {
     pub items: Items,
 }
 
-impl Place {
+impl ProbeSite {
     /// The shortest name of the place: the symbol, else the probepoint.
     pub fn name(&self) -> &str {
         match (self.symbol.is_empty(), self.point.is_empty()) {
@@ -51,6 +51,11 @@ impl Place {
             (true, false) => &self.point,
             (true, true) => "?",
         }
+    }
+
+    /// The name of the place without a distance in its function.
+    pub fn function_name(&self) -> &str {
+        function(self.name()).0
     }
 
     /// The module and the probepoint.
@@ -82,6 +87,8 @@ pub struct TraceFacts {
     /// The only function that a probe has sites in.
     only: Map<(u32, u32), Option<Where>>,
     functions: Vec<String>,
+    /// The numbers of functions, by module and name.
+    numbered: Map<(u32, String), u32>,
     /// The start of the trace: nanoseconds since 1970.
     pub start: u64,
     /// Offset from CLOCK_MONOTONIC to the times of records.
@@ -96,17 +103,24 @@ pub struct TraceFacts {
     pub processes: Map<u32, String>,
     /// The variables at the end.
     pub variables: Vec<Variables>,
-    places: Vec<Place>,
+    places: Vec<ProbeSite>,
     numbers: Map<(u32, u32, u64), u32>,
     last: Option<((u32, u32, u64), u32)>,
-    /// The place of the last record whose place could not be remembered.
-    other: Option<Box<Place>>,
+    /// The site of the last record whose site could not be remembered.
+    other: Option<Box<ProbeSite>>,
 }
 
 impl TraceFacts {
     /// Prepares the facts of a store.
     pub fn new(info: &Info) -> TraceFacts {
+        TraceFacts::default().again(info)
+    }
+
+    /// The same when more has become known: functions keep their numbers.
+    pub(crate) fn again(self, info: &Info) -> TraceFacts {
         let mut known = TraceFacts {
+            functions: self.functions,
+            numbered: self.numbered,
             start: info.about.start,
             monotonic: info.about.monotonic,
             times: info.times,
@@ -150,13 +164,12 @@ impl TraceFacts {
             *entry |= *side == Side::Entry;
             *leaving |= *side == Side::Return;
         }
-        let mut numbers: Map<(u32, &str), u32> = Map::default();
         for (site, side) in sites.iter().zip(sides) {
             let name = function(&site.symbol).0;
             let key = (site.module, name);
             let is_paired = !name.is_empty() && ends.get(&key) == Some(&(true, true));
             let number = (is_paired && side != Side::Inside).then(|| {
-                *numbers.entry(key).or_insert_with(|| {
+                *self.numbered.entry((site.module, name.to_owned())).or_insert_with(|| {
                     self.functions.push(name.to_owned());
                     self.functions.len() as u32 - 1
                 })
@@ -191,13 +204,13 @@ impl TraceFacts {
         self.programs.get(&number).map(|program| program.name.as_str())
     }
 
-    /// The places met so far, by number.
-    pub fn places(&self) -> &[Place] {
+    /// The sites met so far, by number.
+    pub fn places(&self) -> &[ProbeSite] {
         &self.places
     }
 
-    /// The place of a record.
-    pub fn place(&mut self, program: u32, probe: u32, address: u64) -> &Place {
+    /// The site of a record.
+    pub fn place(&mut self, program: u32, probe: u32, address: u64) -> &ProbeSite {
         let key = (program, probe, address);
         if let Some((_, number)) = self.last.filter(|(last, _)| *last == key) {
             return &self.places[number as usize];
@@ -218,12 +231,12 @@ impl TraceFacts {
         &self.places[number as usize]
     }
 
-    fn find(&self, key: (u32, u32, u64), number: Option<u32>) -> Place {
+    fn find(&self, key: (u32, u32, u64), number: Option<u32>) -> ProbeSite {
         let (program, probe, _) = key;
         let about = self.programs.get(&program);
         let found = self.sites.get(&key).or_else(|| self.only.get(&(program, probe))?.as_ref());
         let (symbol, side, function) = found.cloned().unwrap_or((String::new(), Side::Inside, None));
-        Place {
+        ProbeSite {
             number,
             program,
             probe,

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use trace::Items;
 
 use crate::event::{Event, Form};
-use crate::facts::Place;
+use crate::facts::ProbeSite;
 use crate::text::{Clock, decimal, hex, hexadecimal, string};
 use crate::value::json_fields;
 
@@ -36,7 +36,7 @@ impl<W: Write> Json<W> {
     }
 
     /// Appends the part that all records of a place share.
-    fn place(&mut self, place: &Place) {
+    fn place(&mut self, place: &ProbeSite) {
         let Some(number) = place.number else { return about(place, &mut self.line) };
         let number = number as usize;
         if self.places.len() <= number {
@@ -50,7 +50,7 @@ impl<W: Write> Json<W> {
     }
 }
 
-fn about(place: &Place, out: &mut Vec<u8>) {
+fn about(place: &ProbeSite, out: &mut Vec<u8>) {
     for (name, text) in [("module", &place.module), ("probe", &place.point), ("symbol", &place.symbol)] {
         if !text.is_empty() {
             key(name, out);

@@ -1,8 +1,9 @@
 //! Converts traces to other forms: for other tools, and for people to read.
 //!
 //! ```text
-//! store::Reader -> Order -> Event -> Form: Json, Csv, Ctf, Perfetto, Report (and Parquet, in a crate of its own)
-//!                            ^
+//! store::Reader -> Order -> Event -> Form: Json, Csv, Ctf, Perfetto, Otlp, Report, Replay, CallGraph
+//!                            ^             (and Parquet, in a crate of its own)
+//!                            |
 //!                 Known, Sheet: where the probe is, what its bytes mean
 //! ```
 //!
@@ -29,12 +30,19 @@ mod csv;
 mod ctf;
 mod event;
 mod facts;
+mod graph;
 mod json;
+mod live;
 mod map;
 mod order;
+mod otlp;
 pub mod perfetto;
 mod plural;
+mod remarks;
+mod replay;
 pub mod report;
+#[cfg(test)]
+mod sample;
 mod spans;
 mod template_set;
 mod text;
@@ -45,9 +53,13 @@ pub use convert::{Failure, Summary, convert};
 pub use csv::Csv;
 pub use ctf::Ctf;
 pub use event::{Event, Form};
-pub use facts::{Place, Side, TraceFacts};
+pub use facts::{ProbeSite, Side, TraceFacts};
+pub use graph::CallGraph;
 pub use json::Json;
+pub use live::LiveSpans;
+pub use otlp::{Carried, Otlp};
 pub use perfetto::Perfetto;
+pub use replay::Replay;
 pub use report::Report;
 pub use template_set::TemplateSet;
 pub use value::{json_fields, json_value};

@@ -8,12 +8,17 @@
 //! record of the return was dropped. So was an entry whose place on the stack a later entry has
 //! taken.
 //!
+//! A call's own time is its time without that of the calls in it whose entry and return are probed,
+//! too. Calls in a call that was left without a return count for the call around it.
+//!
 //! Across a loss of records, a return may belong to another call, even with the same stack pointer:
 //! its own entry, and the return of the entry found, may be among the lost records. So no pair is
 //! formed across a loss, in any thread, since the trace does not say which threads lost records.
 
 use trace::store::Gap;
 
+use crate::event::Event;
+use crate::facts::Side;
 use crate::map::Map;
 
 /// Most threads followed at a time.
@@ -22,6 +27,8 @@ const MAX_THREADS: usize = 1 << 16;
 const MAX_FRAMES: usize = 1 << 12;
 /// The same for all threads together.
 const MAX_ALL: usize = 1 << 20;
+/// Most time ranges of losses that are remembered while a trace is made.
+const MAX_LOSSES: usize = 1 << 10;
 
 /// The time ranges in which records may have been lost: disjoint and in ascending order.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +49,19 @@ impl Losses {
         Losses(all)
     }
 
+    /// Adds a gap, while a trace is made. Of so many, the oldest two become one.
+    pub(crate) fn add(&mut self, gap: &Gap) {
+        let old = std::mem::take(&mut self.0);
+        let mut all: Vec<Gap> =
+            old.into_iter().map(|(from, to)| Gap { from, to, ..Gap::default() }).collect();
+        all.push(gap.clone());
+        *self = Losses::of(&all);
+        if let (true, [first, second, ..]) = (self.0.len() > MAX_LOSSES, &*self.0) {
+            self.0[1] = (first.0, second.1);
+            self.0.remove(0);
+        }
+    }
+
     /// Whether something may have been lost between two times.
     pub(crate) fn any(&self, from: u64, to: u64) -> bool {
         let next = self.0.partition_point(|&(_, end)| end < from);
@@ -56,6 +76,13 @@ pub(crate) struct Span {
     pub(crate) start: u64,
     /// Its duration, in nanoseconds.
     pub(crate) length: u64,
+    /// Its own time: without the calls in it.
+    pub(crate) own: u64,
+    /// Whether the function was not called by itself, directly or indirectly: the time of an inner
+    /// call of a recursion is part of that of the outermost one.
+    pub(crate) is_outermost: bool,
+    /// What the entry was tagged with ([`Spans::innermost`]).
+    pub(crate) tag: u32,
 }
 
 /// An entry without a known return.
@@ -78,6 +105,9 @@ pub(crate) enum Step {
     Begin,
     /// The function ends.
     End(Span),
+    /// The function ends, but records may have been lost since an entry that looks like its own.
+    /// That entry is the last of [`Spans::left`].
+    Unsure,
     /// A return without an entry; or an entry that is not followed, since there are too many.
     Lone,
 }
@@ -87,6 +117,9 @@ struct Frame {
     function: u32,
     start: u64,
     sp: u64,
+    /// The time of the calls in it that have returned.
+    inner: u64,
+    tag: u32,
 }
 
 /// The functions that a thread is in.
@@ -96,10 +129,15 @@ struct Stack {
     /// The number of outermost frames whose stack pointers descend, as they do on one stack. These
     /// are searched by bisection, so deep calls are not slow.
     descending: usize,
+    /// How often each function is in `frames`.
+    counts: Map<u32, u32>,
+    /// The time of the thread's last record.
+    last: u64,
 }
 
 impl Stack {
     fn push(&mut self, frame: Frame) {
+        *self.counts.entry(frame.function).or_default() += 1;
         let is_inside = self.frames.last().is_none_or(|last| frame.sp < last.sp);
         if frame.sp != 0 && is_inside && self.descending == self.frames.len() {
             self.descending += 1;
@@ -120,10 +158,22 @@ impl Stack {
         }
     }
 
-    /// Removes the frames from `place` on, innermost first.
-    fn cut(&mut self, place: usize) -> impl Iterator<Item = Frame> {
-        self.descending = self.descending.min(place);
-        self.frames.drain(place..).rev()
+    /// Removes the innermost frame.
+    fn pop(&mut self) -> Option<Frame> {
+        let frame = self.frames.pop()?;
+        self.descending = self.descending.min(self.frames.len());
+        match self.counts.get_mut(&frame.function) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(self.counts.remove(&frame.function)),
+        }
+        Some(frame)
+    }
+
+    /// Adds the time of a call that has returned to that of the calls in the innermost frame.
+    fn add_inner(&mut self, time: u64) {
+        if let Some(frame) = self.frames.last_mut() {
+            frame.inner = frame.inner.saturating_add(time);
+        }
     }
 }
 
@@ -163,10 +213,11 @@ impl Spans {
             return Step::Lone;
         }
         let stack = self.threads.entry((pid, tid)).or_default();
+        stack.last = stack.last.max(time);
         if sp != 0
             && let Some(place) = stack.find(sp, |_| true)
         {
-            leave((pid, tid), stack, place, &mut self.left);
+            end_calls((pid, tid), stack, place, &mut self.left);
         }
         self.frames -= self.left.len();
         self.entries += self.left.len() as u64;
@@ -174,15 +225,16 @@ impl Spans {
             self.beyond += 1;
             return Step::Lone;
         }
-        stack.push(Frame { function, start: time, sp });
+        stack.push(Frame { function, start: time, sp, inner: 0, tag: 0 });
         self.frames += 1;
         Step::Begin
     }
 
     /// A thread leaves a function.
-    pub(crate) fn leave(&mut self, (pid, tid): (u32, u32), function: u32, time: u64, sp: u64) -> Step {
+    pub(crate) fn end_call(&mut self, (pid, tid): (u32, u32), function: u32, time: u64, sp: u64) -> Step {
         self.left.clear();
         let found = self.threads.get_mut(&(pid, tid)).and_then(|stack| {
+            stack.last = stack.last.max(time);
             let same = |frame: &Frame| frame.function == function;
             let place = stack.find(sp, same).or_else(|| stack.frames.iter().rposition(same));
             place.map(|place| (stack, place))
@@ -191,27 +243,70 @@ impl Spans {
             self.returns += 1;
             return Step::Lone;
         };
-        leave((pid, tid), stack, place + 1, &mut self.left);
+        end_calls((pid, tid), stack, place + 1, &mut self.left);
         self.frames -= self.left.len();
         self.entries += self.left.len() as u64;
-        match stack.cut(place).next() {
-            Some(frame) if self.losses.any(frame.start, time) => {
-                self.frames -= 1;
-                self.unsure += 1;
-                self.left.push(OpenCall { pid, tid, function, start: frame.start });
-                Step::Lone
-            }
-            Some(frame) => {
-                self.frames -= 1;
-                Step::End(Span { start: frame.start, length: time.saturating_sub(frame.start) })
-            }
-            None => Step::Lone,
+        let Some(frame) = stack.pop() else { return Step::Lone };
+        self.frames -= 1;
+        if self.losses.any(frame.start, time) {
+            self.unsure += 1;
+            stack.add_inner(frame.inner);
+            self.left.push(OpenCall { pid, tid, function, start: frame.start });
+            return Step::Unsure;
         }
+        let length = time.saturating_sub(frame.start);
+        stack.add_inner(length);
+        Step::End(Span {
+            start: frame.start,
+            length,
+            own: length.saturating_sub(frame.inner),
+            is_outermost: !stack.counts.contains_key(&function),
+            tag: frame.tag,
+        })
+    }
+
+    /// Takes a record: a thread enters or leaves a function. None if it is of no function of which
+    /// both are probed.
+    pub(crate) fn step(&mut self, event: &Event<'_>) -> Option<Step> {
+        let Event { record, place, .. } = event;
+        let (thread, function) = ((record.pid, record.tid), place.function?);
+        Some(match place.side {
+            Side::Entry => self.enter(thread, function, record.time, record.esp),
+            Side::Return => self.end_call(thread, function, record.time, record.esp),
+            Side::Inside => return None,
+        })
+    }
+
+    /// The number of functions that a thread is in.
+    pub(crate) fn depth(&self, thread: (u32, u32)) -> usize {
+        self.threads.get(&thread).map_or(0, |stack| stack.frames.len())
+    }
+
+    /// The tag of the innermost function that a thread is in, and that of its caller, if there is
+    /// one. A new entry's tag is 0.
+    pub(crate) fn innermost(&mut self, thread: (u32, u32)) -> Option<(&mut u32, Option<u32>)> {
+        let (last, others) = self.threads.get_mut(&thread)?.frames.split_last_mut()?;
+        Some((&mut last.tag, others.last().map(|caller| caller.tag)))
     }
 
     /// The functions that the last step showed to be left without a return, innermost first.
     pub(crate) fn left(&self) -> &[OpenCall] {
         &self.left
+    }
+
+    /// Ends what threads are in that have made no record since a time, as if the trace ended.
+    /// Returns it, with the time of the thread's last record.
+    pub(crate) fn end_silent(&mut self, since: u64) -> Vec<(OpenCall, u64)> {
+        let silent = self.threads.extract_if(|_, stack| stack.last < since);
+        let mut all = Vec::new();
+        for (thread, mut stack) in silent {
+            let (mut left, last) = (Vec::new(), stack.last);
+            end_calls(thread, &mut stack, 0, &mut left);
+            all.extend(left.into_iter().map(|call| (call, last)));
+        }
+        self.frames -= all.len();
+        self.entries += all.len() as u64;
+        all
     }
 
     /// Ends the trace; returns the functions that threads are still in, innermost first for each
@@ -221,7 +316,7 @@ impl Spans {
         let mut threads: Vec<_> = self.threads.drain().collect();
         threads.sort_unstable_by_key(|(thread, _)| *thread);
         for (thread, mut stack) in threads {
-            leave(thread, &mut stack, 0, &mut left);
+            end_calls(thread, &mut stack, 0, &mut left);
         }
         self.frames = 0;
         left
@@ -229,131 +324,13 @@ impl Spans {
 }
 
 /// Removes the frames from `from` on and adds them to `left`.
-fn leave((pid, tid): (u32, u32), stack: &mut Stack, from: usize, left: &mut Vec<OpenCall>) {
-    let gone = stack.cut(from);
-    left.extend(gone.map(|Frame { function, start, .. }| OpenCall { pid, tid, function, start }));
+fn end_calls((pid, tid): (u32, u32), stack: &mut Stack, from: usize, left: &mut Vec<OpenCall>) {
+    while stack.frames.len() > from {
+        let Some(Frame { function, start, inner, .. }) = stack.pop() else { return };
+        stack.add_inner(inner);
+        left.push(OpenCall { pid, tid, function, start });
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const A: (u32, u32) = (1, 1);
-    const B: (u32, u32) = (1, 2);
-
-    fn end(start: u64, length: u64) -> Step {
-        Step::End(Span { start, length })
-    }
-
-    #[test]
-    fn threads_and_recursion() {
-        let mut spans = Spans::default();
-        assert_eq!(spans.enter(A, 0, 10, 1000), Step::Begin);
-        assert_eq!(spans.enter(B, 0, 11, 9000), Step::Begin);
-        assert_eq!(spans.enter(A, 0, 12, 900), Step::Begin);
-        assert_eq!(spans.leave(A, 0, 15, 900), end(12, 3));
-        assert_eq!(spans.leave(B, 0, 16, 9000), end(11, 5));
-        assert_eq!(spans.leave(A, 0, 20, 1000), end(10, 10));
-        assert_eq!(spans.leave(A, 0, 21, 1000), Step::Lone);
-        assert_eq!((spans.entries, spans.returns, spans.frames), (0, 1, 0));
-    }
-
-    #[test]
-    fn what_is_left_without_a_return_is_told() {
-        let mut spans = Spans::default();
-        spans.enter(A, 0, 10, 1000);
-        spans.enter(A, 1, 11, 900);
-        spans.enter(A, 2, 12, 800);
-        assert_eq!(spans.leave(A, 0, 20, 1000), end(10, 10));
-        let left: Vec<u32> = spans.left().iter().map(|left| left.function).collect();
-        assert_eq!((left, spans.entries), (vec![2, 1], 2));
-        // The record of a return was dropped; the stack pointer shows it.
-        spans.enter(A, 0, 30, 1000);
-        assert_eq!(spans.enter(A, 0, 40, 1000), Step::Begin);
-        assert_eq!(spans.left(), [OpenCall { pid: 1, tid: 1, function: 0, start: 30 }]);
-        assert_eq!(spans.leave(A, 0, 45, 1000), end(40, 5));
-        assert_eq!(spans.frames, 0);
-    }
-
-    #[test]
-    fn without_stack_pointers_the_innermost_is_meant() {
-        let mut spans = Spans::default();
-        spans.enter(A, 0, 10, 0);
-        spans.enter(A, 0, 11, 0);
-        assert_eq!(spans.leave(A, 0, 12, 0), end(11, 1));
-        assert_eq!(spans.leave(A, 0, 13, 0), end(10, 3));
-        spans.enter(A, 7, 20, 0);
-        assert_eq!(spans.end(), [OpenCall { pid: 1, tid: 1, function: 7, start: 20 }]);
-    }
-
-    #[test]
-    fn another_stack_within_is_followed() {
-        let mut spans = Spans::default();
-        // A signal handler on a stack of its own, at higher addresses; calls in it descend again.
-        for (function, sp) in [(0, 1000), (1, 900), (2, 5000), (3, 4900), (4, 4800)] {
-            assert_eq!(spans.enter(A, function, sp, sp), Step::Begin);
-        }
-        assert_eq!(spans.leave(A, 4, 6000, 4800), end(4800, 1200));
-        assert_eq!(spans.leave(A, 2, 6000, 5000), end(5000, 1000));
-        assert_eq!(spans.left(), [OpenCall { pid: 1, tid: 1, function: 3, start: 4900 }]);
-        assert_eq!(spans.enter(A, 5, 7000, 800), Step::Begin);
-        assert_eq!(spans.leave(A, 0, 8000, 1000), end(1000, 7000));
-        assert_eq!((spans.left().len(), spans.frames), (2, 0));
-    }
-
-    #[test]
-    fn deep_calls_take_no_longer_each() {
-        let below = |frames| {
-            let mut spans = Spans::default();
-            (0..frames).for_each(|depth| {
-                spans.enter(A, 0, depth, 1 << 40 | (frames - depth));
-            });
-            spans
-        };
-        let took = |spans: &mut Spans| {
-            let start = std::time::Instant::now();
-            for time in 0..10_000 {
-                assert_eq!(spans.enter(A, 1, time, 100), Step::Begin);
-                assert_eq!(spans.leave(A, 1, time + 1, 100), end(time, 1));
-            }
-            start.elapsed()
-        };
-        // The shortest of several runs: other work on the machine makes some longer. Searching all
-        // frames each time takes hundreds of times as long.
-        let (mut few, mut many) = (below(4), below(4000));
-        let turns: Vec<_> = (0..20).map(|_| (took(&mut few), took(&mut many))).collect();
-        let least =
-            |turns: &mut dyn Iterator<Item = std::time::Duration>| turns.min().expect("there are some");
-        let few = least(&mut turns.iter().map(|turn| turn.0));
-        let many = least(&mut turns.iter().map(|turn| turn.1));
-        assert!(many < few * 20, "{few:?}, {many:?}");
-    }
-
-    #[test]
-    fn nothing_is_put_together_across_a_loss() {
-        let at = |seconds: u64| seconds * 1_000_000_000;
-        let gap = |from, to| Gap { from: at(from), to: at(to), dropped: 1, pid: 0 };
-        let losses = Losses::of(&[gap(9, 11), gap(18, 20), gap(8, 10)]);
-        assert_eq!(losses.0, [(at(8), at(11)), (at(18), at(20))]);
-        let mut spans = Spans::with(losses);
-        // The return of this call and the entry of the next were lost.
-        assert_eq!(spans.enter(A, 0, at(7), 100), Step::Begin);
-        assert_eq!(spans.leave(A, 0, at(12), 100), Step::Lone);
-        assert_eq!((spans.left().len(), spans.unsure), (1, 1));
-        assert_eq!(spans.enter(A, 0, at(12), 100), Step::Begin);
-        assert_eq!(spans.leave(A, 0, at(13), 100), end(at(12), at(1)));
-        assert_eq!(spans.enter(A, 0, at(29), 0), Step::Begin);
-        assert_eq!(spans.leave(A, 0, at(31), 0), end(at(29), at(2)));
-        assert!(spans.end().is_empty());
-    }
-
-    #[test]
-    fn depth_is_limited() {
-        let mut spans = Spans::default();
-        for depth in 0..MAX_FRAMES as u64 {
-            assert_eq!(spans.enter(A, 0, depth, 1_000_000 - depth), Step::Begin);
-        }
-        assert_eq!(spans.enter(A, 0, 1, 1), Step::Lone);
-        assert_eq!(spans.beyond, 1);
-    }
-}
+mod tests;

@@ -7,9 +7,9 @@ use crate::text::{decimal, float, hex, hexadecimal, string};
 
 /// Appends the values of a record, decoded by a template, as a JSON object keyed by field names.
 ///
-/// Numbers are numbers; those shown in hexadecimal are strings (`"0x7f001234"`), as are texts and,
-/// in hexadecimal digits, bytes. Memory that could not be logged is `{"fault":"0x10"}`; a missing
-/// value is `null`.
+/// Numbers are numbers; those shown in hexadecimal are strings (`"0x7f001234"`), as are texts,
+/// names of bits and, in hexadecimal digits, bytes. Memory that could not be logged is
+/// `{"fault":"0x10"}`; a missing value is `null`.
 pub fn json_fields(template: &Template, record: &Record, out: &mut Vec<u8>) {
     object(template.fields(), template.values(record), out);
 }
@@ -39,6 +39,7 @@ pub fn json_value(value: &Value<'_>, kind: &FieldType, out: &mut Vec<u8>) {
         Value::Signed(number) => decimal(*number, out),
         Value::Float(number) => float(*number, out),
         Value::Text(text) => string(text, out),
+        Value::Names(names) => string(names.as_bytes(), out),
         Value::Bytes(bytes) => {
             out.push(b'"');
             hex(bytes, out);

@@ -6,15 +6,15 @@
 //! signal that comes just before the sleep is not lost.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use engine::{Control, HeartbeatHandle};
-use nix::sys::pthread::{Pthread, pthread_kill, pthread_self};
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::SigSet;
 
-use crate::Failure;
+use crate::sleeper::Sleeper;
+use crate::{Failure, progress};
 
 /// The value of a forwarded signal that came from the terminal, which has sent it to its whole
 /// process group.
@@ -39,6 +39,37 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 /// Whether the last one was sent by a process, not by the terminal.
 static SENT: AtomicBool = AtomicBool::new(false);
 
+/// The signals that a script has a probe for, as bits, and how often each has come.
+static EXPECTED: AtomicU64 = AtomicU64::new(0);
+static CAME: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
+
+/// Counts a signal. It only stores to atomics.
+extern "C" fn count(signal: i32, _info: *mut libc::siginfo_t, _context: *mut libc::c_void) {
+    if let Some(came) = usize::try_from(signal).ok().and_then(|signal| CAME.get(signal)) {
+        came.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// From now on, these signals are counted, and do not end the session. Children of this process
+/// count them, too.
+pub(crate) fn expect(signals: impl Iterator<Item = i32>) {
+    for signal in signals.filter(|signal| (1..64).contains(signal)) {
+        EXPECTED.fetch_or(1 << signal, Ordering::Relaxed);
+        handle(signal, count, false);
+    }
+}
+
+/// Whether a signal is one of these.
+pub(crate) fn is_expected(signal: i32) -> bool {
+    (1..64).contains(&signal) && EXPECTED.load(Ordering::Relaxed) >> signal & 1 == 1
+}
+
+/// How often one of these has come since this was asked last.
+pub(crate) fn came(signal: i32) -> u32 {
+    let came = usize::try_from(signal).ok().and_then(|signal| CAME.get(signal));
+    came.map_or(0, |came| came.swap(0, Ordering::Relaxed))
+}
+
 /// Watches signals and time until dropped.
 pub(crate) struct Watch {
     pub(crate) control: Arc<Control>,
@@ -62,6 +93,14 @@ pub(crate) fn signal() -> Option<(i32, bool)> {
 /// How many signals have asked for the end.
 pub(crate) fn signals() -> u32 {
     COUNT.load(Ordering::Relaxed)
+}
+
+/// Whether this process itself has asked for the end.
+static OVER: AtomicBool = AtomicBool::new(false);
+
+/// Ends the session as a time limit does: nobody wants its results any more.
+pub(crate) fn end_session() {
+    OVER.store(true, Ordering::Relaxed);
 }
 
 /// Remembers a signal. It only stores to atomics.
@@ -124,13 +163,14 @@ impl Watch {
     /// No second thread can be started: the limit of processes is reached.
     pub(crate) fn start(limit: Option<Duration>, pulse: Option<HeartbeatHandle>) -> Result<Watch, Failure> {
         let ends = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().chain(OTHER_FATAL_SIGNALS);
-        for signal in ends.chain(libc::SIGRTMIN()..=libc::SIGRTMAX()) {
+        let ends = ends.chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
+        for signal in ends.filter(|signal| !is_expected(*signal)) {
             handle(signal, remember, true);
         }
         handle(libc::SIGURG, wake, false);
         let control = Arc::new(Control::default());
         let ended = Arc::new(AtomicBool::new(false));
-        let tracer = pthread_self();
+        let tracer = Sleeper::this();
         let watcher =
             Watcher { control: Arc::clone(&control), ended: Arc::clone(&ended), tracer, limit, pulse };
         let thread = thread::Builder::new().name("watch".to_owned()).spawn(move || watcher.watch());
@@ -146,6 +186,7 @@ impl Drop for Watch {
             thread.thread().unpark();
             let _ = thread.join();
         }
+        progress::end();
     }
 }
 
@@ -154,7 +195,7 @@ struct Watcher {
     control: Arc<Control>,
     ended: Arc<AtomicBool>,
     /// This thread joins the watcher before it ends (`Watch::drop`).
-    tracer: Pthread,
+    tracer: Sleeper,
     limit: Option<Duration>,
     pulse: Option<HeartbeatHandle>,
 }
@@ -173,12 +214,16 @@ impl Watcher {
                 (false, false) => SLOW_TICK,
             });
             self.pulse.iter().for_each(HeartbeatHandle::beat);
+            if placed.is_none() {
+                progress::tick();
+            }
             if placed.is_none() && (self.control.placed.load(Ordering::Relaxed) || begun.elapsed() >= ARMING)
             {
                 placed = Some(Instant::now());
+                progress::end();
             }
             let over = placed.zip(self.limit).is_some_and(|(placed, limit)| placed.elapsed() >= limit);
-            if over || SIGNAL.load(Ordering::Relaxed) != 0 {
+            if over || SIGNAL.load(Ordering::Relaxed) != 0 || OVER.load(Ordering::Relaxed) {
                 self.control.stop.store(true, Ordering::Relaxed);
             }
             let wanted = quick
@@ -188,7 +233,7 @@ impl Watcher {
                     && interrupted.elapsed() >= RARE_TICK;
             if wanted && !self.ended.load(Ordering::Relaxed) {
                 interrupted = Instant::now();
-                let _ = pthread_kill(self.tracer, Signal::SIGURG);
+                self.tracer.interrupt();
             }
         }
     }

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use convert::perfetto::Counters;
-use convert::{Csv, Ctf, Form, Json, Perfetto, TemplateSet, TraceFacts};
+use convert::{Csv, Ctf, Form, Json, Otlp, Perfetto, TemplateSet, TraceFacts};
+use export::s3::Address;
+use export::{Client, Signal};
 use trace::store::{Info, Reader};
 
 use crate::arguments::{Convert, To};
@@ -21,6 +23,18 @@ pub(crate) fn convert(arguments: &Convert) -> Result<ExitCode, Failure> {
              `cargo build --release --features parquet` (or `cargo install --path crates/dprobes --features parquet`) builds one with it",
         ));
     }
+    if arguments.export.is_some() && arguments.to != To::Otlp {
+        return Err(Failure::new("--export is for --to otlp").with_status(2));
+    }
+    if arguments.partition && arguments.to != To::Parquet {
+        return Err(Failure::new("--partition is for --to parquet").with_status(2));
+    }
+    if let (false, Some(to)) = (arguments.partition, arguments.output.as_ref().filter(|to| is_store(to))) {
+        let to = printable::path(to);
+        let text =
+            format!("{to}: only --to parquet --partition writes to an object store (./{to} is a file)");
+        return Err(Failure::new(text).with_status(2));
+    }
     let path = printable::path(&arguments.file);
     let failed = |error: trace::store::Error| Failure::new(format!("{path}: {error}"));
     let mut reader = Reader::open(&arguments.file).map_err(failed)?;
@@ -29,7 +43,11 @@ pub(crate) fn convert(arguments: &Convert) -> Result<ExitCode, Failure> {
     let mut known = TraceFacts::new(reader.info());
     reader.select(filter).map_err(failed)?;
     let to = target(arguments)?;
-    let name = to.as_deref().map_or("standard output".to_owned(), |path| printable::path(path).to_string());
+    let name = match (&arguments.export, to.as_deref()) {
+        (Some(url), _) => url.to_string(),
+        (None, Some(path)) => printable::path(path).to_string(),
+        (None, None) => "standard output".to_owned(),
+    };
     let unwritten = |error: &io::Error| Failure::new(format!("{name}: {error}"));
     let (mut form, mut unsettled) = match form(arguments, to.as_deref(), reader.info(), &known, &sheet) {
         Ok(begun) => begun,
@@ -57,8 +75,12 @@ pub(crate) fn convert(arguments: &Convert) -> Result<ExitCode, Failure> {
 /// The path to write; `None` for standard output.
 fn target(arguments: &Convert) -> Result<Option<PathBuf>, Failure> {
     let beside = arguments.to.extension().map(|extension| arguments.file.with_extension(extension));
+    let beside = beside.filter(|_| !arguments.partition);
     let Some(path) = arguments.output.clone().or(beside).filter(|path| path != Path::new("-")) else {
         return match arguments.to {
+            To::Parquet if arguments.partition => {
+                Err(Failure::new("--partition writes to a directory: -o DIR names it"))
+            }
             To::Ctf => {
                 Err(Failure::new("a trace in the Common Trace Format is a directory: -o DIR names it"))
             }
@@ -72,16 +94,58 @@ fn target(arguments: &Convert) -> Result<Option<PathBuf>, Failure> {
     Ok(Some(path))
 }
 
+/// Whether a path is meant as an address of an object store.
+fn is_store(path: &Path) -> bool {
+    Address::is_meant(path.as_os_str().as_encoded_bytes())
+}
+
+/// What is to be put in its place at the end.
+enum Pending {
+    One(PendingFile),
+    #[cfg(feature = "parquet")]
+    Parts(crate::parts::Parts),
+    #[cfg(feature = "parquet")]
+    Objects(export::s3::Uploads),
+}
+
+impl Pending {
+    fn commit(&mut self) -> io::Result<()> {
+        match self {
+            Pending::One(file) => file.commit(),
+            #[cfg(feature = "parquet")]
+            Pending::Parts(parts) => parts.commit(),
+            #[cfg(feature = "parquet")]
+            Pending::Objects(uploads) => uploads.commit(),
+        }
+    }
+}
+
 fn form(
     arguments: &Convert,
     to: Option<&Path>,
     info: &Info,
     known: &TraceFacts,
     sheet: &TemplateSet,
-) -> io::Result<(Box<dyn Form>, PendingFile)> {
+) -> io::Result<(Box<dyn Form>, Pending)> {
     if let (To::Ctf, Some(directory)) = (arguments.to, to) {
         let unsettled = outfile::begin_directory(directory);
-        return Ok((Box::new(Ctf::new(directory, info, sheet)?), unsettled));
+        return Ok((Box::new(Ctf::new(directory, info, sheet)?), Pending::One(unsettled)));
+    }
+    #[cfg(feature = "parquet")]
+    if let (true, Some(directory)) = (arguments.partition, to) {
+        let host = arguments.host.clone().unwrap_or_else(|| host(info));
+        if is_store(directory) {
+            let uploads = uploads(directory)?;
+            let begun = uploads.clone();
+            let form =
+                dprobes_parquet::Partitioned::new(move |path: &str| begun.begin(path), &host, known, sheet);
+            return Ok((Box::new(form), Pending::Objects(uploads)));
+        }
+        let (parts, directory) = (crate::parts::Parts::default(), directory.to_owned());
+        let begun = parts.clone();
+        let open = move |path: &str| begun.begin(&directory, path);
+        let form = dprobes_parquet::Partitioned::new(open, &host, known, sheet);
+        return Ok((Box::new(form), Pending::Parts(parts)));
     }
     let (out, unsettled): (Box<dyn Write + Send>, _) = match to {
         Some(path) => {
@@ -93,6 +157,7 @@ fn form(
     let form: Box<dyn Form> = match arguments.to {
         To::Json => Box::new(Json::new(out)),
         To::Csv => Box::new(Csv::new(out, known, sheet)?),
+        To::Otlp => Box::new(otlp(arguments, known, &host(info), out)),
         To::Perfetto => Box::new(Perfetto::new(out, known, Counters { names: arguments.counter.clone() })),
         #[cfg(feature = "parquet")]
         To::Parquet => Box::new(dprobes_parquet::Parquet::new(out, known, sheet)?),
@@ -101,5 +166,46 @@ fn form(
         To::Parquet => return Err(ErrorKind::Unsupported.into()),
         To::Ctf => return Err(ErrorKind::Unsupported.into()),
     };
-    Ok((form, unsettled))
+    Ok((form, Pending::One(unsettled)))
+}
+
+/// Files into an object store, which is there.
+#[cfg(feature = "parquet")]
+fn uploads(to: &Path) -> io::Result<export::s3::Uploads> {
+    let text = to.to_str().ok_or_else(|| io::Error::other("an address is UTF-8"))?;
+    let address = text.parse().map_err(io::Error::other)?;
+    let settings = export::s3::Settings::of_environment().map_err(io::Error::other)?;
+    let bucket = export::s3::Bucket::new(address, settings);
+    bucket.check()?;
+    Ok(export::s3::Uploads::new(bucket, tell))
+}
+
+/// The machine that a trace is of. One without a head does not say.
+fn host(info: &Info) -> String {
+    let host = &info.about.host;
+    if host.is_empty() { export::host() } else { printable::text(host).into_owned() }
+}
+
+/// Spans, to a collector or to a file. `host` is the machine that the trace is of.
+fn otlp(
+    arguments: &Convert,
+    known: &TraceFacts,
+    host: &str,
+    mut out: Box<dyn Write + Send>,
+) -> Otlp<'static> {
+    let client = arguments.export.clone().map(Client::new);
+    let take = move |request: &[u8], _| match &client {
+        Some(client) => {
+            let mut wait = |time| {
+                std::thread::sleep(time);
+                true
+            };
+            client.send(Signal::Traces, request, &mut wait).map_err(io::Error::other)
+        }
+        None => out.write_all(request).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()),
+    };
+    let host = host.to_owned();
+    let of = host.clone();
+    let resource = move |name: &str, pid: u32| export::resource(&of, name, pid).to_string();
+    Otlp::new(known, &host, resource, take)
 }

@@ -84,9 +84,9 @@ impl Drop for RealtimePriority {
 }
 
 fn schedule(policy: libc::c_int, priority: libc::c_int) -> bool {
-    let parameters = libc::sched_param { sched_priority: priority };
-    // SAFETY: `parameters` is valid for the call.
-    unsafe { libc::sched_setscheduler(0, policy, &parameters) == 0 }
+    // The kernel's `struct sched_param` is this number. (musl has the call refused without asking.)
+    // SAFETY: the number is valid for the call.
+    unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) == 0 }
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! Two processes: the front, which the user started and sees, and the tracer.
 //!
+//! In: the command, with its targets open. Out: in the child, which traces, `Front` with the
+//! ledger that both share. The parent does not return.
+//!
 //! A traced program depends on its tracer at every hit: a tracer that is stopped or killed would
 //! hang or kill the program. So the tracer is a child in its own process group, which the
 //! terminal's signals do not reach. Ctrl-Z stops only the front. If the front dies, even by
@@ -111,6 +114,9 @@ pub(crate) fn split_beside<T>(
             for signal in ENDS {
                 control::handle(signal as i32, forward, true);
             }
+            (1..64).filter(|signal| control::is_expected(*signal)).for_each(|signal| {
+                control::handle(signal, forward, false);
+            });
             let_through();
             drop(alive);
             let ending = beside(parts, tracer);

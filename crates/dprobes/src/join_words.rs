@@ -2,7 +2,8 @@
 //!
 //! dprobes.lang, example 6, has `--group process memory`, `--group = filesys` and `--type = leave`;
 //! dprobes(8) has `--log` with any of its items. A command line parser would take the second word
-//! for something else, so such lists are joined before parsing: `--group=process,memory`.
+//! for something else, so such lists are joined before parsing: `--group=process,memory`. So are
+//! the three words of a definition, `-D key = value`.
 
 use std::ffi::{OsStr, OsString};
 
@@ -28,7 +29,7 @@ const LISTS: [List; 4] = [
 /// follow it (`--group process ./app.ppdf`). A list already joined with `=` is complete, unless it
 /// ends in a comma. Words after `--` belong to the probed command and stay as they are.
 pub(crate) fn join(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
-    let words: Vec<OsString> = words.into_iter().collect();
+    let words = with_definitions(words);
     let is_script = words.iter().take(2).any(|word| word == "trace" || word == "tools");
     let mut words = words.into_iter().peekable();
     let mut joined = Vec::new();
@@ -64,8 +65,40 @@ pub(crate) fn join(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     joined
 }
 
-/// How many words a list takes, with its option; `None` if the first word is no such option.
+/// Joins the words of each definition: `-D key = value` is `-D key=value`.
+fn with_definitions(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = words.into_iter().collect();
+    let mut place = 0;
+    while place < words.len() && words[place] != "--" {
+        if is_definition(&words[place..]) {
+            let (key, value) = (words[place + 1].clone(), words[place + 3].clone());
+            let mut joined = key;
+            joined.push("=");
+            joined.push(value);
+            words.splice(place + 1..place + 4, [joined]);
+            place += 1;
+        }
+        place += 1;
+    }
+    words
+}
+
+/// Whether words begin with a definition in three words behind its option.
+pub(crate) fn is_definition(words: &[OsString]) -> bool {
+    let is_key = |word: &OsString| {
+        word.to_str()
+            .is_some_and(|word| !word.is_empty() && is_name(word) && !word.as_bytes()[0].is_ascii_digit())
+    };
+    matches!(words, [option, key, equals, value, ..]
+        if option == "-D" && is_key(key) && equals == "=" && value != "--")
+}
+
+/// How many words a list takes, or a definition in several words, with its option; `None` if the
+/// first word is no such option.
 pub(crate) fn list(words: &[OsString]) -> Option<usize> {
+    if is_definition(words) {
+        return Some(4);
+    }
     let (option, _, first) = option(words.first()?)?;
     if !first.is_empty() && !first.ends_with(',') {
         return Some(1);
@@ -164,6 +197,20 @@ mod tests {
             ("attach -p redis-server a.rpn", "attach -p redis-server a.rpn"),
             ("trace -p 17 a.bt 4096", "trace -p 17 a.bt 4096"),
             ("tools run memleak -p 17 4096", "tools run memleak -p 17 4096"),
+        ] {
+            assert_eq!(join(line), joined);
+        }
+    }
+
+    #[test]
+    fn a_definition_may_be_three_words() {
+        for (line, joined) in [
+            ("run -D key = value a.rpn", "run -D key=value a.rpn"),
+            ("run -D a = 1 -D b = = a.rpn -- ls -D x = y", "run -D a=1 -D b== a.rpn -- ls -D x = y"),
+            ("run a.rpn -D a=1 = x", "run a.rpn -D a=1 = x"),
+            ("run a.rpn -D 1 = x", "run a.rpn -D 1 = x"),
+            ("run a.rpn -D a = -- x", "run a.rpn -D a = -- x"),
+            ("run a.rpn -D a =", "run a.rpn -D a ="),
         ] {
             assert_eq!(join(line), joined);
         }

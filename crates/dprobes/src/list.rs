@@ -1,8 +1,9 @@
 //! `dprobes list`: shows modules, functions, points of functions and static probes that can be
-//! probed.
+//! probed, and variables that can be watched.
 
 mod static_probes;
 mod tactics;
+mod variables;
 
 use std::ffi::OsStr;
 use std::io::{BufWriter, Write};
@@ -31,6 +32,9 @@ pub(crate) fn list(arguments: &List) -> Result<ExitCode, Failure> {
             if arguments.usdt {
                 return finish(static_probes::of_file(&file, arguments.pattern.as_deref(), &mut out)?, out);
             }
+            if arguments.data {
+                return finish(variables::of_file(&file, arguments.pattern.as_deref(), &mut out)?, out);
+            }
             let image = Image::open(&file).map_err(Failure::new)?;
             let wanted = Wanted::parse(arguments.pattern.as_deref().unwrap_or("*"))?;
             match arguments.points {
@@ -49,6 +53,9 @@ pub(crate) fn list(arguments: &List) -> Result<ExitCode, Failure> {
             let pattern = arguments.file.as_ref().map(|pattern| pattern.to_string_lossy().into_owned());
             if arguments.usdt {
                 return finish(static_probes::of_process(pid, pattern.as_deref(), &mut out)?, out);
+            }
+            if arguments.data {
+                return finish(variables::of_process(pid, pattern.as_deref(), &mut out)?, out);
             }
             match arguments.tactics {
                 true => {

@@ -1,58 +1,79 @@
 //! The `dprobes` command: reads the command line, compiles the probe program, has the engine insert
 //! it, and shows the results: records as they are made, messages, a summary.
 //!
-//! This crate depends on all other crates; none depends on it. Every error is reported in one
-//! message that says what to do, and gives a non-zero exit status. No process is touched until
-//! everything that can be checked in advance has been checked.
+//! No crate depends on this one. It knows nothing of what is inside a probed process: `agent`,
+//! `jit`, `layout`, `rings` and `unwind` are the engine's. Every error is reported in one message
+//! that says what to do, and gives a non-zero exit status. No process is touched until everything
+//! that can be checked in advance has been checked.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | `arguments`, `join_words`, `command_start`, `usage` | the command line; options that take lists of words; where the probed command begins; messages for a wrong command line |
-//! | `session`, `top`, `front`, `control` | `run`, `attach` and `top`: the front and tracer processes, signals and time limits |
+//! | `session`, `started_command`, `top`, `front`, `control` | `run`, `attach` and `top`: the command, the front and tracer processes, signals and time limits |
+//! | `death_watch`, `heap` | how the front learns that the tracer has died; freed memory given back |
 //! | `kernel_engine` | `attach` to all processes, and to one with `--engine kernel`: the kernel runs the handlers |
+//! | `watch` | `watch`: who writes to a variable |
 //! | `scripts` | `trace`, which runs scripts, and `check` of them |
 //! | `service` | the background session: `insert`, `remove`, `query`, `getvars`, `session` |
 //! | `program`, `points`, `ppdf`, `symbols` | what is probed: a program's text, `--at`, a PPDF; files with symbols |
+//! | `coverage` | `coverage`: which lines and branches of a program are reached |
 //! | `check`, `list`, `doctor` | `check`, `list` and `doctor`, which change nothing |
+//! | `debuginfod` | debug information from servers |
+//! | `header` | C headers of descriptions of static probes |
 //! | `shortcuts`, `tools` | `count`, `latency` and `stacks`, which are `--at` and scripts; scripts that come with the command |
 //! | `output`, `targets`, `lines` | targets, which take records; source lines of sites |
-//! | `outfile` | output files that replace an old file only once there is something to keep |
+//! | `outfile`, `stdout` | output files that replace an old file only once there is something to keep; standard output |
 //! | `hooks` | plugins, and the hooks that they register at |
 //! | `show`, `convert`, `report`, `templates`, `selection` | commands that read trace stores and templates |
-//! | `summary`, `stats`, `silent` | counts and variables, as text and as JSON; why a probe may not have been hit |
-//! | `man` | the manual pages |
-//! | `failure`, `messages` | errors that end the command; messages on standard error |
+//! | `summary`, `stats`, `cost`, `silent` | counts and variables, as text and as JSON; what probing has cost; why a probe may not have been hit |
+//! | `help`, `man`, `markdown` | `help` with its pages, the manual pages, and how both read the documentation |
+//! | `sleeper` | a thread that another interrupts |
+//! | `failure`, `messages`, `progress` | errors that end the command; messages on standard error; what is being done, on a terminal |
 
+mod addresses;
 mod arguments;
 mod check;
 mod command_start;
 mod control;
 mod convert;
+mod cost;
+mod coverage;
 mod death_watch;
+mod debuginfod;
 mod doctor;
 mod failure;
 mod front;
+mod header;
 mod heap;
+mod help;
 mod hooks;
+mod inlined;
 mod join_words;
 mod kernel_engine;
 mod lines;
 mod list;
 mod man;
+mod markdown;
 mod messages;
 mod outfile;
 mod output;
+#[cfg(feature = "parquet")]
+mod parts;
 mod points;
 mod ppdf;
 mod program;
+mod progress;
 mod report;
 mod scripts;
 mod selection;
+mod serve;
 mod service;
 mod session;
 mod shortcuts;
 mod show;
 mod silent;
+mod sleeper;
+mod started_command;
 mod stats;
 mod stdout;
 mod summary;
@@ -85,12 +106,14 @@ fn main() -> ExitCode {
         Command::Count(arguments) => shortcuts::count(&arguments),
         Command::Latency(arguments) => shortcuts::latency(&arguments),
         Command::Stacks(arguments) => shortcuts::stacks(&arguments),
+        Command::Coverage(arguments) => coverage::coverage(&arguments),
         Command::Tools(arguments) => tools::tools(&arguments),
         Command::Watch(arguments) => watch::watch(&arguments),
         Command::Top(arguments) => top::top(&arguments),
         Command::Check(check) => check::check(&check),
         Command::BuildPpdf(build) => ppdf::build(&build),
         Command::List(list) => list::list(&list),
+        Command::Header(arguments) => header::header(&arguments),
         Command::Doctor(arguments) => doctor::doctor(&arguments),
         Command::Insert(insert) => service::insert(&insert),
         Command::ApplyPpdf(apply) => service::apply(&apply),
@@ -102,12 +125,14 @@ fn main() -> ExitCode {
         Command::Show(show) => show::show(&show),
         Command::Convert(arguments) => convert::convert(&arguments),
         Command::Report(arguments) => report::report(&arguments),
+        Command::Serve(arguments) => serve::serve(&arguments),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Arguments::command(), "dprobes", &mut script);
             let written = std::io::Write::write_all(&mut std::io::stdout(), &script);
             written.map(|()| ExitCode::SUCCESS).map_err(|error| Failure::new(format!("the script: {error}")))
         }
+        Command::Help(arguments) => help::help(&arguments, Arguments::command()).map(|()| ExitCode::SUCCESS),
         Command::Man { page } => man::man(page, Arguments::command()).map(|()| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|failure| {

@@ -59,7 +59,7 @@ fn command_page(mut command: Command) -> io::Result<String> {
     whole.render_synopsis_section(&mut page)?;
     whole.render_description_section(&mut page)?;
     let mut text = text(page);
-    for part in command.get_subcommands().filter(|part| !part.is_hide_set() && part.get_name() != "help") {
+    for part in command.get_subcommands().filter(|part| !part.is_hide_set()) {
         text.push_str(&subcommand(part)?);
     }
     text.push_str(".SH EXAMPLES\n");
@@ -132,7 +132,8 @@ mod tests {
         let command = Arguments::command();
         for part in command.get_subcommands().filter(|part| !part.is_hide_set()) {
             assert!(page.contains(&format!(".SH \"DPROBES {}\"", part.get_name().to_uppercase())));
-            for option in part.get_arguments().filter_map(|argument| argument.get_long()) {
+            let shown = part.get_arguments().filter(|argument| !argument.is_hide_set());
+            for option in shown.filter_map(|argument| argument.get_long()) {
                 assert!(page.contains(&format!("--{option}")), "{option}");
             }
         }

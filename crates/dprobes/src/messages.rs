@@ -17,6 +17,7 @@ pub(crate) fn tell(text: &str) {
 /// Writes a line to standard error. Errors are ignored: a closed standard error is no reason to
 /// stop.
 pub(crate) fn say(line: impl std::fmt::Display) {
+    crate::progress::make_room();
     let _ = writeln!(io::stderr(), "{line}");
 }
 

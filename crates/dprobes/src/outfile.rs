@@ -48,14 +48,14 @@ enum Way {
 /// It cannot be written.
 pub(crate) fn begin(path: &Path) -> io::Result<(File, PendingFile)> {
     let (file, way) = match place(path)? {
-        Place::Open(descriptor) => (duplicate(descriptor)?, Way::Settled),
-        Place::AsItIs => (File::options().write(true).open(path)?, Way::Settled),
-        Place::Absent(place) => {
+        OutputPath::Open(descriptor) => (duplicate(descriptor)?, Way::Settled),
+        OutputPath::AsItIs => (File::options().write(true).open(path)?, Way::Settled),
+        OutputPath::Absent(place) => {
             let (part, file) = create_part(&place, None)?;
             let written = file.as_raw_fd();
             (file, Way::Beside { part, place, written })
         }
-        Place::Regular(place) => {
+        OutputPath::Regular(place) => {
             // A file that may not be written is not replaced either.
             let old = File::options().write(true).open(&place)?.metadata()?;
             match create_part(&place, Some(&old)) {
@@ -103,8 +103,8 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
 pub(crate) fn probe(path: &Path) -> io::Result<()> {
     match place(path)? {
         // Opening and closing a pipe would end its reader's input.
-        Place::Open(_) | Place::AsItIs => Ok(()),
-        Place::Absent(_) | Place::Regular(_) => begin(path).map(|_| ()),
+        OutputPath::Open(_) | OutputPath::AsItIs => Ok(()),
+        OutputPath::Absent(_) | OutputPath::Regular(_) => begin(path).map(|_| ()),
     }
 }
 
@@ -162,7 +162,7 @@ impl Drop for PendingFile {
 }
 
 /// What a path leads to.
-enum Place {
+enum OutputPath {
     /// No file yet; it will be created here.
     Absent(PathBuf),
     /// A regular file.
@@ -174,16 +174,18 @@ enum Place {
 }
 
 /// Follows a path, link by link.
-fn place(path: &Path) -> io::Result<Place> {
+fn place(path: &Path) -> io::Result<OutputPath> {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
         let directory = match path.parent() {
             Some(directory) if directory.as_os_str().is_empty() => Path::new("."),
             Some(directory) => directory,
-            None => return Ok(Place::AsItIs),
+            None => return Ok(OutputPath::AsItIs),
         };
         let directory = fs::canonicalize(directory)?;
-        let Some(Component::Normal(name)) = path.components().next_back() else { return Ok(Place::AsItIs) };
+        let Some(Component::Normal(name)) = path.components().next_back() else {
+            return Ok(OutputPath::AsItIs);
+        };
         let here = directory.join(name);
         match fs::symlink_metadata(&here) {
             Ok(metadata) if metadata.is_symlink() => {
@@ -192,13 +194,13 @@ fn place(path: &Path) -> io::Result<Place> {
                 }
                 path = directory.join(fs::read_link(&here)?);
             }
-            Ok(metadata) if metadata.is_file() => return Ok(Place::Regular(here)),
-            Ok(_) => return Ok(Place::AsItIs),
+            Ok(metadata) if metadata.is_file() => return Ok(OutputPath::Regular(here)),
+            Ok(_) => return Ok(OutputPath::AsItIs),
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 // A trailing slash names a directory, which does not exist.
                 return match path.as_os_str().as_encoded_bytes().ends_with(b"/") {
                     true => Err(ErrorKind::IsADirectory.into()),
-                    false => Ok(Place::Absent(here)),
+                    false => Ok(OutputPath::Absent(here)),
                 };
             }
             Err(error) => return Err(error),
@@ -209,14 +211,14 @@ fn place(path: &Path) -> io::Result<Place> {
 
 /// The descriptor of a process that a link in a canonical directory stands for, if it does: the
 /// file behind it may have any name, or none.
-fn descriptor(link: &Path) -> Option<Place> {
+fn descriptor(link: &Path) -> Option<OutputPath> {
     let words: Vec<&str> = link.strip_prefix("/proc").ok()?.iter().filter_map(|word| word.to_str()).collect();
     let (process, number) = match words.as_slice() {
         [process, "fd", number] | [process, "task", _, "fd", number] => (*process, *number),
         _ => return None,
     };
     let is_own = process == std::process::id().to_string();
-    Some(number.parse().ok().filter(|_| is_own).map_or(Place::AsItIs, Place::Open))
+    Some(number.parse().ok().filter(|_| is_own).map_or(OutputPath::AsItIs, OutputPath::Open))
 }
 
 /// Duplicates a descriptor; both share the file position.

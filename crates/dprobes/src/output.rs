@@ -1,27 +1,54 @@
 //! The observer of `run` and `attach`: passes records to targets and messages to standard error.
+//!
+//! In: records and notes of the engine. Out: records to targets; notes to targets and to standard
+//! error.
 
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 
 use engine::{Lost, Note, Observer, Placed, Report};
+use process::Module;
 use trace::sink::{Target, View};
 use trace::{Items, Record};
 
 use crate::Failure;
+use crate::addresses::SharedAddresses;
 use crate::messages::{WARNING, count, tell};
 use crate::targets::{How, Open, TargetCounts, Targets};
+
+/// Which messages go to standard error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// All.
+    All,
+    /// All but that probes are armed.
+    AllButArmed,
+    /// Warnings, and what handlers have said.
+    Warnings,
+}
+
+/// What was said of a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Announced {
+    /// That it is waited for.
+    Waits,
+    /// That it has probes, in a process or in all.
+    In(Option<i32>),
+}
 
 /// Passes records to all targets, and writes messages to standard error.
 pub(crate) struct Output {
     targets: Targets,
     view: View,
+    /// The modules of processes, for the functions in lines.
+    addresses: SharedAddresses,
     lossless: bool,
-    /// Whether armed probes are announced.
-    tells_armed: bool,
-    /// The process in which each module was last announced: a library that is unloaded and loaded
-    /// again is announced once.
-    announced: HashMap<PathBuf, Option<i32>>,
+    /// Which messages are told.
+    told: Told,
+    /// What was said last of each module: a library that is unloaded and loaded again is announced
+    /// once.
+    announced: HashMap<PathBuf, Announced>,
 }
 
 impl Output {
@@ -30,8 +57,9 @@ impl Output {
     pub(crate) fn open(
         targets: &[Target],
         view: View,
+        addresses: SharedAddresses,
         lossless: bool,
-        tells_armed: bool,
+        told: Told,
     ) -> Result<Output, Failure> {
         let mut all = Targets::default();
         for target in targets {
@@ -40,7 +68,7 @@ impl Output {
             told.iter().for_each(|text| tell(&format!("{WARNING}{text}")));
             all.add(open);
         }
-        Ok(Output { targets: all, view, lossless, tells_armed, announced: HashMap::new() })
+        Ok(Output { targets: all, view, addresses, lossless, told, announced: HashMap::new() })
     }
 
     /// Registers a program that is about to be inserted.
@@ -54,7 +82,14 @@ impl Output {
     fn is_told(&mut self, note: &Note) -> bool {
         match note {
             Note::Armed { pid, module, .. } => {
-                self.tells_armed && self.announced.insert(module.clone(), *pid) != Some(*pid)
+                self.told == Told::All
+                    && self.announced.insert(module.clone(), Announced::In(*pid)) != Some(Announced::In(*pid))
+            }
+            Note::Remark { .. } => self.told != Told::Warnings,
+            // Once for all processes.
+            Note::Waiting { module, .. } => {
+                self.told != Told::Warnings
+                    && self.announced.insert(module.into(), Announced::Waits).is_none()
             }
             _ => true,
         }
@@ -96,6 +131,18 @@ impl Observer for Output {
 
     fn wants_placed(&self) -> bool {
         self.targets.wants_placed()
+    }
+
+    fn mapped(&mut self, pid: i32, modules: &[Module]) {
+        if self.view.lines.is_some() {
+            self.addresses.with(|addresses| addresses.learn(pid as u32, modules));
+        }
+    }
+
+    fn forked(&mut self, parent: i32, child: i32) {
+        if self.view.lines.is_some() {
+            self.addresses.with(|addresses| addresses.inherit(parent as u32, child as u32));
+        }
     }
 
     fn lost(&mut self, lost: &Lost) {
@@ -152,12 +199,20 @@ mod tests {
 
     #[test]
     fn a_library_that_comes_and_goes_is_announced_once() {
-        let mut output = Output::open(&[], View::default(), false, true).map_err(|_| ()).expect("no targets");
+        let mut output = Output::open(&[], View::default(), SharedAddresses::default(), false, Told::All)
+            .map_err(|_| ())
+            .expect("no targets");
         let armed = |pid, module: &str| Note::Armed { pid: Some(pid), module: module.into(), probes: 1 };
         let mut is_told = |note: &Note| output.is_told(note);
         assert!(is_told(&armed(1, "/lib/a.so")) && is_told(&armed(1, "/lib/b.so")));
         assert!(!is_told(&armed(1, "/lib/a.so")) && !is_told(&armed(1, "/lib/b.so")));
         assert!(is_told(&armed(2, "/lib/a.so")));
+        let waiting = |pid, module: &str| Note::Waiting { pid: Some(pid), module: module.to_owned() };
+        assert!(
+            is_told(&waiting(1, "libz")) && !is_told(&waiting(2, "libz")) && is_told(&waiting(2, "liby"))
+        );
+        // What is waited for comes, in all processes.
+        assert!(is_told(&Note::Armed { pid: None, module: "libz".into(), probes: 1 }));
         let warning = Note::Other("something".to_owned());
         assert!(is_told(&warning) && is_told(&warning));
     }

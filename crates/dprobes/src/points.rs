@@ -32,8 +32,10 @@ const DO: &str = "--do";
 const WATCH: &str = "watch";
 /// Number of local, and of global, variables that a handler may use.
 const VARIABLES: u32 = 64;
-/// The default handler: counts hits and records nothing.
+/// The handler without `--do`: counts hits and records nothing.
 const COUNT: &str = "abort\n";
+/// The same where records are asked for: each hit is one, without data.
+const RECORD: &str = "exit\n";
 
 /// A probepoint of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -232,8 +234,9 @@ fn single_colon(text: &str) -> Option<usize> {
     text.match_indices(':').map(|(at, _)| at).find(|at| !double(*at))
 }
 
-/// The programs of a command line: that of its file, or one per module of its `--at`s.
-pub(crate) fn programs(probes: &Probes) -> Vec<Program> {
+/// The programs of a command line: that of its file, or one per module of its `--at`s. With
+/// `records`, hits of the latter are recorded if `--do` does not say what to do.
+pub(crate) fn programs(probes: &Probes, records: bool) -> Vec<Program> {
     if let Some(file) = &probes.file {
         return vec![Program { file: file.clone(), preprocessor: probes.preprocessor.clone(), text: None }];
     }
@@ -247,7 +250,8 @@ pub(crate) fn programs(probes: &Probes) -> Vec<Program> {
             None => modules.push((&at.module, vec![wanted])),
         }
     }
-    let handler = probes.handler.as_deref().map_or_else(|| COUNT.to_owned(), lines);
+    let usual = if records { RECORD } else { COUNT };
+    let handler = probes.handler.as_deref().map_or_else(|| usual.to_owned(), lines);
     let program = |(module, ats): (&str, Vec<(&str, FunctionPoint)>)| Program {
         file: Text::path(),
         preprocessor: probes.preprocessor.clone(),
@@ -424,7 +428,7 @@ mod tests {
             handler: Some("push arg, 0; log 1".into()),
             preprocessor: Preprocessor::default(),
         };
-        let texts: Vec<String> = programs(&probes)
+        let texts: Vec<String> = programs(&probes, false)
             .iter()
             .map(|program| program.text.clone().expect("it is no file").program)
             .collect();

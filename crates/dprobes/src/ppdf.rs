@@ -153,7 +153,7 @@ fn resolve(compiled: Compiled, sym: Option<&Path>, verify: bool) -> Result<Ppdf,
         }
         let kind = object.kind.name();
         tell(&format!(
-            "warning: `modtype = {kind}`: the probes are not resolved, and this version cannot apply them"
+            "note: `modtype = {kind}`: the probes are not resolved; the kernel on which they are applied says where they are"
         ));
         return Ok(Ppdf { object, places });
     }

@@ -1,5 +1,11 @@
 //! Reads the probe program: compiles a text for one machine, or for both that this one runs, or
 //! takes a PPDF.
+//!
+//! What only the kernel engine probes (the kernel itself, tracepoints, watchpoints) is refused
+//! here, except in `load_for_kernel`.
+//!
+//! In: a file of the command line, and the machines that it is for. Out: `Versions`, an `Object`
+//! for each machine.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -50,7 +56,7 @@ pub(crate) fn load_to_insert(
     load(program, select, machine, &Use::INSERT).map(|loaded| loaded.versions)
 }
 
-/// Like [`load_to_insert`], for the kernel engine, which has probes in the kernel too.
+/// Like [`load_to_insert`], also for the kernel engine, which has probes in the kernel too.
 pub(crate) fn load_for_kernel(
     program: &Program,
     select: &Select,
@@ -59,16 +65,16 @@ pub(crate) fn load_for_kernel(
     load(program, select, machine, &Use { tell: true, in_kernel: true })
 }
 
-/// A program for the kernel engine.
+/// A program that may be for the kernel engine.
 pub(crate) struct ForKernel {
     pub(crate) versions: Versions,
     /// The text that it was compiled from; `None` for a PPDF.
     pub(crate) sources: Option<rpn::Sources>,
 }
 
-/// Like [`load_to_insert`], but does not repeat its notes and warnings.
-pub(crate) fn load_again(program: &Program, select: &Select) -> Result<Versions, Failure> {
-    load(program, select, None, &Use { tell: false, ..Use::INSERT }).map(|loaded| loaded.versions)
+/// Like [`load_for_kernel`], but does not repeat its notes and warnings.
+pub(crate) fn load_again(program: &Program, select: &Select) -> Result<ForKernel, Failure> {
+    load(program, select, None, &Use { tell: false, in_kernel: true })
 }
 
 /// What a program is loaded for.
@@ -111,8 +117,8 @@ fn load(
     check_insertable(&mut main.object, program, select, wanted)?;
     let other = other.map_err(|failure| reason(&failure)).and_then(|compiled| {
         let mut object = compiled.object;
-        let suits = check_insertable(&mut object, program, select, wanted);
-        suits.map(|()| object).map_err(|failure| failure.message().to_owned())
+        let checked = check_insertable(&mut object, program, select, wanted);
+        checked.map(|()| object).map_err(|failure| failure.message().to_owned())
     });
     Ok(ForKernel { versions: Versions::of_text(main.object, other), sources: Some(main.sources) })
 }
@@ -140,14 +146,15 @@ fn check_insertable(
     let at_tracepoint = |probe: &&rpn::Probe| matches!(probe.location, rpn::Location::Tracepoint { .. });
     if let Some(probe) = object.probes.iter().find(at_tracepoint).filter(|_| !wanted.in_kernel) {
         return Err(failed(&format!(
-            "{}: a tracepoint is the kernel's, and cannot be inserted in a process; `dprobes attach` without -p \
-             probes the kernel",
+            "{}: a tracepoint is the kernel's, and cannot be inserted in a process; `dprobes attach` and \
+             `dprobes insert` without -p probe the kernel",
             probe.point
         )));
     }
     if object.kind != rpn::ModuleKind::User && !wanted.in_kernel {
         return Err(failed(&format!(
-            "`modtype = {}`: only probes in user programs can be inserted; `dprobes attach` without -p puts probes into the kernel",
+            "`modtype = {}`: only probes in user programs can be inserted in a process; `dprobes attach` and `dprobes insert` without -p \
+             put probes into the kernel",
             object.kind.name()
         )));
     }

@@ -15,8 +15,8 @@ pub(crate) struct Selection {
     #[arg(long, value_name = "TIME", value_parser = moment)]
     from: Option<Moment>,
     /// Only records up to this time
-    #[arg(long, value_name = "TIME", value_parser = moment)]
-    to_time: Option<Moment>,
+    #[arg(long, alias = "to-time", value_name = "TIME", value_parser = moment)]
+    until: Option<Moment>,
     /// Only records of these processes
     #[arg(short, long, value_name = "PID", value_delimiter = ',')]
     pid: Vec<u32>,
@@ -30,6 +30,12 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
+    /// Whether no option selects records.
+    pub(crate) fn is_everything(&self) -> bool {
+        let Selection { from, until, pid, tid, probe } = self;
+        from.is_none() && until.is_none() && pid.is_empty() && tid.is_empty() && probe.is_empty()
+    }
+
     /// Converts the selection to a filter for the records of a trace.
     ///
     /// # Errors
@@ -38,7 +44,7 @@ impl Selection {
         let start = info.about.start;
         let mut filter = Filter {
             from: self.from.map(|moment| moment.time(start)),
-            to: self.to_time.map(|moment| moment.time(start)),
+            to: self.until.map(|moment| moment.time(start)),
             pids: self.pid.clone(),
             tids: self.tid.clone(),
             ..Filter::default()

@@ -1,26 +1,26 @@
 //! `dprobes run` and `dprobes attach`.
+//!
+//! In: the arguments of the command. Out: a tracer with their programs, which runs until the end,
+//! and the exit status.
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
-use engine::{Error, Observer, Options, Report, StartOptions, State, Tracer, Versions};
+use engine::{Observer, Options, Report, StartOptions, State, Tracer, Versions};
 use image::{Machine, Pattern};
 use trace::Items;
 use trace::sink::Target;
 
+use crate::addresses::SharedAddresses;
 use crate::arguments::{Attach, Engine, Probes, Program, Run, Select, Tracing};
 use crate::control::{self, Watch};
+use crate::cost::{self, Work};
 use crate::hooks::{Plugins, WithHooks};
-use crate::messages::tell;
-use crate::output::Output;
-use crate::{Failure, front, outfile, points, program, silent, stats, summary, symbols, targets, templates};
-
-/// Exit status of `run` when dprobes itself fails, as for `env` and `timeout`.
-const FAILED: u8 = 125;
-/// Exit status of `run` when the command cannot be executed.
-const NOT_EXECUTABLE: u8 = 126;
-/// Exit status of `run` when the command is not found.
-const NOT_FOUND: u8 = 127;
+use crate::messages::{count, tell};
+use crate::output::{Output, Told};
+use crate::started_command::{FAILED, RunCommand, end_as_command, run_command};
+use crate::{
+    Failure, front, outfile, points, program, progress, silent, stats, summary, symbols, targets, templates,
+};
 
 /// Runs a command with probes in it.
 pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
@@ -29,61 +29,45 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
     let machine = arguments.command.first().and_then(|command| process::machine_of_command(command));
     let Run { probes, select, tracing, engine, .. } = arguments;
     let programs = load(probes, select, tracing, *engine, machine).map_err(own)?;
+    tell_empty(&arguments.probes, &programs);
     let output = open(&arguments.tracing, &programs, false).map_err(own)?;
     let mask = control::inherited_mask();
     let front = front::split().map_err(own)?;
     let plugins = Plugins::load(&arguments.tracing.plugin).map_err(own)?;
     let mut output = behind_hooks(output, &programs);
+    progress::begin("putting the probes in");
     let watch = Watch::start(None, front.ledger.pulse()).map_err(own)?;
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
     arguments.tracing.buffering.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
+    tracer.set_max_overhead(arguments.tracing.cost.of_command());
     if arguments.tracing.buffering.share_variables {
         tracer.share_variables();
     }
     for Loaded { program, options, .. } in programs {
         tracer.insert(program, options, None);
     }
-    let pid = tracer
-        .start(&arguments.command, &StartOptions { signal_mask: mask, group: Some(front.group) })
-        .map_err(|error| {
-            let status = match &error {
-                Error::Process(process::Error::Start { cause, .. }) => match cause.kind() {
-                    std::io::ErrorKind::NotFound => NOT_FOUND,
-                    _ => NOT_EXECUTABLE,
-                },
-                _ => FAILED,
-            };
-            Failure::new(error).with_status(status)
-        })?;
-    if let Err(error) = tracer.run(&watch.control) {
-        // The command has not begun, and must not run without its probes.
-        kill(pid, libc::SIGKILL);
-        tracer.finish(&watch.control);
-        reap(pid);
-        return Err(own(Failure::new(error)));
-    }
-    let report = tracer.finish(&watch.control);
-    let ended = tracer.status(pid);
+    let options = StartOptions { signal_mask: mask, group: Some(front.group) };
+    let RunCommand { pid, report, ended } = run_command(&mut tracer, &watch, &arguments.command, &options)?;
     drop(watch);
     output.events.destroy_all();
     drop(plugins);
-    end(&report, Some(&mut output.inner), &arguments.tracing).map_err(own)?;
-    let status = match ended {
-        Some(status) => status,
-        // The front was killed: the command lives on, without probes.
-        None if front.is_gone() => return Ok(ExitCode::FAILURE),
-        None => {
-            if let Some((signal, true)) = control::signal() {
-                kill(pid, signal);
-            }
-            reap(pid)
-        }
-    };
-    front::end_as(status)
+    let cost = cost::text(&report, ended.and_then(|_| cost::of_ended()));
+    end(&report, Some(&mut output.inner), &arguments.tracing, &cost).map_err(own)?;
+    end_as_command(pid, ended, &front)
 }
 
 /// Probes running processes.
 pub(crate) fn attach(arguments: &Attach, pids: &[i32], engine: Engine) -> Result<ExitCode, Failure> {
+    if let Some(option) = arguments.only.given() {
+        return Err(Failure::new(format!(
+            "{option}: the processes are given with -p; the kernel engine filters hits: leave -p out, or add --engine kernel"
+        )));
+    }
+    if arguments.by_process {
+        return Err(Failure::new(
+            "--by-process: only the kernel engine counts by process: leave -p out, or add --engine kernel",
+        ));
+    }
     let machine = machine_of(pids);
     let programs = load(&arguments.probes, &arguments.select, &arguments.tracing, engine, machine)?;
     points::are_for(&arguments.probes.at, pids)?;
@@ -91,31 +75,66 @@ pub(crate) fn attach(arguments: &Attach, pids: &[i32], engine: Engine) -> Result
         is_not_itself(pid)?;
         points::check(&arguments.probes.at, pid)?;
     }
+    tell_empty(&arguments.probes, &programs);
     let output = open(&arguments.tracing, &programs, true)?;
     let front = front::split()?;
     let plugins = Plugins::load(&arguments.tracing.plugin)?;
     let mut output = behind_hooks(output, &programs);
+    progress::begin("putting the probes in");
     let watch = Watch::start(arguments.duration, front.ledger.pulse())?;
     let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut output);
     arguments.tracing.buffering.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
+    tracer.set_max_overhead(arguments.tracing.cost.of_processes());
     if arguments.tracing.buffering.share_variables {
         tracer.share_variables();
     }
     for Loaded { program, options, .. } in programs {
         tracer.insert(program, options, None);
     }
+    let work = Work::of(pids);
     let result =
         pids.iter().try_for_each(|&pid| tracer.attach(pid)).and_then(|()| tracer.run(&watch.control));
+    let work = work.since();
     let report = tracer.finish(&watch.control);
     drop(watch);
     output.events.destroy_all();
     drop(plugins);
     result.map_err(Failure::new)?;
-    let ended = end(&report, Some(&mut output.inner), &arguments.tracing);
+    let cost = cost::text(&report, work);
+    let ended = end(&report, Some(&mut output.inner), &arguments.tracing, &cost);
     for line in silent::elsewhere(&arguments.probes.at, &report, pids) {
         tell(&format!("note: {line}"));
     }
     ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// Says which handlers make records with nothing in them: what ends without `abort` is a record.
+fn tell_empty(probes: &Probes, programs: &[Loaded]) {
+    // Without `--do` it is what was asked for.
+    if probes.file.is_none() && probes.handler.is_none() {
+        return;
+    }
+    for object in programs.iter().map(|loaded| loaded.program.main()) {
+        // Codes may be all that is to be said.
+        let says_codes = vm::may(&object.code, object.word(), vm::Effects::SETS_CODES);
+        let makes_empty =
+            |probe: &&rpn::Probe| object.logged(probe).is_some_and(|forms| forms.iter().any(Vec::is_empty));
+        if says_codes || object.logmax == 0 {
+            continue;
+        }
+        let empty: Vec<&rpn::Probe> = object.probes.iter().filter(makes_empty).collect();
+        if let Some(first) = empty.first() {
+            let others = match empty.len() {
+                1 => String::new(),
+                more => format!(" and {}", count(more as u64 - 1, "other")),
+            };
+            tell(&format!(
+                "note: the handler of `{}`{others} may end without `log` and without `abort`: then a record is empty; \
+                 `abort` makes none",
+                printable::text(&first.point)
+            ));
+        }
+    }
 }
 
 /// The machine of processes, if all have the same.
@@ -138,14 +157,21 @@ pub(crate) struct Loaded {
     /// The name of its file.
     name: String,
     pub(crate) program: Versions,
+    /// The header items that plugins get.
+    header: Items,
     /// How it is inserted.
     pub(crate) options: Options,
 }
 
 impl Loaded {
+    /// A program with its options, from a file of this name.
+    pub(crate) fn new(name: String, program: Versions, options: Options) -> Loaded {
+        Loaded { name, program, header: options.items, options }
+    }
+
     /// A program of a script.
     pub(crate) fn of_script(program: Versions, options: Options) -> Loaded {
-        Loaded { name: "script".to_owned(), program, options }
+        Loaded::new("script".to_owned(), program, options)
     }
 }
 
@@ -161,9 +187,9 @@ pub(crate) fn load(
         let name = program.file.display().to_string();
         let program = program::load_to_insert(program, select, machine)?;
         let options = options(tracing, engine.into(), &program)?;
-        Ok(Loaded { name, program, options })
+        Ok(Loaded { name, program, header: header(tracing), options })
     };
-    points::programs(probes).iter().map(load).collect()
+    points::programs(probes, has_targets(tracing)).iter().map(load).collect()
 }
 
 /// Loads the programs of a command line for the kernel engine, with the texts that they were
@@ -183,7 +209,7 @@ pub(crate) fn load_for_kernel(
         // No tracer reads the engine.
         let options = options(tracing, engine::Engine::default(), &program)?;
         let options = Options { items: items.unwrap_or(options.items), ..options };
-        all.push(Loaded { name, program, options });
+        all.push(Loaded { name, program, header: items.unwrap_or_else(|| header(tracing)), options });
         sources.push(loaded.sources);
     }
     Ok((all, sources))
@@ -205,10 +231,16 @@ pub(crate) fn open_targets(
         outfile::probe(path).map_err(|error| Failure::new(format!("{}: {error}", printable::path(path))))?;
     }
     targets::suit(targets, &tracing.shown)?;
-    let view = targets::view(&tracing.shown, templates::open(&tracing.shown)?);
-    let mut output = Output::open(targets, view, tracing.buffering.lossless, tells_armed)?;
+    let addresses = SharedAddresses::default();
+    let view = targets::view(&tracing.shown, templates::open(&tracing.shown)?, &addresses);
+    let told = match (tracing.quiet, tells_armed) {
+        (true, _) => Told::Warnings,
+        (false, true) => Told::All,
+        (false, false) => Told::AllButArmed,
+    };
+    let mut output = Output::open(targets, view, addresses, tracing.buffering.lossless, told)?;
     // Programs are numbered in the order in which they are inserted.
-    for (number, Loaded { name, program, options }) in programs.iter().enumerate() {
+    for (number, Loaded { name, program, options, .. }) in programs.iter().enumerate() {
         output.program(number, name, program.main(), options.items);
     }
     Ok(output)
@@ -217,15 +249,25 @@ pub(crate) fn open_targets(
 /// Puts the hooks before the output, and announces the programs to them.
 pub(crate) fn behind_hooks<O: Observer>(output: O, programs: &[Loaded]) -> WithHooks<O> {
     let output = WithHooks::new(output);
-    for (number, Loaded { name, program, options }) in programs.iter().enumerate() {
-        output.events.create(number, &program.main().module, name, options.items);
+    for (number, Loaded { name, program, header, .. }) in programs.iter().enumerate() {
+        output.events.create(number, &program.main().module, name, *header);
     }
     output
+}
+
+/// Whether the user says where records go.
+pub(crate) fn has_targets(tracing: &Tracing) -> bool {
+    tracing.output.is_some() || !tracing.log_target.is_empty()
 }
 
 /// The targets of records.
 pub(crate) fn targets_of(tracing: &Tracing) -> Vec<Target> {
     targets::named(&tracing.log_target, tracing.output.as_deref(), tracing.format, Some(Target::Terminal))
+}
+
+/// The header items of records as bytes.
+fn header(tracing: &Tracing) -> Items {
+    targets::header_items(&targets_of(tracing), &tracing.shown)
 }
 
 fn options(tracing: &Tracing, engine: engine::Engine, program: &Versions) -> Result<Options, Failure> {
@@ -238,14 +280,20 @@ fn options(tracing: &Tracing, engine: engine::Engine, program: &Versions) -> Res
         symbols: symbols::of(program.main(), tracing.sym.as_deref())?,
         tables: None,
         semaphores: Vec::new(),
+        lenient: false,
     })
 }
 
-/// Prints the summary and writes the statistics.
+/// Prints the summary, with a line that says what probing has cost, and writes the statistics.
 ///
 /// # Errors
 /// They cannot be written, or something was lost and `--strict` is given.
-pub(crate) fn end(report: &Report, output: Option<&mut Output>, tracing: &Tracing) -> Result<(), Failure> {
+pub(crate) fn end(
+    report: &Report,
+    output: Option<&mut Output>,
+    tracing: &Tracing,
+    cost: &str,
+) -> Result<(), Failure> {
     let targets = output.map(|output| output.end(report)).unwrap_or_default();
     for probe in &report.probes {
         let nowhere = probe.places.as_ref().is_some_and(Vec::is_empty);
@@ -253,11 +301,7 @@ pub(crate) fn end(report: &Report, output: Option<&mut Output>, tracing: &Tracin
             tell(&format!("warning: {}:{}: nothing matched", probe.module, probe.point));
         }
     }
-    tell("summary");
-    let _ = std::io::Write::write_all(
-        &mut std::io::stderr(),
-        printable::lines(&summary::text(report, &targets)).as_bytes(),
-    );
+    tell_summary(report, &targets, tracing, cost)?;
     let losses = summary::losses(report, &targets);
     if let Some(losses) = &losses {
         tell(&format!("warning: {losses}"));
@@ -271,45 +315,29 @@ pub(crate) fn end(report: &Report, output: Option<&mut Output>, tracing: &Tracin
     }
 }
 
-/// Sends a signal to the started command.
-pub(crate) fn kill(pid: i32, signal: i32) {
-    // SAFETY: a plain system call; the process is this one's child and has not been waited for.
-    unsafe { libc::kill(pid, signal) };
-}
-
-/// Ends the started command, which is no longer traced: by the signal that has ended tracing, or by
-/// SIGINT, and by SIGTERM if it heeds neither.
-pub(crate) fn end_command(pid: i32) {
-    /// How long the command may take to end before it is asked again.
-    const PATIENCE: Duration = Duration::from_secs(2);
-    kill(pid, control::signal().map_or(libc::SIGINT, |(signal, _)| signal));
-    let begin = Instant::now();
-    while begin.elapsed() < PATIENCE {
-        let mut status = 0;
-        // SAFETY: `status` is valid for the call.
-        if unsafe { libc::waitpid(pid, &mut status, libc::__WALL | libc::WNOHANG) } != 0 {
-            return;
+/// Prints the summary, or writes it to a file.
+fn tell_summary(
+    report: &Report,
+    targets: &[crate::targets::TargetCounts],
+    tracing: &Tracing,
+    cost: &str,
+) -> Result<(), Failure> {
+    let text = || summary::text(report, targets, tracing.verbose.verbose) + cost;
+    let print = || {
+        // A failure cannot be reported anywhere.
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), printable::lines(&text()).as_bytes());
+    };
+    match tracing.summary.as_deref() {
+        Some(path) if path == "-" => print(),
+        Some(path) => {
+            let failed = |error| Failure::new(format!("{}: {error}", printable::path(path)));
+            outfile::write_whole(path, printable::lines(&text()).as_bytes()).map_err(failed)?;
         }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    kill(pid, libc::SIGTERM);
-    reap(pid);
-}
-
-/// Waits for the started command, which is no longer traced, and returns its wait status. A second
-/// signal that asks for the end stops the wait.
-pub(crate) fn reap(pid: i32) -> i32 {
-    let before = control::signals();
-    loop {
-        let mut status = 0;
-        // SAFETY: `status` is valid for the call.
-        let ended = unsafe { libc::waitpid(pid, &mut status, libc::__WALL) };
-        if ended == pid && (libc::WIFEXITED(status) || libc::WIFSIGNALED(status)) {
-            return status;
-        }
-        let interrupted = std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted;
-        if ended == -1 && (!interrupted || (before > 0 && control::signals() > before)) {
-            return libc::W_EXITCODE(i32::from(FAILED), 0);
+        None if tracing.quiet => {}
+        None => {
+            tell("summary");
+            print();
         }
     }
+    Ok(())
 }

@@ -3,14 +3,18 @@
 //! Counts are those of `--at`, the cheapest there are: a counter for each function. The others are
 //! scripts, which `--show-script` shows: a beginning for one's own.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
 use rpn::FunctionPoint;
 
-use crate::arguments::{Arguments, Command, Count, Functions, Latency, ShortcutOutput, Stacks, of_script};
+use crate::arguments::{
+    Arguments, ByArgument, Command, Count, CountFormat, Functions, Latency, ShortcutOutput, Stacks, of_script,
+};
 use crate::points::At;
 use crate::{Failure, kernel_engine, scripts, session, stdout, usage};
 
@@ -28,9 +32,23 @@ pub(crate) fn count(arguments: &Count) -> Result<ExitCode, Failure> {
     words.extend(of.traced.duration.map(|time| format!("--for={}ms", time.as_millis()).into()));
     words.extend(of.traced.processes.ids().into_iter().map(|pid| format!("--pid={pid}").into()));
     words.push(format!("--engine={}", arguments.engine.name()).into());
-    if let Some(file) = &arguments.stats {
-        words.extend(["--stats".into(), file.into()]);
+    let option = |name: &str, value: &Path| [name.into(), value.as_os_str().to_owned()];
+    match (arguments.format, &arguments.output) {
+        (CountFormat::Json, _) if arguments.stats.is_some() => {
+            return Err(Failure::new("--stats is `-f json -o FILE`: give one of them"));
+        }
+        (CountFormat::Json, file) => {
+            let file = file.as_deref().unwrap_or(Path::new("/dev/stdout"));
+            words.extend(option("--stats", file).into_iter().chain(["--quiet".into()]));
+        }
+        (CountFormat::Text, Some(file)) => words.extend(option("--summary", file)),
+        (CountFormat::Text, None) if arguments.quiet => words.push("--summary=-".into()),
+        (CountFormat::Text, None) => {}
     }
+    words.extend(arguments.stats.iter().flat_map(|file| option("--stats", file)));
+    words.extend(arguments.cost.words().map(OsString::from));
+    words.extend(arguments.verbose.verbose.then(|| "--verbose".into()));
+    words.extend((arguments.quiet && arguments.format == CountFormat::Text).then(|| "--quiet".into()));
     if starts {
         words.push("--".into());
         words.extend(of.traced.command.iter().cloned());
@@ -49,7 +67,20 @@ pub(crate) fn count(arguments: &Count) -> Result<ExitCode, Failure> {
 
 /// Shows how long functions take.
 pub(crate) fn latency(arguments: &Latency) -> Result<ExitCode, Failure> {
-    run(&arguments.of, &arguments.shown, latency_script(&arguments.of.functions, arguments.shown.every)?)
+    let Latency { of, by, shown } = arguments;
+    let by = by.as_ref().map(|by| key(of, by));
+    run(of, shown, latency_script(&of.functions, by.as_deref(), shown.every)?)
+}
+
+/// How a script says what an argument is.
+fn key(of: &Functions, by: &ByArgument) -> String {
+    if !by.is_named() {
+        return if by.is_text { format!("str({})", by.name) } else { by.name.clone() };
+    }
+    let value = format!("args.{}", by.name);
+    let is_text =
+        by.is_text || scripts::points_to_text(&points("uprobe", &of.functions), &by.name, &of.traced);
+    if is_text { format!("str({value})") } else { value }
 }
 
 /// Shows from where functions are called.
@@ -61,19 +92,30 @@ pub(crate) fn stacks(arguments: &Stacks) -> Result<ExitCode, Failure> {
             "`{function}`: stacks of every instruction are not counted: give its entry, return or an offset"
         )));
     }
-    run(of, shown, stacks_script(&of.functions, *depth, *top, shown.every))
+    let names_programs = has_several_programs(&of.traced.processes.ids());
+    run(of, shown, stacks_script(&of.functions, *depth, *top, shown.every, names_programs))
 }
 
 /// The script of `latency`. A call is known by its process and by where its return address is,
 /// which is the same at the entry and at each return: so calls within calls are told apart, in any
-/// number of threads.
-fn latency_script(functions: &[At], every: Option<Duration>) -> Result<String, Failure> {
+/// number of threads. `by`: what is kept of the entry, to tell calls apart.
+fn latency_script(functions: &[At], by: Option<&str>, every: Option<Duration>) -> Result<String, Failure> {
     if let Some(at) = functions.iter().find(|at| at.points != [FunctionPoint::Entry]) {
         let function = &at.function;
         return Err(Failure::new(format!("`{function}`: whole functions are measured: give no point of it")));
     }
     let points = |provider| points(provider, functions);
-    let output = output("print(@calls); print(@ns);", "clear(@calls); clear(@ns);", every);
+    let most = if by.is_some() { ", 20" } else { "" };
+    let print = format!("print(@call_ns{most}); print(@ns{most});");
+    let output = output(&print, "clear(@call_ns); clear(@ns);", every);
+    let [keep, drop, key] = match by {
+        Some(by) => [
+            format!("    @by[pid, reg(\"sp\")] = {by};\n"),
+            "    delete(@by, (pid, reg(\"sp\")));\n".to_owned(),
+            "func, @by[pid, reg(\"sp\")]".to_owned(),
+        ],
+        None => [String::new(), String::new(), "func".to_owned()],
+    };
     Ok(format!(
         "\
 config = {{ max_strlen = 64; print_maps_on_exit = false; }}
@@ -81,16 +123,16 @@ config = {{ max_strlen = 64; print_maps_on_exit = false; }}
 {entries}
 {{
     @begun[pid, reg(\"sp\")] = nsecs;
-}}
+{keep}}}
 
 {returns}
 /@begun[pid, reg(\"sp\")]/
 {{
     $ns = nsecs - @begun[pid, reg(\"sp\")];
     delete(@begun, (pid, reg(\"sp\")));
-    @calls[func] = stats($ns);
-    @ns[func] = hist($ns);
-}}
+    @call_ns[{key}] = stats($ns);
+    @ns[{key}] = hist($ns);
+{drop}}}
 
 {output}",
         entries = points("uprobe"),
@@ -98,10 +140,24 @@ config = {{ max_strlen = 64; print_maps_on_exit = false; }}
     ))
 }
 
-fn stacks_script(functions: &[At], depth: u8, top: u32, every: Option<Duration>) -> String {
+/// Whether processes run several programs. Their stacks would not say whose they are.
+fn has_several_programs(pids: &[i32]) -> bool {
+    let name = |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok();
+    let names: BTreeSet<String> = pids.iter().filter_map(name).collect();
+    names.len() > 1
+}
+
+fn stacks_script(
+    functions: &[At],
+    depth: u8,
+    top: u32,
+    every: Option<Duration>,
+    names_programs: bool,
+) -> String {
+    let program = if names_programs { "comm, " } else { "" };
     let output = output(&format!("print(@calls, {top});"), "clear(@calls);", every);
     format!(
-        "config = {{ print_maps_on_exit = false; }}\n\n{}\n{{\n    @calls[ustack({depth})] = count();\n}}\n\n{output}",
+        "config = {{ print_maps_on_exit = false; show_debug_info = true; }}\n\n{}\n{{\n    @calls[{program}ustack({depth})] = count();\n}}\n\n{output}",
         points("uprobe", functions)
     )
 }
@@ -166,14 +222,16 @@ mod tests {
             .map(|text| parse(text).expect("points"))
             .collect();
         for every in [None, Some(Duration::from_millis(1500))] {
-            let latency = latency_script(&functions, every).expect("whole functions");
+            let latencies = [None, Some("arg1"), Some("str(arg0)")]
+                .map(|by| latency_script(&functions, by, every).expect("whole functions"));
             let mut offset = functions.clone();
             offset.push(parse("libc:malloc:4").expect("a point"));
-            for script in [latency, stacks_script(&offset, 5, 3, every)] {
+            let stacks = [false, true].map(|several| stacks_script(&offset, 5, 3, every, several));
+            for script in stacks.into_iter().chain(latencies) {
                 let checked = script::check_with(&rpn::DiskFiles, "shortcut".as_ref(), &script, &[]);
                 assert!(!checked.has_errors(), "{script}\n{}", checked.render(false));
             }
-            assert!(latency_script(&offset, every).is_err());
+            assert!(latency_script(&offset, None, every).is_err());
         }
     }
 }

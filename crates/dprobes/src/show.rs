@@ -1,13 +1,18 @@
-//! `dprobes show`: prints the records of a trace store as text, or information about the store.
+//! `dprobes show`: prints the records of a trace store, or of a stream of raw events, as text, or
+//! information about the store.
 
 mod info;
+mod lines;
+mod stream;
+mod writers;
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::process::ExitCode;
 
 use trace::store::{Filter, Gap, Info, Item, Reader};
-use trace::template::{Problem, StoredTemplates, Template};
+use trace::stored::StoredLines;
+use trace::template::StoredTemplates;
 use trace::{Form, Items, Text};
 
 use crate::arguments::{Show, Shown};
@@ -16,6 +21,9 @@ use crate::{Failure, templates};
 
 /// Shows a store.
 pub(crate) fn show(arguments: &Show) -> Result<ExitCode, Failure> {
+    if let Some(file) = stream::open(arguments)? {
+        return stream::show(arguments, file);
+    }
     let path = printable::path(&arguments.file);
     let failed = |error: trace::store::Error| Failure::new(format!("{path}: {error}"));
     let mut reader = Reader::open(&arguments.file).map_err(failed)?;
@@ -31,6 +39,7 @@ pub(crate) fn show(arguments: &Show) -> Result<ExitCode, Failure> {
     let programs = reader.info().programs.iter();
     let items: HashMap<u32, Items> =
         programs.map(|program| (program.number, wanted.and(program.items))).collect();
+    let in_lines = StoredLines::new(reader.info(), arguments.shown.line_items());
     let (mut text, kept) = text(&arguments.shown, reader.info())?;
     reader.select(filter).map_err(failed)?;
     let mut damaged = false;
@@ -39,6 +48,7 @@ pub(crate) fn show(arguments: &Show) -> Result<ExitCode, Failure> {
         match item {
             Item::Record(entry) => {
                 text.set_items(items.get(&entry.program).copied().unwrap_or(wanted));
+                in_lines.show(entry.program, &mut text);
                 let record = entry.record;
                 if let Err(error) = lost.tell(record.time, &mut out) {
                     return ended(error);
@@ -133,17 +143,11 @@ fn text(shown: &Shown, info: &Info) -> Result<(Text, Option<StoredTemplates>), F
     if let Some(templates) = templates::open(shown)? {
         return Ok((text.with_templates(templates), None));
     }
-    if info.templates.is_empty() || shown.form() == Form::Unformatted {
-        return Ok((text, None));
+    if info.templates.is_empty() || shown.form() == Form::Unformatted || shown.log_format.is_some() {
+        return Ok((lines::with_lines(text, shown, info), None));
     }
-    let compiled = info.templates.iter().map(|stored| {
-        let format = stored.format.as_deref().map(plain);
-        let description = plain(&stored.description);
-        let template = Template::compile(stored.major, stored.minor, &description, format.as_deref())?;
-        Ok((stored.program, template))
-    });
-    let (right, wrong): (Vec<Result<_, Vec<Problem>>>, Vec<_>) = compiled.partition(Result::is_ok);
-    if let Some(Err(problems)) = wrong.first() {
+    let (right, wrong) = trace::stored::templates(info);
+    if let Some(problems) = wrong.first() {
         let count = crate::messages::count(wrong.len() as u64, "template");
         let first: Vec<String> = problems.iter().take(1).map(ToString::to_string).collect();
         tell(&format!(
@@ -151,12 +155,7 @@ fn text(shown: &Shown, info: &Info) -> Result<(Text, Option<StoredTemplates>), F
             first.join("")
         ));
     }
-    Ok((text, Some(StoredTemplates::of(right.into_iter().flatten()))))
-}
-
-/// A text of the store without characters that a terminal would interpret.
-fn plain(text: &str) -> String {
-    text.replace(|each: char| !printable::is_plain(each) && !matches!(each, '\n' | '\t'), ".")
+    Ok((text, Some(right)))
 }
 
 /// The result if the output cannot be written. A reader that closes the pipe early is no error.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use engine::{OfUser, PlaceReport, Report};
+use engine::{OfProcess, OfUser, PlaceReport, Report};
 use serde::Serialize;
 
 use crate::targets::TargetCounts;
@@ -17,6 +17,11 @@ struct Stats<'a> {
     /// Absent if all processes are of one user.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     users: Vec<User<'a>>,
+    /// Absent unless hits are counted by process, as the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    processes: Option<Vec<Process<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unassigned: Option<&'a [u64]>,
     holds: Holds,
     /// How often a buffer was cleared because its process had written invalid data into it.
     nonsense: u64,
@@ -69,7 +74,7 @@ struct Probe<'a> {
     state: &'a str,
     /// Hits by function, for points of functions.
     #[serde(skip_serializing_if = "Option::is_none")]
-    places: Option<Vec<Place<'a>>>,
+    places: Option<Vec<PlaceStats<'a>>>,
 }
 
 /// What the processes of one user have counted by jumps, if there are several users.
@@ -79,6 +84,18 @@ struct User<'a> {
     hits: &'a [u64],
     locals: &'a [u64],
     globals: &'a [u64],
+}
+
+/// The hits of one process.
+#[derive(Serialize)]
+struct Process<'a> {
+    pid: u32,
+    name: &'a str,
+    hits: &'a [u64],
+}
+
+fn process(process: &OfProcess) -> Process<'_> {
+    Process { pid: process.pid, name: &process.name, hits: &process.hits }
 }
 
 fn user(user: &OfUser) -> User<'_> {
@@ -102,15 +119,15 @@ impl Sites<'_> {
 }
 
 #[derive(Serialize)]
-struct Place<'a> {
+struct PlaceStats<'a> {
     module: &'a str,
     function: &'a str,
     sites: usize,
     hits: u64,
 }
 
-fn place(place: &PlaceReport) -> Place<'_> {
-    Place { module: &place.module, function: &place.function, sites: place.sites, hits: place.hits }
+fn place(place: &PlaceReport) -> PlaceStats<'_> {
+    PlaceStats { module: &place.module, function: &place.function, sites: place.sites, hits: place.hits }
 }
 
 /// Writes a report to a file.
@@ -149,6 +166,8 @@ pub(crate) fn write(report: &Report, targets: &[TargetCounts], path: &Path) -> R
         holds,
         targets: targets.collect(),
         users: report.users.iter().map(user).collect(),
+        processes: report.processes.as_ref().map(|of| of.processes.iter().map(process).collect()),
+        unassigned: report.processes.as_ref().map(|of| &*of.unassigned),
         nonsense: report.nonsense,
         copied: report.copied,
     };

@@ -1,16 +1,21 @@
 //! The summary at the end of a session, as text.
 
+mod processes;
+
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use engine::{OfUser, PlaceReport, Report, SiteCounts};
+use image::Pattern;
 
 use crate::messages::count;
 use crate::targets::TargetCounts;
 
 /// With more probepoints than this, only those with hits are shown.
 const LONG: usize = 50;
+/// The most probepoints that are said to have no hit.
+const SILENT: usize = 10;
 
 /// What was lost, if anything: hits whose handler did not run, records that no target took, and
 /// records that targets took and lost.
@@ -30,38 +35,19 @@ pub(crate) fn losses(report: &Report, targets: &[TargetCounts]) -> Option<String
 }
 
 /// The summary: a line per probepoint, what became of the records of each target, then the
-/// variables that are not zero.
-pub(crate) fn text(report: &Report, targets: &[TargetCounts]) -> String {
+/// variables that are not zero. If `verbose`, also the codes of probes, the tactics of jumps, and
+/// why sites are trapped.
+pub(crate) fn text(report: &Report, targets: &[TargetCounts], verbose: bool) -> String {
     let mut text = String::new();
     let point = |probe: &engine::ProbeReport| {
         printable::text(&format!("{}:{}", probe.module, probe.point)).into_owned()
     };
-    let width = report.probes.iter().map(|probe| point(probe).chars().count()).max().unwrap_or(0).max(10);
-    // Writing to a string cannot fail.
-    let _ = writeln!(
-        text,
-        "{:width$}  {:>11}  {:>10} {:>10} {:>8} {:>7} {:>10} {:>8}  {:8}  engine",
-        "probepoint", "major,minor", "hits", "runs", "ignored", "missed", "logged", "dropped", "state"
-    );
     let all = report.probes.len() <= LONG;
-    for probe in report.probes.iter().filter(|probe| all || probe.counts.hits > 0) {
-        let counts = &probe.counts;
-        let _ = writeln!(
-            text,
-            "{:width$}  {:>11}  {:>10} {:>10} {:>8} {:>7} {:>10} {:>8}  {:8}  {}",
-            point(probe),
-            format!("{},{}", probe.major, probe.minor),
-            counts.hits,
-            counts.runs,
-            counts.ignored,
-            counts.missed,
-            counts.logged,
-            counts.dropped,
-            probe.state.name(),
-            how(&probe.sites)
-        );
-    }
-    text.push_str(&reasons(report));
+    let shown = report.probes.iter().filter(|probe| all || probe.counts.hits > 0);
+    let mut rows = vec![Row::heading()];
+    rows.extend(shown.map(|probe| Row::of(probe, point(probe), verbose)));
+    text.push_str(&table(&rows, verbose));
+    text.push_str(&reasons(report, verbose));
     for target in targets.iter().filter(|target| target.written + target.lost > 0) {
         text.push_str(&self::target(target));
     }
@@ -69,19 +55,56 @@ pub(crate) fn text(report: &Report, targets: &[TargetCounts]) -> String {
         let times = count(report.nonsense, "time");
         let _ = writeln!(text, "{times} a process had written into its buffer what no handler writes: lost");
     }
-    let silent = report.probes.iter().filter(|probe| probe.counts.hits == 0).count();
-    if !all && silent > 0 {
-        let _ = writeln!(text, "{} without a hit", count(silent as u64, "more probepoint"));
+    let silent: Vec<String> =
+        report.probes.iter().filter(|probe| !all && probe.counts.hits == 0).map(point).collect();
+    let names = if verbose { Names::Shown } else { Names::Offered };
+    if !silent.is_empty() {
+        let more = count(silent.len() as u64, "more probepoint");
+        let _ = writeln!(text, "{more} without a hit{}", names.hint());
+        text.push_str(&named(silent, names));
     }
     for probe in &report.probes {
         let places = probe.places.as_deref().unwrap_or_default();
-        text.push_str(&functions(&point(probe), places));
+        text.push_str(&functions(&point(probe), places, names));
     }
+    // What is waited for is told elsewhere.
+    let exact = report.probes.iter().filter(|probe| probe.address.is_some());
+    let exact = exact.filter(|probe| !Pattern::is_one(&probe.point) && !Pattern::is_one(&probe.module));
+    let exact = exact.filter(|probe| probe.counts.hits == 0);
+    text.push_str(&without_a_hit(exact.map(point)));
     text.push_str(&variables("lv", &report.locals));
     text.push_str(&variables("gv", &report.globals));
     let points: Vec<String> = report.probes.iter().map(point).collect();
     text.push_str(&users(&report.users, &points));
+    let processes = report.processes.as_ref();
+    text.push_str(&processes.map_or_else(String::new, |of| processes::text(of, &points, verbose)));
     text
+}
+
+/// That each of these has no hit, a line each.
+pub(crate) fn without_a_hit(points: impl Iterator<Item = String>) -> String {
+    let points: Vec<String> = points.collect();
+    let mut text: String = points.iter().take(SILENT).map(|point| format!("{point}: no hit\n")).collect();
+    if points.len() > SILENT {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{} more have no hit", points.len() - SILENT);
+    }
+    text
+}
+
+/// Whether what was not hit is named.
+#[derive(Clone, Copy)]
+enum Names {
+    Shown,
+    /// An option shows them.
+    Offered,
+    Hidden,
+}
+
+impl Names {
+    fn hint(self) -> &'static str {
+        if matches!(self, Names::Offered) { "; -v names them" } else { "" }
+    }
 }
 
 /// What the processes of each of several users have counted; `points` are the names of the
@@ -105,36 +128,104 @@ pub(crate) fn target(target: &TargetCounts) -> String {
     format!("{}: {} written, {lost} lost\n", printable::text(name), count(*written, "record"))
 }
 
-/// How the sites of a probe fire: `jump (plain)`, or `jump (plain 40, punned 2), trap 1`, or
-/// `kernel (uprobe)`; empty if the probe was placed nowhere.
-fn how(sites: &SiteCounts) -> String {
+/// A row of the table: the cells of a probe.
+struct Row {
+    point: String,
+    codes: String,
+    counts: [String; 6],
+    state: &'static str,
+    engine: String,
+}
+
+impl Row {
+    fn heading() -> Row {
+        Row {
+            point: "probepoint".to_owned(),
+            codes: "codes".to_owned(),
+            counts: ["hits", "runs", "ignored", "missed", "logged", "dropped"].map(str::to_owned),
+            state: "state",
+            engine: "engine".to_owned(),
+        }
+    }
+
+    fn of(probe: &engine::ProbeReport, point: String, verbose: bool) -> Row {
+        let counts = &probe.counts;
+        Row {
+            point,
+            codes: format!("{},{}", probe.major, probe.minor),
+            counts: [counts.hits, counts.runs, counts.ignored, counts.missed, counts.logged, counts.dropped]
+                .map(|count| count.to_string()),
+            state: probe.state.name(),
+            engine: how(&probe.sites, verbose),
+        }
+    }
+}
+
+/// The rows in columns that are as wide as what is in them.
+fn table(rows: &[Row], verbose: bool) -> String {
+    let widest = |of: &dyn Fn(&Row) -> usize| rows.iter().map(of).max().unwrap_or(0);
+    let point = widest(&|row| row.point.chars().count());
+    let codes = widest(&|row| row.codes.len());
+    let counts: [usize; 6] = std::array::from_fn(|column| widest(&|row| row.counts[column].len()));
+    let state = widest(&|row| row.state.len());
+    let mut text = String::new();
+    for row in rows {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{:point$} ", row.point);
+        if verbose {
+            let _ = write!(text, " {:>codes$}", row.codes);
+        }
+        for (count, width) in row.counts.iter().zip(counts) {
+            let _ = write!(text, " {count:>width$}");
+        }
+        let _ = write!(text, "  {:state$}  {}", row.state, row.engine);
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    text
+}
+
+/// How the sites of a probe fire: `jump`, or `jump 42, trap 1`; with tactics `jump (plain)`, or
+/// `jump (plain 40, punned 2), trap 1`, or `kernel (uprobe)`; empty if the probe was placed
+/// nowhere.
+fn how(sites: &SiteCounts, verbose: bool) -> String {
     let traps: usize = sites.traps.values().sum();
+    let several =
+        [&sites.jumps, &sites.kernel].map(|kinds| kinds.values().sum::<usize>()).iter().sum::<usize>()
+            + traps
+            > 1;
+    let number = |how: &str, all: usize| match several {
+        true => format!("{how} {all}"),
+        false => how.to_owned(),
+    };
     let kinds = |how: &str, kinds: &BTreeMap<&'static str, usize>| {
         let all: usize = kinds.values().sum();
         let kind = |(name, count): (&&str, &usize)| match all {
             1 => (*name).to_owned(),
             _ => format!("{name} {count}"),
         };
-        (all > 0).then(|| format!("{how} ({})", kinds.iter().map(kind).collect::<Vec<_>>().join(", ")))
+        let tactics = || kinds.iter().map(kind).collect::<Vec<_>>().join(", ");
+        (all > 0).then(|| if verbose { format!("{how} ({})", tactics()) } else { number(how, all) })
     };
     let (jump, kernel) = (kinds("jump", &sites.jumps), kinds("kernel", &sites.kernel));
-    let jumps: usize = sites.jumps.values().sum();
-    let trap = match (jumps, traps) {
-        (_, 0) => None,
-        (0, 1) => Some("trap".to_owned()),
-        (_, traps) => Some(format!("trap {traps}")),
-    };
+    let trap = (traps > 0).then(|| number("trap", traps));
     jump.into_iter().chain(trap).chain(kernel).collect::<Vec<_>>().join(", ")
 }
 
-/// Why sites are trapped, for all probes together: a line per reason, most frequent first.
-fn reasons(report: &Report) -> String {
+/// Why sites are trapped, for all probes together: a line per reason, most frequent first. Unless
+/// `verbose`, only how many are.
+fn reasons(report: &Report, verbose: bool) -> String {
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for (reason, count) in report.probes.iter().flat_map(|probe| &probe.sites.traps) {
         *reasons.entry(reason).or_insert(0) += count;
     }
     // Traps that were asked for need no explanation.
     reasons.retain(|reason, _| *reason != "as asked");
+    if !verbose {
+        let all: usize = reasons.values().sum();
+        let told = || format!("{} trapped, where no jump fits; -v says why\n", count(all as u64, "site"));
+        return if all > 0 { told() } else { String::new() };
+    }
     let mut reasons: Vec<(&str, usize)> = reasons.into_iter().collect();
     reasons.sort_by_key(|&(reason, number)| (Reverse(number), reason));
     let line = |(reason, number)| format!("{} trapped: {reason}\n", count(number as u64, "site"));
@@ -142,28 +233,38 @@ fn reasons(report: &Report) -> String {
 }
 
 /// The hits of a probe with points in several functions: a heading, and a line per function, most
-/// hits first.
-fn functions(point: &str, places: &[PlaceReport]) -> String {
+/// hits first; the names of those without a hit if they are shown.
+fn functions(point: &str, places: &[PlaceReport], names: Names) -> String {
     if places.len() < 2 {
         return String::new();
     }
     let total: u64 = places.iter().map(|place| place.hits).fold(0, u64::saturating_add);
     let several = places.iter().any(|place| place.module != places[0].module);
     let mut text = format!("\n{:>12} {:>7}  {point}\n", "hits", "%");
-    for place in places.iter().filter(|place| place.hits > 0) {
+    let name = |place: &PlaceReport| {
         let module = if several { format!("{}:", printable::text(&place.module)) } else { String::new() };
+        format!("{module}{}", printable::text(&place.function))
+    };
+    for place in places.iter().filter(|place| place.hits > 0) {
         let share = place.hits as f64 * 100.0 / total as f64;
         // Writing to a string cannot fail.
-        let _ =
-            writeln!(text, "{:>12} {share:>7.2}  {module}{}", place.hits, printable::text(&place.function));
+        let _ = writeln!(text, "{:>12} {share:>7.2}  {}", place.hits, name(place));
     }
     let sites: usize = places.iter().map(|place| place.sites).sum();
     let _ = writeln!(text, "{total:>12}          total, at {}", count(sites as u64, "site"));
-    let silent = places.iter().filter(|place| place.hits == 0).count();
-    if silent > 0 {
-        let _ = writeln!(text, "{silent:>12}          more without a hit");
+    let silent: Vec<String> = places.iter().filter(|place| place.hits == 0).map(name).collect();
+    if !silent.is_empty() {
+        let _ = writeln!(text, "{:>12}          more without a hit{}", silent.len(), names.hint());
+        text.push_str(&named(silent, names));
     }
     text
+}
+
+/// The names of what was not hit, if they are shown: a line each, sorted.
+fn named(mut silent: Vec<String>, names: Names) -> String {
+    silent.sort_unstable();
+    let shown = silent.iter().filter(|_| matches!(names, Names::Shown));
+    shown.map(|name| format!("{:>12} {:>7}  {name}\n", 0, "")).collect()
 }
 
 /// The variables that are not zero, a line each.
@@ -206,7 +307,11 @@ pub(crate) fn program(program: &engine::Inserted<'_>) -> String {
             counts.logged,
             counts.dropped
         );
-        text.push_str(&functions(&printable::text(&definition.point), places.as_deref().unwrap_or_default()));
+        text.push_str(&functions(
+            &printable::text(&definition.point),
+            places.as_deref().unwrap_or_default(),
+            Names::Hidden,
+        ));
     }
     text
 }

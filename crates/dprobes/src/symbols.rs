@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use image::{Image, ImageError};
-use rpn::Object;
+use rpn::{ModuleKind, Object};
 
 use crate::Failure;
 
@@ -38,25 +38,45 @@ fn is_no_file(error: &ImageError) -> bool {
     matches!(error, ImageError::Io { cause, .. } if cause.kind() == ErrorKind::InvalidInput)
 }
 
-/// Opens the file of `--sym`, which gives a program's symbols.
+/// Opens the file of `--sym`, which gives a program's symbols. For a program of the kernel it is
+/// read later.
 ///
 /// # Errors
 /// It cannot be read, is not an ELF file, or has no symbols of code; it is of another build than
 /// the module, if the module is given by its path; or the program is a PPDF, which needs no
-/// symbols.
+/// symbols, or one of a kernel module.
 pub(crate) fn of(object: &Object, sym: Option<&Path>) -> Result<Option<Arc<Image>>, Failure> {
     let Some(sym) = sym else { return Ok(None) };
+    match object.kind {
+        ModuleKind::User => {}
+        // A System.map, which is no ELF file: the kernel engine reads it.
+        ModuleKind::Kernel => return Ok(None),
+        ModuleKind::KernelModule => {
+            return Err(Failure::new(
+                "--sym: the symbols of a loaded kernel module are those of /proc/kallsyms: leave --sym out",
+            ));
+        }
+    }
     if object.file.is_some() {
         return Err(Failure::new("a PPDF has its symbols resolved already: --sym is given when it is built"));
     }
-    let symbols = Image::open(sym).map_err(|error| Failure::new(format!("--sym: {error}")))?;
-    check(&symbols)?;
+    let symbols = open(sym)?;
     if object.module.contains('/')
         && let Ok(module) = Image::open(Path::new(&object.module))
     {
         engine::symbols_of(&symbols, &module).map_err(Failure::new)?;
     }
-    Ok(Some(Arc::new(symbols)))
+    Ok(Some(symbols))
+}
+
+/// Opens a file of symbols.
+///
+/// # Errors
+/// It cannot be read, is not an ELF file, or has no symbols of code.
+pub(crate) fn open(sym: &Path) -> Result<Arc<Image>, Failure> {
+    let symbols = Image::open(sym).map_err(|error| Failure::new(format!("--sym: {error}")))?;
+    check(&symbols)?;
+    Ok(Arc::new(symbols))
 }
 
 /// Checks that a file of symbols has any.

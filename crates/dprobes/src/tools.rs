@@ -14,8 +14,8 @@ macro_rules! tools {
     };
 }
 
-const TOOLS: [(&str, &str); 11] = tools!(
-    "hosts" "locks" "mallocs" "memleak" "opens" "pygc" "pyimports" "readlines" "sleeps" "threads"
+const TOOLS: [(&str, &str); 12] = tools!(
+    "hosts" "locks" "mallocs" "memleak" "opens" "plockstat" "pygc" "pyimports" "readlines" "sleeps" "threads"
     "tls"
 );
 

@@ -127,7 +127,8 @@ impl Change {
     /// Undoes a change of one byte, unless another byte is there by now.
     pub(crate) fn restore_byte(&self, memory: &Memory) {
         debug_assert_eq!(self.length, 1, "one byte is written while threads run");
-        if self.is_in(&Window::new(memory)) {
+        let mut found = [0];
+        if memory.peek(self.address, &mut found).is_ok() && found == self.written()[..1] {
             // Fails only if the process is gone or has unmapped the page meanwhile.
             let _ = memory.poke(self.address, &self.original()[..1]);
         }
@@ -305,6 +306,28 @@ fn write_piece(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_byte_is_restored_unless_somebody_else_has_written_there() {
+        let mut code = Box::new([0x55_u8, 0x56, 0x57]);
+        let base = code.as_mut_ptr() as u64;
+        let memory = Memory::open(std::process::id() as i32).expect("own memory");
+        let found = || {
+            let mut found = [0; 3];
+            memory.peek(base, &mut found).expect("own memory");
+            found
+        };
+        let change = Change::new(base + 1, &[0x56], &[0xcc]);
+        change.write_byte(&memory).expect("own memory");
+        assert_eq!(found(), [0x55, 0xcc, 0x57]);
+        change.restore_byte(&memory);
+        assert_eq!(found(), [0x55, 0x56, 0x57]);
+        memory.poke(base + 1, &[0x90]).expect("own memory");
+        change.restore_byte(&memory);
+        assert_eq!(found(), [0x55, 0x90, 0x57]);
+        // Nothing is there: nothing happens.
+        Change::new(16, &[0x56], &[0xcc]).restore_byte(&memory);
+    }
 
     #[test]
     fn changes_are_made_and_undone_together() {

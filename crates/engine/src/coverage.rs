@@ -255,7 +255,7 @@ fn plan(
     let taken = mapping::taken_with(surroundings.heap, mappings);
     let free = jump::free_for_pads(&taken, &(start..end));
     let entered = patch::entered_anywhere(bytes, start);
-    let known = proof::around(image, surroundings.bias, bytes, start, sites, surroundings.fresh);
+    let known = proof::prove_code_near(image, surroundings.bias, bytes, start, sites, surroundings.fresh);
     let code = Code {
         address: start,
         bytes,

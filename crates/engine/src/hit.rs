@@ -1,13 +1,14 @@
-//! Handles a hit of a trap: runs the handlers, then executes the instruction elsewhere than at its
-//! site.
+//! A hit of a trap: the handlers run, then the instruction is executed elsewhere than at its site.
+//!
+//! In: a thread stopped at an `int3` of ours. Out: the thread behind the instruction or in its
+//! slot, and records for the observer. `signal/tracer.rs` (`trapped`) does that in order;
+//! `hit/handler_runner.rs` runs the handlers, and `hit/records.rs` passes their records on once the
+//! instruction has completed, or drops them. This file has what they share.
 //!
 //! Each hit costs one stop. The thread has executed the `int3` and is stopped at the delivery of
 //! its SIGTRAP, which the tracer drops. The handlers run on the thread's registers. Then the tracer
 //! emulates the instruction, or the thread continues in the site's slot. The site stays as it is,
 //! and no other thread is stopped.
-//!
-//! The signal is answered in `signal`. `handler_runner` runs the handlers, `records` settles what
-//! they have logged.
 
 use patch::Mode;
 use process::{Registers, Stopped};

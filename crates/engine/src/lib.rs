@@ -67,6 +67,7 @@
 //! | `Placer` | places programs in modules; plans that beforehand |
 //! | `Armer`, `Drafter`, `HandlerCompiler` | makes sites jumps (`jump/arm`); drafts that, without changing a process; compiles handlers |
 //! | `Disarmer` | disarms probes that are over |
+//! | `Dumper` | writes core dumps (`dump/dumper.rs`) |
 //! | `ReportSources` | makes reports |
 //!
 //! # Files
@@ -78,7 +79,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `tracer`, `pace` | the loop: it waits for events, and hands each to one of the next row; how it waits |
+//! | `tracer`, `pace`, `budget` | the loop: it waits for events, and hands each to one of the next row; how it waits; what traps may cost |
 //! | `followed`, `threads`, `spaces`, `messages` | what is followed, and what is told |
 //! | `signal`, `hit`, `new_threads`, `detach` | signals, those of traps among them; handlers and records of traps; threads, processes and exec; the end |
 //! | `attach`, `seize`, `service`, `retire`, `forget` | the beginning; the threads of a process; programs that are inserted and removed while others run; probes that are over; what programs leave |
@@ -88,6 +89,7 @@
 //! | `coverage` | which jumps there would be, without a process or without touching it |
 //! | `space`, `mapping`, `slots`, `window` | an address space; memory mapped in it; where displaced instructions run; reading it |
 //! | `site`, `sites`, `tracked`, `program`, `programs`, `versions` | one probed instruction, all of an address space, a thread, a program, all of them, one as it is compiled for each machine |
+//! | `tables` | the maps and constants of scripts, in memory that all probed processes share |
 //! | `unwinding` | the tables by which stacks are walked, and their block in a process |
 //! | `machine`, `seen`, `exits`, `dump` | a thread as a handler sees it, and its memory; the facilities that a handler asks for; core dumps |
 //! | `sharing`, `reader`, `session`, `cache` | the other owners: what processes share; the reader of the rings; the session; plans and armings that are kept |
@@ -102,6 +104,7 @@
 
 mod after_tracer;
 mod attach;
+mod budget;
 mod cache;
 mod change;
 mod code_bytes;
@@ -183,7 +186,7 @@ pub use observer::{Callk, Lost, Note, Observer, Placed};
 pub use process::StartOptions;
 pub use program::{Engine, Options, has_limits};
 pub use reader::BUFFERS;
-pub use report::{OfUser, ProbeReport, Report};
+pub use report::{OfProcess, OfProcesses, OfUser, ProbeReport, Report};
 pub use resolve::{Resolved, Survey, resolve, sites_in, survey, symbols_of};
 pub use service::{Inserted, Variables};
 pub use site_hits::PlaceReport;

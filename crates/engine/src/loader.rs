@@ -1,5 +1,8 @@
 //! Finds where the dynamic linker can be stopped when it has mapped a module.
 //!
+//! In: the image of a dynamic linker. Out: `Stops`, addresses for sites of the engine's own; and
+//! from a thread's registers at such a site, what has been mapped (`Arrived`).
+//!
 //! The dynamic linker maps every module, at program start and in dlopen, with its own copy of
 //! `mmap`: `mov eax,9; syscall` in its text. The engine puts a site on the instruction after that
 //! `syscall`. When it is hit, the mapping exists but nothing in the module has been executed or

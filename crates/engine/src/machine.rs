@@ -26,6 +26,8 @@ pub(crate) struct HitMachine<'a> {
     stop: &'a AtomicBool,
     /// The maps of its program.
     tables: Option<&'a Tables>,
+    /// What the function is to return instead of being run.
+    pub(crate) overridden: Option<u64>,
     /// The recipient of `callk`, and the probe. `None` during the call.
     caller: Option<Caller<'a>>,
 }
@@ -56,6 +58,7 @@ impl<'a> HitMachine<'a> {
             float: None,
             stop,
             tables: None,
+            overridden: None,
             caller: Some(caller),
         }
     }
@@ -246,6 +249,31 @@ impl Machine for HitMachine<'_> {
     fn ids(&mut self) -> Option<(u32, u32)> {
         let status = process::Status::read(self.identity.tid).ok()?;
         Some((status.uid, status.gid))
+    }
+
+    fn parent(&mut self) -> Option<u32> {
+        let status = process::Status::read(self.identity.tid).ok()?;
+        u32::try_from(status.parent).ok()
+    }
+
+    fn signal(&mut self, number: u64, to_thread: bool) -> bool {
+        let (pid, tid) = (self.identity.pid, self.identity.tid);
+        if let Some(number) = i32::try_from(number).ok().filter(|number| (1..=64).contains(number)) {
+            // SAFETY: it takes numbers only. The thread is stopped, so neither it nor its process
+            // can have become another one.
+            unsafe {
+                match to_thread {
+                    true => libc::syscall(libc::SYS_tgkill, pid, tid, number),
+                    false => libc::kill(pid, number).into(),
+                };
+            }
+        }
+        true
+    }
+
+    fn override_function(&mut self, result: u64) -> bool {
+        self.overridden = Some(result);
+        !self.registers.is_32_bit()
     }
 
     fn name(&mut self) -> Option<[u8; 16]> {

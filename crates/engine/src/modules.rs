@@ -1,4 +1,7 @@
 //! Finds modules that were mapped or unmapped, and places the programs' probes in new ones.
+//!
+//! In: a stopped thread. Out: `Work` for each module in which a program is to be placed, done by
+//! `Placer::place`.
 
 use std::collections::HashMap;
 
@@ -17,7 +20,6 @@ use crate::placing::Work;
 use crate::placing::placer::Placer;
 use crate::preplan::Preplan;
 use crate::reason::NotProbed;
-use crate::site::Armed;
 use crate::site_use::Use;
 use crate::space::{ModuleState, Space};
 use crate::window::Window;
@@ -101,9 +103,10 @@ impl Placer<'_, '_> {
         let mut refused = Vec::new();
         self.cache.checked.clear();
         for number in self.programs.numbers().to_vec() {
+            let lenient = self.programs[number].options.lenient;
             for (module, mut plan) in self.plans_of(number, pid)? {
                 // Kept for when the program is placed.
-                match plan.refused.is_empty() {
+                match lenient || plan.refused.is_empty() {
                     true => self.cache.checked.push(((number, module), plan)),
                     false => refused.append(&mut plan.refused),
                 }
@@ -176,12 +179,21 @@ impl Placer<'_, '_> {
             space.sites.make_own(|copied| lost.contains(&copied.module()));
         }
         let window = Window::new(&space.code.memory);
-        let is_gone = |(address, armed): &(&u64, &Armed)| {
-            let module = by_key.get(&armed.site().module);
-            !module.is_some_and(|module| module.contains(**address))
-                || !armed.refresh(&window, &space.sites).unwrap_or(false)
-        };
-        let gone: Vec<u64> = space.sites.own().filter(is_gone).map(|(&address, _)| address).collect();
+        let mut gone = Vec::new();
+        // Neighbouring sites are of one module.
+        let mut last: Option<(ModuleKey, Option<&Module>)> = None;
+        for (&address, armed) in space.sites.own() {
+            let key = armed.site().module;
+            let module = match last {
+                Some((known, module)) if known == key => module,
+                _ => by_key.get(&key).copied(),
+            };
+            last = Some((key, module));
+            let is_there = module.is_some_and(|module| module.contains(address));
+            if !is_there || !armed.refresh(&window, &space.sites).unwrap_or(false) {
+                gone.push(address);
+            }
+        }
         drop(window);
         if !gone.is_empty() {
             space.changed();

@@ -64,11 +64,19 @@ pub trait Observer {
     /// Receives the counts so far, if wanted. Probes continue to count meanwhile.
     fn counted(&mut self, _report: &Report) {}
 
+    /// A process runs that the kernel engine probes. This is told again and again while it does.
+    fn runs(&mut self, _pid: i32) {}
+
     /// Receives the modules of a process when they may have changed.
     fn mapped(&mut self, _pid: i32, _modules: &[Module]) {}
 
     /// A process has forked: its child has the same modules.
     fn forked(&mut self, _parent: i32, _child: i32) {}
+
+    /// The addresses that are to be watched no longer, since this was asked last.
+    fn unwatched(&mut self) -> Vec<u64> {
+        Vec::new()
+    }
 
     /// Whether buffered data is to be written out soon: then [`Observer::idle`] is called several
     /// times a second.

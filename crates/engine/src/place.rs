@@ -1,4 +1,7 @@
 //! Finds a program's probepoints in a module of a process and checks them. Nothing is changed.
+//!
+//! In: a program, a module, its code. Out: `Plan`: the sites that can be probed, and why others
+//! cannot.
 
 use image::{Image, Pattern};
 use process::{Memory, Module};

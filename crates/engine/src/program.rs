@@ -15,7 +15,7 @@ use crate::counts::{Counts, SiteCounts, State};
 use crate::jump::{Cells, Counter, Domain};
 use crate::jump_counters::{COUNTED, DROPPED, JumpCounters, LIMITED_HITS, MISSED, OVER};
 use crate::reason::NoJump;
-use crate::site_hits::{PlaceReport, Places};
+use crate::site_hits::{ManySites, PlaceReport};
 use crate::variables::Variables;
 use crate::versions::Versions;
 
@@ -54,6 +54,9 @@ pub struct Options {
     /// counted up while its probes are in a process, since the module's static probes are skipped
     /// otherwise.
     pub semaphores: Vec<u64>,
+    /// Whether probes that cannot be placed are left out silently. Otherwise they are refused: if
+    /// there are any in the first process, nothing is probed.
+    pub lenient: bool,
 }
 
 /// A compiled program with its variables and counters. The processes of a trust domain share the
@@ -70,6 +73,8 @@ pub(crate) struct Program {
     pub(crate) removes: bool,
     /// Whether its code can call a facility: a core dump, which shows all threads.
     pub(crate) calls: bool,
+    /// For each probe, whether its handler sends signals, or has its function return.
+    pub(crate) acts: Vec<bool>,
     /// Whether its code contains `callk`, which calls plugins in the tracer's process.
     pub(crate) calls_plugins: bool,
     /// Whether its code takes stacks of threads.
@@ -77,7 +82,7 @@ pub(crate) struct Program {
     pub(crate) probes: Vec<Probe>,
     /// The sites of probes that have many. They are noted during planning, which has only a shared
     /// reference.
-    pub(crate) places: RefCell<Places>,
+    pub(crate) places: RefCell<ManySites>,
     /// The processes it is for, with their descendants; `None`: all followed processes.
     pub(crate) only: Option<HashSet<i32>>,
     /// Whether it is inserted. A removed program keeps its number and its counts.
@@ -136,7 +141,7 @@ impl Probe {
     }
 
     /// Handles the end of a domain, of which no process is left: keeps its counts.
-    pub(crate) fn leave(&mut self, definition: &rpn::Probe, domain: Domain) {
+    pub(crate) fn end_domain(&mut self, definition: &rpn::Probe, domain: Domain) {
         if let Some(counted) = &self.counted {
             let turns =
                 counted.words.with(domain, LIMITED_HITS, |word| word.swap(0, Ordering::Relaxed)).unwrap_or(0);
@@ -208,6 +213,11 @@ impl Program {
             counters: None,
             removes: vm::may(&object.code, object.word(), Effects::REMOVES),
             calls: vm::may(&object.code, object.word(), Effects::CALLS_FACILITY),
+            acts: object
+                .probes
+                .iter()
+                .map(|probe| reaches(&object.code, probe.entry, object.word(), Effects::ACTS))
+                .collect(),
             calls_plugins: vm::may(&object.code, object.word(), Effects::CALLS_PLUGINS),
             takes_stacks: vm::instructions(&object.code, object.word())
                 .any(|it| it.instruction().is_none_or(|instruction| instruction.op == Op::StackOf)),
@@ -281,6 +291,27 @@ impl Program {
             None => self.locals.reset(number),
         }
     }
+}
+
+/// Whether a run that begins at an offset may reach an instruction with one of these effects.
+fn reaches(code: &[u8], entry: usize, word: vm::Word, effects: Effects) -> bool {
+    let mut seen = HashSet::new();
+    let mut places = vec![entry];
+    while let Some(offset) = places.pop() {
+        let Some(instruction) = vm::Instruction::at(code, offset, word).filter(|_| seen.insert(offset))
+        else {
+            continue;
+        };
+        if instruction.effects().intersects(effects) {
+            return true;
+        }
+        let transfer = instruction.row().transfer;
+        if transfer.falls_through() || transfer == vm::ControlFlow::Call {
+            places.push(instruction.next);
+        }
+        places.extend(instruction.target(code));
+    }
+    false
 }
 
 /// Whether hits of a probe must be counted one by one, because `ignore` or `maxhits` is set. The

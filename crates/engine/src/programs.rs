@@ -19,12 +19,24 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
+    /// The hits by traps so far of each program's probes, with the program's number.
+    pub(crate) fn traps(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = u64>)> {
+        self.iter().map(|(number, program)| (number, program.probes.iter().map(|probe| probe.counts.hits)))
+    }
+
     /// Adds a program. Returns its number.
     pub(crate) fn push(&mut self, program: Program) -> usize {
         let number = self.next;
         self.next += 1;
         self.numbers.push(number);
         self.programs.push(program);
+        number
+    }
+
+    /// A number that no program of these will have.
+    pub(crate) fn reserve(&mut self) -> usize {
+        let number = self.next;
+        self.next += 1;
         number
     }
 
@@ -130,6 +142,7 @@ mod tests {
             symbols: None,
             tables: None,
             semaphores: Vec::new(),
+            lenient: false,
         };
         Program::new(Versions::only(object, ""), options, None, None)
     }

@@ -1,5 +1,7 @@
 //! The counts and variables that a session reports.
 
+use std::time::Duration;
+
 use crate::counts::{Counts, SiteCounts, State};
 use crate::hold::HoldTimes;
 use crate::site_hits::PlaceReport;
@@ -19,9 +21,13 @@ pub struct Report {
     pub holds: HoldTimes,
     /// The counts of each user's processes; empty if all are of one domain.
     pub users: Vec<OfUser>,
+    /// The hits of each process, if they were counted so.
+    pub processes: Option<OfProcesses>,
     /// How often a ring was emptied because its process had written something that no handler
     /// writes.
     pub nonsense: u64,
+    /// About how much processor time the hits by traps have taken.
+    pub trap_time: Duration,
     /// How often an arming was copied from another process, without planning it anew.
     pub copied: u64,
 }
@@ -37,6 +43,27 @@ pub struct OfUser {
     pub locals: Vec<u64>,
     /// The global variables.
     pub globals: Vec<u64>,
+}
+
+/// The hits of each process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OfProcesses {
+    /// The processes, the most hits first.
+    pub processes: Vec<OfProcess>,
+    /// Hits that are not among those of the processes, since there was no room for more: one number
+    /// for each probe.
+    pub unassigned: Vec<u64>,
+}
+
+/// The hits of one process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OfProcess {
+    /// Its number.
+    pub pid: u32,
+    /// The name of the thread that hit a probe first.
+    pub name: String,
+    /// Hits, one number for each probe, program after program.
+    pub hits: Vec<u64>,
 }
 
 /// The counts of one probepoint, in all processes together.

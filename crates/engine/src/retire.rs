@@ -2,16 +2,27 @@
 
 use std::collections::HashSet;
 
+use image::Pattern;
+use rpn::Location;
+
 use crate::cache::Cache;
 use crate::counts::State;
 use crate::followed::Followed;
 use crate::jump::Domain;
 use crate::messages::Messages;
-use crate::program::Probe;
+use crate::module_key::ModuleKey;
+use crate::program::{Engine, Probe, Program};
 use crate::programs::Programs;
 use crate::sharing::Sharing;
 use crate::site_use::Use;
 use crate::space::Space;
+
+/// A site in one of the spaces that have it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trap {
+    pub(crate) address: u64,
+    pub(crate) module: ModuleKey,
+}
 
 /// Disarms probes that are over.
 pub(crate) struct Disarmer<'t, 'a> {
@@ -29,17 +40,7 @@ impl Disarmer<'_, '_> {
         if over.is_empty() {
             return;
         }
-        for wanted in over {
-            if let Use::Probe { program, probe } = *wanted
-                && let Probe { state, ended, counted: Some(counted), .. } =
-                    &self.programs[program].probes[probe]
-            {
-                let state = only.and_then(|domain| ended.get(&domain)).unwrap_or(state);
-                // No handler of the probe starts from now on, even where a jump still leads to one.
-                // The last run due to `maxhits` may complete.
-                if *state == State::Disabled { counted.close(only) } else { counted.take_out(only) }
-            }
-        }
+        self.close(over, only);
         let programs: HashSet<usize> = over.iter().filter_map(Use::program).collect();
         programs.into_iter().for_each(|program| self.cache.armings.forget_armings(self.programs, program));
         let mut disarmed = Vec::new();
@@ -73,8 +74,80 @@ impl Disarmer<'_, '_> {
             let addresses: Vec<u64> = of_space.iter().map(|&(_, address)| address).collect();
             self.followed.take_out_jumps(of_space[0].0, &addresses);
         }
-        // Threads that a signal kept from executing the instruction will execute it at its own
-        // address.
+        self.forget_interrupted(&disarmed);
+    }
+
+    /// As [`Disarmer::retire`], for probes of a site that is a trap, whatever the number of sites:
+    /// with ten thousands of probes that end at their first hit, each such end must not go through
+    /// all of them. Returns false, with nothing done, unless this is their only site in a module.
+    pub(crate) fn retire_trap(&mut self, over: &HashSet<Use>, here: Trap, only: Domain) -> bool {
+        let is_simple = |wanted: &Use| {
+            let Use::Probe { program: number, probe } = *wanted else { return false };
+            let Program { options, versions, .. } = &self.programs[number];
+            let definition = versions.main().probes.get(probe);
+            options.engine == Engine::Trap
+                && !Pattern::is_one(&versions.main().module)
+                && definition.is_some_and(|it| !matches!(it.location, Location::Points { .. }))
+        };
+        let has_planners = |space: &Space| !space.plans.planners.is_empty();
+        let mut spaces = self.followed.spaces.values().filter(|space| space.trust.domain == only);
+        if !over.iter().all(is_simple) || spaces.any(has_planners) {
+            return false;
+        }
+        self.close(over, Some(only));
+        let mut disarmed = Vec::new();
+        let (device, inode, bias) = here.module;
+        for (&number, space) in self.followed.spaces.iter_mut() {
+            if space.trust.domain != only {
+                continue;
+            }
+            space.modules.foreseen = None;
+            let of_file = |module: &ModuleKey| (module.0, module.1) == (device, inode);
+            let there: HashSet<u64> = space
+                .modules
+                .placed
+                .iter()
+                .filter(|(_, module)| of_file(module))
+                .map(|(_, module)| module.2)
+                .collect();
+            for other in there {
+                let address = here.address.wrapping_sub(bias).wrapping_add(other);
+                let Some(armed) = space.sites.get_mut(&address) else { continue };
+                armed.uses_mut().retain(|wanted| !over.contains(wanted));
+                if armed.site().uses.is_empty() {
+                    space.disarm(address);
+                    disarmed.push((number, address));
+                }
+            }
+            // Looks no further than the first probe.
+            if !space.modules.blocking.is_empty() && !space.sites.any_is_probed() {
+                for address in space.blocks_for_nobody() {
+                    space.disarm(address);
+                    disarmed.push((number, address));
+                }
+            }
+        }
+        self.forget_interrupted(&disarmed);
+        true
+    }
+
+    /// No handler of these probes starts from now on, even where a jump still leads to one. The
+    /// last run due to `maxhits` may complete.
+    fn close(&mut self, over: &HashSet<Use>, only: Option<Domain>) {
+        for wanted in over {
+            if let Use::Probe { program, probe } = *wanted
+                && let Probe { state, ended, counted: Some(counted), .. } =
+                    &self.programs[program].probes[probe]
+            {
+                let state = only.and_then(|domain| ended.get(&domain)).unwrap_or(state);
+                if *state == State::Disabled { counted.close(only) } else { counted.take_out(only) }
+            }
+        }
+    }
+
+    /// Threads that a signal kept from executing the instruction of a site will execute it at its
+    /// own address.
+    fn forget_interrupted(&mut self, disarmed: &[(u32, u64)]) {
         let mut records = Vec::new();
         for (&number, space) in self.followed.spaces.iter_mut() {
             let gone = space.interrupted.of_sites(|site| disarmed.contains(&(number, site)));

@@ -1,5 +1,8 @@
 //! Inserts and removes programs while processes are followed.
 //!
+//! In: a compiled program. Out: its number, and address spaces that are stale: the next stop of a
+//! thread looks for modules.
+//!
 //! An inserted program is placed in every followed process that it is for: one thread of each is
 //! stopped briefly. A removed program is disarmed at once; threads in a slot continue, so slots
 //! stay until the process is detached. The variables are in the tracer's memory, so reading and
@@ -15,6 +18,7 @@ use rpn::Object;
 use crate::counts::{Counts, State};
 use crate::detach::Leaving;
 use crate::error::Error;
+use crate::observer::Note;
 use crate::program::{Options, Program};
 use crate::reason::NotMapped;
 use crate::report::OfUser;
@@ -77,6 +81,11 @@ impl Tracer<'_> {
         inserted
     }
 
+    /// A number for a program that others run: none of the tracer's will have it.
+    pub fn reserve(&mut self) -> usize {
+        self.programs.reserve()
+    }
+
     /// Makes all processes followed from now on share variables and counters, regardless of their
     /// users.
     pub fn share_variables(&mut self) {
@@ -128,6 +137,35 @@ impl Tracer<'_> {
             }
         }
         self.disarmer().retire(&uses, None);
+    }
+
+    /// The wait status of a process that was started by this tracer and has ended.
+    pub fn status(&self, pid: i32) -> Option<i32> {
+        self.session.started.get(&pid).copied().flatten()
+    }
+
+    /// Limits the part of the time that hits by traps may take, from 0 to 1. A probe that makes it
+    /// more is taken out, and a message says so. Without a limit, which is the default, they may
+    /// take any.
+    pub fn set_max_overhead(&mut self, limit: Option<f64>) {
+        self.budget.set_limit(limit);
+    }
+
+    /// Now and then accounts for the hits by traps, and takes out a probe if they cost too much.
+    pub(crate) fn keep_budget(&mut self) {
+        if !self.budget.is_due() {
+            return;
+        }
+        let Some(over) = self.budget.look(self.programs.traps()) else { return };
+        let (number, probe) = over.probe;
+        let object = self.programs[number].versions.main();
+        let name = object.probes.get(probe).map_or("?", |definition| &definition.point);
+        // The point of a script's probe has the module already.
+        let module = if name.contains(&object.module) { "" } else { &object.module };
+        let colon = if module.is_empty() { "" } else { ":" };
+        let text = format!("{module}{colon}{name} is taken out: {over} (--max-overhead)");
+        self.remove_probes(number, &[probe]);
+        self.messages.observer.note(&Note::Other(printable::text(&text).into_owned()));
     }
 
     /// Frees everything of a removed program as soon as possible. Its number is never used again.
@@ -274,7 +312,7 @@ impl Tracer<'_> {
     /// Detaches from all processes, with every byte restored. The programs stay inserted, and the
     /// tracer can be used further.
     pub fn let_go(&mut self, control: &Control) {
-        self.leave_all(control);
+        self.detach_all(control);
         self.messages.tell_losses(&self.programs);
         self.followed.departure.who = Leaving::Nobody;
     }

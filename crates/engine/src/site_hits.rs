@@ -14,7 +14,7 @@ type Key = (usize, (u32, u32), u64, u64);
 
 /// One site.
 #[derive(Clone, Debug)]
-struct Place {
+struct CountedSite {
     probe: usize,
     module: String,
     function: String,
@@ -26,7 +26,7 @@ struct Place {
     jumps: Option<Counter>,
 }
 
-impl Place {
+impl CountedSite {
     fn hits(&self) -> u64 {
         self.hits.saturating_add(self.jumps.as_ref().map_or(0, Counter::value))
     }
@@ -34,9 +34,9 @@ impl Place {
 
 /// The sites of one program's probes that have many.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct ManySites {
     numbers: HashMap<Key, usize>,
-    all: Vec<Place>,
+    all: Vec<CountedSite>,
 }
 
 /// The counts in one function of one module, for one probe with many sites.
@@ -58,7 +58,7 @@ fn key(probe: usize, module: &ModuleKey, address: u64) -> Key {
     (probe, device, inode, address.wrapping_sub(bias))
 }
 
-impl Places {
+impl ManySites {
     /// Registers a site.
     pub(crate) fn note(
         &mut self,
@@ -71,7 +71,7 @@ impl Places {
         let next = self.all.len();
         if *self.numbers.entry(key(probe, module, address)).or_insert(next) == next {
             let (module, function) = (names.0.to_owned(), names.1.to_owned());
-            self.all.push(Place { probe, module, function, offset, hits: 0, jumps: None });
+            self.all.push(CountedSite { probe, module, function, offset, hits: 0, jumps: None });
         }
     }
 
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn processes_count_together_and_functions_apart() {
-        let mut places = Places::default();
+        let mut places = ManySites::default();
         let (one, other) = (((8, 1), 77, 0x1000), ((8, 1), 77, 0x5000));
         for module in [&one, &other] {
             places.note(0, module, module.2 + 0x10, ("lib.so", "f"), 0x10);

@@ -45,7 +45,7 @@ impl Area {
     }
 
     /// Whether it is unused and meets a request for memory.
-    pub(crate) fn suits(&self, wanted: &Wanted) -> bool {
+    pub(crate) fn satisfies(&self, wanted: &Wanted) -> bool {
         self.sites.is_empty()
             && self.size >= wanted.size
             && wanted.reach.contains(&self.base)

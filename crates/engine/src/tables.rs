@@ -1,5 +1,8 @@
 //! The maps and constants of scripts: memory that all probed processes share with the tracer.
 //!
+//! In: the maps and constants of a compiled script (`TablesPlan`). Out: `Tables`: their place in
+//! processes, and the same memory in the tracer.
+//!
 //! A script's programs, one for each module, use the same maps. All processes are in one trust
 //! domain then: a map has one value for all of them, and each of them can falsify it.
 
@@ -25,12 +28,13 @@ pub struct TablesPlan {
     /// Its constants, as [`vm::Constants`] reads them.
     pub constants: Vec<u8>,
     /// The map of threads, if handlers ask for names or users: the key is a thread's id as it sees
-    /// it, the value its name of 16 bytes, its user and its group. The engine fills it.
+    /// it, the value its name of 16 bytes, its user, its group and its process's parent, padded.
+    /// The engine fills it.
     pub threads: Option<usize>,
 }
 
 /// Bytes of a value of the map of threads.
-pub const THREAD_BYTES: u32 = 24;
+pub const THREAD_BYTES: u32 = 32;
 
 /// The maps and constants of a script, and the memory of the maps.
 #[derive(Clone, Debug)]
@@ -143,7 +147,8 @@ impl Tables {
         let mut value = [0; THREAD_BYTES as usize];
         value[..16].copy_from_slice(&name);
         value[16..20].copy_from_slice(&status.uid.to_le_bytes());
-        value[20..].copy_from_slice(&status.gid.to_le_bytes());
+        value[20..24].copy_from_slice(&status.gid.to_le_bytes());
+        value[24..28].copy_from_slice(&status.parent.to_le_bytes());
         self.maps().store(map, &(status.inner_id as u64).to_le_bytes(), &value);
     }
 

@@ -1,4 +1,7 @@
 //! The tracer's event loop: one thread waits for events of all followed threads and handles each.
+//!
+//! In: stops of threads, and requests. Out: each is handed to the method or role for it; then the
+//! thread goes on.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,6 +11,7 @@ use std::time::Instant;
 use process::{Event, Stop, Stopped};
 use vm::State as Machine;
 
+use crate::budget::Budget;
 use crate::cache::Cache;
 use crate::dump::{Dumper, Dumps};
 use crate::error::Error;
@@ -60,6 +64,7 @@ pub struct Tracer<'a> {
     pub(crate) dumps: Dumps,
     pub(crate) session: Session,
     pace: Pace,
+    pub(crate) budget: Budget,
 }
 
 impl std::fmt::Debug for Tracer<'_> {
@@ -90,6 +95,7 @@ impl<'a> Tracer<'a> {
             dumps: Dumps::default(),
             session: Session::default(),
             pace: Pace::new(),
+            budget: Budget::new(),
         }
     }
 
@@ -224,11 +230,6 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// The wait status of a process that was started by this tracer and has ended.
-    pub fn status(&self, pid: i32) -> Option<i32> {
-        self.session.started.get(&pid).copied().flatten()
-    }
-
     /// Waits for one event (or, without `block`, polls for one) and handles it. Returns whether
     /// there was one.
     pub(crate) fn step(&mut self, control: &Control, block: bool) -> bool {
@@ -272,6 +273,7 @@ impl<'a> Tracer<'a> {
         }
         self.dumps.tell_finished(&mut self.messages);
         self.tell_counts();
+        self.keep_budget();
         let ticks = self.session.waiting
             || self.session.serving
             || self.dumps.is_writing()
@@ -353,7 +355,7 @@ impl<'a> Tracer<'a> {
     fn interrupted(&mut self, thread: Stopped, stop: Stop) -> Result<(), process::Error> {
         let tid = thread.tid();
         if self.followed.is_leaving(tid) {
-            return self.leave(thread, stop);
+            return self.detach_thread(thread, stop);
         }
         self.slot_watcher().check_slot(&thread)?;
         let stale = self.followed.space_of(tid).is_some_and(|space| space.modules.stale);
@@ -403,7 +405,7 @@ impl<'a> Tracer<'a> {
         if let Some(space) =
             self.followed.new_threads.announced.remove(&tid).and_then(|announced| announced.space)
         {
-            self.followed.leave_space(&mut self.messages, space, tid);
+            self.followed.release_space(&mut self.messages, space, tid);
         }
         // Killed before the tracer saw its instruction complete.
         for waiting in self.followed.unexecuted(tid) {
@@ -412,7 +414,7 @@ impl<'a> Tracer<'a> {
         if let Some(tracked) = self.followed.threads.remove(&tid)
             && let Some(space) = tracked.space
         {
-            self.followed.leave_space(&mut self.messages, space, tid);
+            self.followed.release_space(&mut self.messages, space, tid);
         }
     }
 

@@ -29,8 +29,9 @@ pub struct Api {
     pub version: u32,
     /// The size of this structure.
     pub size: u32,
-    /// `int exit(struct hook *, uint32_t *event, const char *name, const char *format, const char *description)`:
-    /// a program is inserted; the exit sets `*event` to the number by which it knows the program.
+    /// `int exit(struct hook *, uint32_t *event, const char *name, const char *format, const char
+    /// *description)`: a program is inserted; the exit sets `*event` to the number by which it
+    /// knows the program.
     pub create_event: *const HookHeader,
     /// `int exit(struct hook *, long *code, uint32_t event, const struct dprobes_event *)`: a
     /// record is made.

@@ -34,14 +34,14 @@ fn with<R>(change: impl FnOnce(&mut Registry) -> R) -> R {
     let registry = guard.get_or_insert_default();
     registry.read_table(site::linked());
     let result = change(registry);
-    leave(guard);
+    unlock(guard);
     settle();
     result
 }
 
 /// Unlocks the registry, then drops what no thread can use any more: dropping a closure may run any
 /// code.
-fn leave(mut guard: MutexGuard<'_, Option<Registry>>) {
+fn unlock(mut guard: MutexGuard<'_, Option<Registry>>) {
     let (mut chains, mut entries) = (Vec::new(), Vec::new());
     if let Some(registry) = guard.as_mut() {
         if UNSETTLED.swap(false, Ordering::SeqCst) {
@@ -64,8 +64,8 @@ pub(crate) fn has_to_settle() {
 pub(crate) fn settle() {
     while UNSETTLED.load(Ordering::SeqCst) {
         match REGISTRY.try_lock() {
-            Ok(guard) => leave(guard),
-            Err(TryLockError::Poisoned(poisoned)) => leave(poisoned.into_inner()),
+            Ok(guard) => unlock(guard),
+            Err(TryLockError::Poisoned(poisoned)) => unlock(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => return,
         }
     }

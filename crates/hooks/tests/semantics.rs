@@ -1,5 +1,6 @@
 //! What an exit can do, and its effect on the hooked function.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
@@ -46,6 +47,32 @@ fn arguments_arrive_as_they_are_and_are_not_evaluated_while_dormant() {
     assert_eq!(evaluated.load(Ordering::Relaxed), 1);
     assert_eq!(LINE.head().parameters(), "number: u64, text: &'a String, fresh: bool, change: i8");
     assert_eq!(LINE.head().count(), 4);
+}
+
+declare_hook! {
+    /// A buffer is about to be allocated: its size may be changed.
+    ALLOCATION<'a>(size: &'a Cell<usize>, least: usize)
+}
+
+#[test]
+fn what_is_passed_by_reference_can_be_changed_and_what_is_passed_by_value_cannot() {
+    let allocate = |wanted: usize, least: usize| {
+        let size = Cell::new(wanted);
+        hook!(ALLOCATION, &size, least);
+        (size.get(), least)
+    };
+    assert_eq!(allocate(10, 4), (10, 4));
+    let double = ALLOCATION.exit(|invocation, (size, mut least)| {
+        // An exit knows how many parameters the hook has: new ones come last.
+        assert_eq!(invocation.hook().count(), 2);
+        size.set(size.get().max(least) * 2);
+        least += 100;
+        assert!(least > 100, "its own copy");
+        Verdict::Continue
+    });
+    let double = double.register().expect("the hook is free");
+    double.arm().expect("text can be written");
+    assert_eq!((allocate(10, 4), allocate(1, 4)), ((20, 4), (8, 4)));
 }
 
 declare_hook! {

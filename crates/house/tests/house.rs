@@ -12,14 +12,8 @@ use house::{Graph, Module, circles};
 /// The most files that may use each other in a circle.
 const CIRCLE: usize = 3;
 
-/// The most lines of a file.
+/// The most lines of a file, tests included.
 const LINES: usize = 450;
-
-/// How much shorter than its entry a file may be before the entry must be lowered.
-const SLACK: usize = 25;
-
-/// The longer files, and their lines.
-const LONG: &[(&str, usize)] = &[];
 
 /// The most files that may contain methods of one type, trait implementations apart. A type with
 /// more is an owner of too much: what uses a few of its fields can have a type of its own.
@@ -107,22 +101,17 @@ fn no_crate_has_a_large_circle_of_files() {
 #[test]
 fn no_file_is_long() {
     let repository = repository();
+    let all = ["crates", "fuzz"].map(|directory| files(&repository.join(directory))).concat();
     let mut wrong = Vec::new();
-    let mut known: BTreeMap<&str, usize> = LONG.iter().copied().collect();
-    for path in sources().values().flat_map(|source| files(source)) {
-        let text = std::fs::read_to_string(&path).expect("a source file");
-        let name = path.strip_prefix(&repository).expect("it lies in the repository").display().to_string();
-        let (lines, recorded) = (text.lines().count(), known.remove(&*name));
-        let allowed = recorded.unwrap_or(LINES);
-        if lines > allowed {
-            wrong.push(format!("{name} has {lines} lines, and {allowed} may be: make two files of it"));
-        } else if recorded.is_some_and(|recorded| lines <= LINES || lines + SLACK < recorded) {
-            let entry = if lines > LINES { format!("lower it to {lines}") } else { "delete it".into() };
-            wrong.push(format!("{name} has {lines} lines; LONG says {allowed}: {entry}"));
+    for path in &all {
+        let lines = std::fs::read_to_string(path).expect("a source file").lines().count();
+        if lines > LINES {
+            let name = path.strip_prefix(&repository).expect("it lies in the repository").display();
+            wrong.push(format!("{name} has {lines} lines, and {LINES} may be: make two files of it"));
         }
     }
-    wrong.extend(known.keys().map(|name| format!("LONG has {name}, which is not there: delete it")));
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert!(all.len() > 1000, "only {} files", all.len());
 }
 
 /// The types of a crate with methods in more than [`SPREAD`] files: the name, how many files, and
@@ -228,11 +217,30 @@ fn a_struct_of_many_fields_says_why() {
     assert!(all > 300 && largest > FIELDS, "{all} structs, the largest of {largest} fields");
 }
 
-/// The prose in a comment: not a row of a table, not a drawing, not code.
+/// The prose in a comment, whatever mark it begins with: not a row of a table, not a drawing, not
+/// code. A list's lines are indented by two or three columns, code by four.
 fn prose(line: &str) -> Option<&str> {
     let text = line.trim_start().strip_prefix("//")?;
     let text = text.strip_prefix(['/', '!']).unwrap_or(text).strip_prefix(' ')?;
-    text.starts_with(char::is_alphabetic).then_some(text)
+    let indent = text.len() - text.trim_start_matches(' ').len();
+    let text = &text[indent..];
+    let is_prose = indent < 4 && !text.starts_with('|') && text.contains(char::is_alphabetic);
+    is_prose.then_some(text)
+}
+
+#[test]
+fn prose_is_found_whatever_mark_it_begins_with() {
+    for text in ["A word.", "`code` is", "- an item", "* an item", "[`Link`]s", "(so)", "\"so\"", "8 bytes"] {
+        for comment in ["//", "///", "    //!"] {
+            assert_eq!(prose(&format!("{comment} {text}")), Some(text), "{comment}");
+        }
+    }
+    assert_eq!(prose("///   of an item"), Some("of an item"));
+    for line in
+        ["/// | a | row |", "//!     mov %rax, %rcx", "// ----", "///", "let a = b; // so", "/// 0 | 1"]
+    {
+        assert_eq!(prose(line), None, "{line}");
+    }
 }
 
 #[test]
@@ -254,4 +262,39 @@ fn prose_in_comments_is_wrapped() {
     }
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
     assert!(all > 10_000, "{all} lines of prose");
+}
+
+/// The lines of a source, comments and tests apart, that name a file of the documentation. (Comments
+/// that `--help` shows are tested with the command.)
+fn file_names(text: &str) -> Vec<String> {
+    let shown = text.split("#[cfg(test)]").next().unwrap_or(text).lines();
+    let is_text = |line: &&str| {
+        let line = line.trim_start();
+        !line.starts_with("//") && !line.contains("include_str!") && !line.contains("strip_suffix(")
+    };
+    let names_a_file = |line: &&str| {
+        let words = line.split(|c: char| !(c.is_ascii_alphanumeric() || "-_./".contains(c)));
+        words.into_iter().any(|word| word.starts_with("docs/") || word.trim_end_matches('.').ends_with(".md"))
+    };
+    shown.filter(is_text).filter(names_a_file).map(str::to_owned).collect()
+}
+
+#[test]
+fn no_message_points_to_a_file_that_an_install_lacks() {
+    // Those are not installed.
+    let others = ["bench", "house", "testing"];
+    let mut found = Vec::new();
+    for (_, source) in sources().iter().filter(|(name, _)| !others.contains(&name.as_str())) {
+        for path in files(source) {
+            // It is where the pages come from.
+            let is_page = path.ends_with("help/pages.rs");
+            let is_test = path.file_name().is_some_and(|name| name.to_string_lossy().ends_with("tests.rs"));
+            if !is_page && !is_test {
+                let text = std::fs::read_to_string(&path).expect("a file of the sources");
+                found.extend(file_names(&text).iter().map(|line| format!("{}: {line}", path.display())));
+            }
+        }
+    }
+    assert!(found.is_empty(), "`dprobes help TOPIC` has the pages:\n{}", found.join("\n"));
+    assert_eq!(file_names("let x = \"see docs/x.md\";\n// docs/y.md\n  \"in stats.md.\"").len(), 2);
 }

@@ -26,7 +26,7 @@ impl Write for Bounded {
 }
 
 /// `ns::f(int)`, or `crate::module::function` without the hash. `None` if the name is not mangled.
-pub(crate) fn full(name: &str) -> Option<String> {
+pub fn full(name: &str) -> Option<String> {
     rust(name, true).or_else(|| cpp(name, DemangleOptions::new().no_return_type()))
 }
 

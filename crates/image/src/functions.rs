@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
+use super::debug_files::debug_files;
+use super::debugdata;
 use super::dynamic::Dynamic;
 use super::error::ImageError;
 use super::headers::Headers;
 use super::source::Source;
 use super::table::{self, Symbol, SymbolKind};
 use super::version::Version;
-use super::{debugdata, debuglink};
 
 /// What a symbol in executable memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -114,9 +115,12 @@ impl Symbols {
                 if let Some(section) = headers.section(".gnu_debugdata") {
                     add(debugdata::unpack(source, section).and_then(|packed| read_separate(&packed)));
                 }
-                if let Some(separate) =
-                    build_id.and_then(debugdata::installed).or_else(|| debuglink::linked(source, headers))
-                {
+                let files = debug_files(source, headers, build_id);
+                let separate = files.iter().find_map(|file| {
+                    let (opened, id) = file.open(build_id)?;
+                    Some(Source::file(file.path(), opened, id.size))
+                });
+                if let Some(separate) = separate {
                     add(read_separate(&separate));
                 }
             }

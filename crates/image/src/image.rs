@@ -7,10 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
-use object::Endianness;
-use object::elf::{self, FileHeader32, FileHeader64};
-use object::read::elf::{FileHeader, NoteIterator};
+use object::elf;
 
+use super::build_id::build_id;
 use super::dynamic::Dynamic;
 use super::dynamic_relocations::DynamicRelocations;
 use super::error::ImageError;
@@ -26,8 +25,6 @@ use super::{dynamic_relocations, relative_relocations, table};
 
 /// The most bytes of a path in the file: PATH_MAX.
 const PATH: u64 = 4096;
-/// The most bytes of the notes with the build-id.
-const NOTES: u64 = 1 << 20;
 
 /// An ELF file's contents, as far as probes need them.
 ///
@@ -332,11 +329,7 @@ impl Image {
         self.names.get_or_init(|| Names {
             interpreter: self.read_interpreter(),
             soname: self.read_soname(),
-            build_id: if self.headers.is_64 {
-                self.read_build_id::<FileHeader64<Endianness>>()
-            } else {
-                self.read_build_id::<FileHeader32<Endianness>>()
-            },
+            build_id: build_id(&self.source, &self.headers),
         })
     }
 
@@ -356,26 +349,5 @@ impl Image {
         let bytes = self.source.read("soname", strings.checked_add(at)?, size, PATH).ok()?;
         let name = bytes.split(|byte| *byte == 0).next()?;
         (!name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned())
-    }
-
-    fn read_build_id<Elf: FileHeader<Endian = Endianness>>(&self) -> Option<Vec<u8>>
-    where
-        Elf::Word: TryFrom<u64>,
-    {
-        for part in &self.headers.notes {
-            let Ok(bytes) = self.source.read("notes", part.offset, part.size, NOTES) else { continue };
-            let align = Elf::Word::try_from(part.align).unwrap_or_default();
-            let Ok(mut notes) = NoteIterator::<Elf>::new(self.headers.endian, align, &bytes) else {
-                continue;
-            };
-            while let Ok(Some(note)) = notes.next() {
-                if note.name() == elf::ELF_NOTE_GNU
-                    && note.n_type(self.headers.endian) == elf::NT_GNU_BUILD_ID
-                {
-                    return Some(note.desc().to_vec());
-                }
-            }
-        }
-        None
     }
 }

@@ -15,8 +15,9 @@
 //!   headers    segments, sections            dynamic   soname, tables of a file without sections
 //!   table      one symbol table              version, debugdata   symbol versions, symbols kept elsewhere
 //!   functions  all tables merged             demangle, lookup     from a user's name to functions
-//!   separate   symbols in another file              debuglink  the other file that a file names
-//!   debug_info debug information, and where it is      variables   global variables and their parts
+//!   separate   symbols in another file              debug_files  files that have debug information
+//!   debug_info debug information             build_id    which build of a file it is
+//!   variables  global variables and their parts
 //!   debug_types  functions' parameters and types, as debug information tells them
 //!   frames     unwinding entries             starts    where disassembly may begin
 //!   region(s)  disassembled stretches        boundary  does an instruction start here?
@@ -29,10 +30,12 @@
 #![forbid(unsafe_code)]
 
 mod boundary;
+mod build_id;
+mod data_symbols;
+mod debug_files;
 mod debug_info;
 mod debug_types;
 mod debugdata;
-mod debuglink;
 mod demangle;
 mod dynamic;
 mod dynamic_relocations;
@@ -66,13 +69,15 @@ mod variables;
 mod version;
 
 pub use self::boundary::{NoCode, NotAnInstruction};
+pub use self::data_symbols::DataSymbols;
 pub use self::debug_info::debug_information;
 pub use self::debug_types::{
-    BitRange, DebugTypes, FunctionType, LineCode, NoTypes, Parameter, Passed, Piece, RecordKind,
-    RecordMember, RecordType, Shape, TypeId, TypeName,
+    BitRange, DebugTypes, FunctionType, LineCode, LineRow, LineTable, NoTypes, Parameter, Passed, Piece,
+    RecordKind, RecordMember, RecordType, Shape, TypeId, TypeName,
 };
+pub use self::demangle::full as demangled;
 pub use self::error::ImageError;
-pub use self::flow::{ControlFlow, Doubt, NotAnalyzed, Unresolved};
+pub use self::flow::{Block, ControlFlow, Doubt, Leaves, NotAnalyzed, Unresolved};
 pub use self::functions::{Binding, Function, FunctionKind};
 pub use self::headers::{Machine, Segment};
 pub use self::hex::hex;

@@ -77,6 +77,11 @@ impl Path<'_> {
 
     /// Shifts the top by a number, modulo 64.
     pub(crate) fn shift(&mut self, op: Shift, count: u64) {
+        if let Operand::Number(value) = self.operand(0) {
+            self.pop();
+            self.push(Location::Number(op.of(value, count)));
+            return;
+        }
         let register = self.exclusive_register(0);
         self.out.emitter.shift(op, register, (count & 63) as u8);
     }
@@ -84,11 +89,11 @@ impl Path<'_> {
     /// Pops a value, then a count, and pushes the value shifted.
     pub(crate) fn shift_popped(&mut self, op: Shift) {
         if let Operand::Number(count) = self.operand(1) {
-            let register = self.exclusive_register(0);
-            self.out.emitter.shift(op, register, (count & 63) as u8);
+            self.shift(op, count);
+            let shifted = self.location(0);
             self.pop();
             self.pop();
-            self.push(Location::Register(register.0));
+            self.push(shifted);
             return;
         }
         // The processor also takes counts modulo 64.

@@ -10,7 +10,6 @@ use crate::compiled::{Compiled, Parts};
 use crate::emit::{Label, Stream};
 use crate::environment::{Environment, Handler};
 use crate::frame::{Cell, Frame, FrameLayout};
-use crate::leave::Exits;
 use crate::operands::{RAX, Reg};
 use crate::output::Output;
 use crate::path::Path;
@@ -18,6 +17,7 @@ use crate::ring::Claimed;
 use crate::run::{Mode, Run};
 use crate::scan::{Facts, STEPS, instruction_at};
 use crate::shape::Shape;
+use crate::side_exit::SideExits;
 use std::collections::HashMap;
 use vm::Op;
 
@@ -121,7 +121,7 @@ impl<'a> Compiler<'a> {
             keeps_registered: false,
             claims: false,
             calls: false,
-            exits: Exits::default(),
+            exits: SideExits::default(),
         };
         Compiler { run, records, claims, step_counted: false, places: HashMap::new(), pending: Vec::new() }
     }
@@ -137,7 +137,7 @@ impl<'a> Compiler<'a> {
             self.start_cells(first);
         }
         if self.run.mode == Mode::Interpreted {
-            let leave = self.run.leave_here();
+            let leave = self.run.side_exit();
             self.run.path.out.emitter.jump(leave);
         } else {
             self.path(first)?;
@@ -316,7 +316,7 @@ impl<'a> Compiler<'a> {
 
     /// Passes the rest of this path to the interpreter.
     pub(crate) fn give_up(&mut self) -> Next {
-        let leave = self.run.leave_here();
+        let leave = self.run.side_exit();
         self.run.path.out.emitter.jump(leave);
         Next::End
     }

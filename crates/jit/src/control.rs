@@ -46,7 +46,7 @@ impl Compiler<'_> {
                 true
             }
             Count::Cell => {
-                let leave = self.run.leave_here();
+                let leave = self.run.side_exit();
                 if self.run.counts_steps {
                     self.look_at_steps(leave);
                 }
@@ -129,12 +129,12 @@ impl Compiler<'_> {
     /// Jumps on a condition of the flags, and counts the jump.
     fn branch(&mut self, condition: Condition, instruction: Instruction) -> Result<(), TooLarge> {
         let Some(target) = instruction.target(self.run.handler.code) else {
-            let leave = self.run.leave_here();
+            let leave = self.run.side_exit();
             self.run.path.out.emitter.jump_if(condition, leave);
             return Ok(());
         };
         if matches!(self.run.path.shape.jumps, Count::Known(_)) {
-            let to = if self.count_jump() { self.jump_target(target)? } else { self.run.leave_here() };
+            let to = if self.count_jump() { self.jump_target(target)? } else { self.run.side_exit() };
             self.run.path.out.emitter.jump_if(condition, to);
             return Ok(());
         }
@@ -186,7 +186,7 @@ impl Compiler<'_> {
             Count::Known(count) if count >= CALL_LIMIT => return self.give_up(),
             Count::Known(count) => self.run.path.shape.calls_made = Count::Known(count + 1),
             Count::Cell => {
-                let leave = self.run.leave_here();
+                let leave = self.run.side_exit();
                 let out = &mut self.run.path.out;
                 let cell = out.frame.cell(Cell::Calls);
                 out.emitter.alu_number(Alu::Cmp, cell, CALL_LIMIT as i32);

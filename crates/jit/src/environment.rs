@@ -80,6 +80,8 @@ pub struct Environment<'a> {
     pub globals: u32,
     /// The maps.
     pub maps: &'a [MapInfo],
+    /// The constants of the program.
+    pub constants: vm::Constants<'a>,
     /// The address of the words of the maps.
     pub tables: u32,
     /// The number of processors that there can be.

@@ -26,7 +26,7 @@
 //! | `path`, `words`, `arithmetic` | where elements are, and words of the handler's frame; the instructions that only compute |
 //! | `map_operation`, `map_range`, `lookup`, `agent_call` | instructions on maps: in machine code what is found at the first look, else by the agent |
 //! | `texts` | strings in the handler's frame |
-//! | `record`, `ring`, `leave` | the record, room for it, leaving to the interpreter |
+//! | `record`, `ring`, `side_exit` | the record, room for it, the way to the interpreter |
 //! | `output`, `frame` | the code being written; its stack frame |
 //! | `count`, `claim`, `count_and_claim`, `owner` | counting the hit, claiming a context, both at once; thread and site |
 //! | `clock` | the time in nanoseconds |
@@ -57,7 +57,6 @@ mod emit;
 mod environment;
 mod frame;
 mod instructions;
-mod leave;
 mod logging;
 mod lookup;
 mod map_operation;
@@ -73,6 +72,7 @@ mod ring;
 mod run;
 mod scan;
 mod shape;
+mod side_exit;
 mod straight;
 mod texts;
 mod variables;

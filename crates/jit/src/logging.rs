@@ -7,8 +7,9 @@ use crate::operands::{Alu, Condition, RAX, Reg, Rm, shifted};
 use crate::output::Operand;
 use crate::run::Run;
 use crate::shape::Log;
+use crate::words::Known;
 use layout::{HEADER, PAGE};
-use vm::{Instruction, LOG_LIMIT, Op};
+use vm::{FRAME_LIMIT, Instruction, LOG_LIMIT, Op};
 
 /// The length of a prefix: a token and a u16.
 const PREFIX: usize = 3;
@@ -71,7 +72,7 @@ impl Run<'_> {
             Log::Cells => {
                 self.begin_record();
                 let place = self.path.take();
-                let leave = self.leave_here();
+                let leave = self.side_exit();
                 let out = &mut self.path.out;
                 let cell = out.frame.cell(Cell::Logged);
                 out.emitter.load(place, cell);
@@ -124,6 +125,51 @@ impl Run<'_> {
         }
         self.logged(prefix + 8 * count);
         (0..first + count).for_each(|_| self.path.pop());
+        true
+    }
+
+    /// `log text` of words of the handler's frame: pops an offset, then a length, both known, and
+    /// logs the length, the words, and zeros up to a multiple of 8.
+    pub(crate) fn log_words(&mut self) -> bool {
+        let (Operand::Number(at), Operand::Number(length)) = (self.path.operand(0), self.path.operand(1))
+        else {
+            return false;
+        };
+        if self.handler.logmax == 0 || length > 8 * UNROLLED as u64 || at > FRAME_LIMIT as u64 {
+            return false;
+        }
+        let whole = length.next_multiple_of(8);
+        if at + whole > FRAME_LIMIT as u64 {
+            return false;
+        }
+        let words = || (at as u16..(at + whole) as u16).step_by(8);
+        if words().any(|offset| matches!(self.path.known(offset), Known::Partly)) {
+            return false;
+        }
+        // What is behind the length in the last word is not logged.
+        let (last, rest) = ((at + (length & !7)) as u16, length & 7);
+        let mask = if rest == 0 { u64::MAX } else { (1 << (8 * rest)) - 1 };
+        let cut = match (rest, self.path.known(last)) {
+            (1.., Known::At(index)) => match self.path.word_operand(index) {
+                Operand::Number(number) => Some(number & mask),
+                _ => return false,
+            },
+            _ => None,
+        };
+        let Some(place) = self.log_place(8 + whole as usize) else { return false };
+        self.path.out.frame.change(RAX);
+        self.path.out.store(place, Operand::Number(length));
+        for (offset, behind) in words().zip((8..).step_by(8)) {
+            let operand = match (cut, self.path.known(offset)) {
+                (Some(number), _) if offset == last => Operand::Number(number),
+                (_, Known::At(index)) => self.path.word_operand(index),
+                _ => Operand::Number(0),
+            };
+            self.path.out.store(shifted(place, behind), operand);
+        }
+        self.logged(8 + whole as usize);
+        self.path.pop();
+        self.path.pop();
         true
     }
 

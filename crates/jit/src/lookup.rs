@@ -61,9 +61,10 @@ struct Places {
 }
 
 impl Path<'_> {
-    /// Whether a map's entries can be found.
+    /// Whether a map's entries can be found. Those of a map that evicts note when they are used:
+    /// the agent does that.
     pub(crate) fn can_find(&self, info: &MapInfo) -> bool {
-        info.key >= 8 && self.places_of(info).is_some()
+        info.key >= 8 && !info.is_evicting() && self.places_of(info).is_some()
     }
 
     fn places_of(&self, info: &MapInfo) -> Option<Places> {

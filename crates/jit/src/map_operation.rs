@@ -54,6 +54,30 @@ impl MapOperation<'_, '_> {
         MapOperation { run, op, map, info }.compile().is_some()
     }
 
+    /// Emits [`Op::StackOf`]: the agent walks the stack from the program's registers, which are
+    /// stored in the context.
+    pub(crate) fn stack(run: &mut Run<'_>, map: usize) -> bool {
+        let context = run.hold_context();
+        let to = run.path.take();
+        run.path.out.store_program_registers(context);
+        run.calls = true;
+        let most = run.path.operand(0);
+        let nothing = Operand::Number(0);
+        let asked = Asked {
+            op: Op::StackOf,
+            map,
+            key: 0,
+            key_length: nothing,
+            value: Some(most),
+            value_length: None,
+        };
+        Self::ask(run, context, asked);
+        run.path.out.emitter.load(to, RAX);
+        run.path.pop();
+        run.path.push(Location::Register(to.0));
+        true
+    }
+
     fn compile(mut self) -> Option<()> {
         let key = MapRange::of(&mut self.run.path, 0, 1, self.info.key)?;
         let is_word = self.info.key == 0 && self.info.kind() == Kind::Plain && key.fixed == Some(0);
@@ -262,7 +286,7 @@ impl MapOperation<'_, '_> {
         });
         let to = pushes.then(|| path.take());
         if !dynamic.is_empty() {
-            let leave = self.run.leave_here();
+            let leave = self.run.side_exit();
             dynamic.iter().for_each(|range| range.check(&mut self.run.path, leave));
         }
         self.call(key, value, context);
@@ -322,9 +346,14 @@ impl MapOperation<'_, '_> {
             value: if has_value { Some(path.operand(2)) } else { None },
             value_length: value.map(|value| value.length(path)),
         };
+        Self::ask(run, context, asked);
+    }
+
+    /// Asks the agent, which is called with the context.
+    fn ask(run: &mut Run<'_>, context: Reg, asked: Asked) {
         // Until a context is claimed, these two hold what is needed for it.
         let kept = 1 << run.claimed.context.0 | 1 << run.claimed.record.0 | 1 << context.0;
-        let needed = path.shape.registers() | kept;
-        AgentCall { out: &mut path.out, needed, context }.call(asked);
+        let needed = run.path.shape.registers() | kept;
+        AgentCall { out: &mut run.path.out, needed, context }.call(asked);
     }
 }

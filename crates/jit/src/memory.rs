@@ -40,10 +40,10 @@ impl Run<'_> {
         let memory = number.map_or(Rm::At(address, 0), Rm::Absolute);
         let table = self.path.out.environment.hidden;
         if table == 0 {
-            return (memory, self.leave_here());
+            return (memory, self.side_exit());
         }
         let page = page.unwrap_or_else(|| self.path.take());
-        let leave = self.leave_here();
+        let leave = self.side_exit();
         let (look, further, back) =
             (self.path.out.emitter.label(), self.path.out.emitter.label(), self.path.out.emitter.label());
         let clean = |index: Reg| Rm::Indexed(RAX, index, 0, (table + hidden::CLEAN_LEAF as u32) as i32);

@@ -76,6 +76,20 @@ pub(crate) enum Shift {
     RightSigned = 7,
 }
 
+impl Shift {
+    /// A value, shifted by a count modulo 64.
+    pub(crate) fn of(self, value: u64, count: u64) -> u64 {
+        let count = (count & 63) as u32;
+        match self {
+            Shift::RotateLeft => value.rotate_left(count),
+            Shift::RotateRight => value.rotate_right(count),
+            Shift::Left => value << count,
+            Shift::Right => value >> count,
+            Shift::RightSigned => (value as i64 >> count) as u64,
+        }
+    }
+}
+
 /// A condition, by its number in the opcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

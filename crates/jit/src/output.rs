@@ -2,11 +2,11 @@
 
 use core::mem::offset_of;
 
-use layout::{Context, Identity, claim};
+use layout::{Context, Identity, Registers, claim};
 
 use crate::emit::{Emitter, Label, Stream};
 use crate::environment::Environment;
-use crate::frame::{Cell, Frame};
+use crate::frame::{Cell, Frame, registers};
 use crate::operands::{Alu, Condition, RAX, RDX, RSP, Reg, Rm, Shift};
 use crate::owner::of_context;
 use crate::shape::Location;
@@ -116,6 +116,25 @@ impl<'a> Output<'a> {
     pub(crate) fn site_rsp(&mut self, register: Reg) {
         let size = self.frame.size();
         self.emitter.address(register, Rm::At(RSP, size));
+    }
+
+    /// Stores the program's general registers and rip in a context, as they are now. Changes rax.
+    pub(crate) fn store_program_registers(&mut self, context: Reg) {
+        self.frame.change(RAX);
+        let place = |offset: usize| of_context(context, offset_of!(Context, registers) + offset);
+        let general = |register: Reg| place(offset_of!(Registers, general) + 8 * usize::from(register.0));
+        for register in registers(!(1 << RSP.0)) {
+            if self.frame.is_saved(register.0) {
+                let saved = self.frame.saved_at(register.0);
+                self.emitter.load(RAX, saved);
+                self.emitter.store(general(register), RAX);
+            } else {
+                self.emitter.store(general(register), register);
+            }
+        }
+        self.site_rsp(RAX);
+        self.emitter.store(general(RSP), RAX);
+        self.emitter.store_site(place(offset_of!(Registers, rip)), self.environment.site);
     }
 
     /// Applies an operation to a register and an operand; large numbers go through rax.

@@ -1,5 +1,8 @@
 //! The record of a run: claims a context for it and begins it, and commits it at the end.
 //!
+//! In: a hit, in compiled code. Out: a committed record in the ring; without room, one that counts
+//! as dropped.
+//!
 //! ```text
 //!             tid -> holder, %edx ; site
 //!             ...                                  room in the ring, and the header: `ring`

@@ -1,5 +1,8 @@
 //! Finds room for a record in the ring of the claimed context, and begins the record there.
 //!
+//! In: the registers of a claimed context (`Claimed`). Out: code after which `record` has the
+//! address of a record whose header is begun, in the ring or, if it is lost, in the scratch memory.
+//!
 //! ```text
 //!             shl   $32, %processor ; or %rdx, %processor     the two words of the header in one
 //!     room:   rdtsc ; shl $32, %rdx ; or %rax, %rdx

@@ -2,10 +2,10 @@
 
 use crate::emit::Label;
 use crate::environment::Handler;
-use crate::leave::{Exits, Leaver};
 use crate::path::Path;
 use crate::ring::{Claimed, RecordBeginner};
 use crate::scan::Facts;
+use crate::side_exit::{SideExit, SideExits};
 
 /// How a handler is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,13 +40,13 @@ pub(crate) struct Run<'a> {
     pub(crate) claims: bool,
     /// Whether any path calls the agent for a map.
     pub(crate) calls: bool,
-    pub(crate) exits: Exits,
+    pub(crate) exits: SideExits,
 }
 
 impl<'a> Run<'a> {
     /// The code that leaves before the current instruction with the current shape.
-    pub(crate) fn leave_here(&mut self) -> Label {
-        let leaver = Leaver {
+    pub(crate) fn side_exit(&mut self) -> Label {
+        let exit = SideExit {
             out: &mut self.path.out,
             exits: &mut self.exits,
             shape: &self.path.shape,
@@ -56,7 +56,7 @@ impl<'a> Run<'a> {
             counts_steps: self.counts_steps,
             reads_flags: self.facts.reads_flags,
         };
-        leaver.leave()
+        exit.emit()
     }
 
     /// What writes the code that begins a record.

@@ -82,7 +82,7 @@ pub(crate) struct Facts {
 pub(crate) const STEPS: u32 = 4096;
 
 /// A place on a path.
-struct Place {
+struct PathState {
     offset: usize,
     depth: i32,
     /// The return offsets of active calls.
@@ -95,7 +95,7 @@ struct Place {
 pub(crate) fn scan(handler: &Handler<'_>) -> Facts {
     let mut facts = Facts::default();
     let mut seen: HashSet<(usize, i32, Vec<usize>)> = HashSet::new();
-    let mut paths = vec![Place { offset: handler.entry, depth: 0, back: Vec::new(), pushed: None }];
+    let mut paths = vec![PathState { offset: handler.entry, depth: 0, back: Vec::new(), pushed: None }];
     while let Some(mut place) = paths.pop() {
         while let Some(instruction) = instruction_at(handler.code, place.offset) {
             facts.steps += 1;
@@ -153,9 +153,9 @@ impl Facts {
     fn step(
         &mut self,
         handler: &Handler<'_>,
-        place: &mut Place,
+        place: &mut PathState,
         instruction: Instruction,
-        paths: &mut Vec<Place>,
+        paths: &mut Vec<PathState>,
         seen: &mut HashSet<(usize, i32, Vec<usize>)>,
     ) -> bool {
         let start = place.offset;
@@ -178,9 +178,9 @@ impl Facts {
     fn go_on_unknown(
         &mut self,
         handler: &Handler<'_>,
-        place: &mut Place,
+        place: &mut PathState,
         instruction: Instruction,
-        paths: &mut Vec<Place>,
+        paths: &mut Vec<PathState>,
         seen: &mut HashSet<(usize, i32, Vec<usize>)>,
         start: usize,
     ) -> bool {
@@ -195,7 +195,12 @@ impl Facts {
                     self.targets.insert(target);
                     let depth = if self.interpret_only { 0 } else { place.depth };
                     if seen.insert((target, depth, place.back.clone())) {
-                        paths.push(Place { offset: target, depth, back: place.back.clone(), pushed: None });
+                        paths.push(PathState {
+                            offset: target,
+                            depth,
+                            back: place.back.clone(),
+                            pushed: None,
+                        });
                     }
                 }
                 return transfer.falls_through();
@@ -241,7 +246,7 @@ impl Facts {
         self.records |= instruction.effects().contains(Effects::LOGS);
         self.calls |= instruction.effects().contains(Effects::USES_MAPS) || instruction.op == Op::StrF;
         Some(match instruction.op {
-            Op::LogImm | Op::Ros => (count.min(4096), 0),
+            Op::LogImm | Op::LogB | Op::LogW | Op::LogD | Op::Ros => (count.min(4096), 0),
             Op::Log => (number(pushed)? + 1, 0),
             Op::DupImm => (1, 1 + count),
             Op::Dup => {

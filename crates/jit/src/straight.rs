@@ -43,6 +43,8 @@ impl Run<'_> {
             Op::Update | Op::Fetch | Op::Store | Op::Erase | Op::Load | Op::Put | Op::Bump | Op::Has => {
                 return MapOperation::emit(self, op, operand as usize);
             }
+            Op::StackOf => return MapOperation::stack(self, operand as usize),
+            Op::TextF => return Texts { run: self }.constant(),
             Op::StrF => return Texts { run: self }.read(),
             Op::LogTextF => return Texts { run: self }.log(),
             Op::PushMinor => self.path.push(Location::Number(self.handler.minor.into())),
@@ -118,7 +120,7 @@ impl Run<'_> {
         let Some(clock) = Clock::of(number).filter(|_| self.path.out.has_clock()) else { return false };
         self.path.take_register(RDX);
         let register = self.path.take();
-        let leave = self.leave_here();
+        let leave = self.side_exit();
         self.path.out.nanoseconds(clock, register, leave);
         self.path.push(Location::Register(register.0));
         true
@@ -204,7 +206,7 @@ impl Run<'_> {
     fn divide(&mut self, signed: bool) {
         self.path.take_register(RDX);
         let divisor = self.path.copy(0);
-        let leave = self.leave_here();
+        let leave = self.side_exit();
         self.path.out.emitter.test(divisor);
         self.path.out.emitter.jump_if(Condition::Equal, leave);
         let dividend = self.path.operand(1);

@@ -1,4 +1,4 @@
-//! Strings of the program in the handler's frame: `read str` and `log text`.
+//! Strings in the handler's frame: `text fr`, `read str` and `log text`.
 //!
 //! They are in the frame of the claimed context, so that the agent finds them there. Their bytes
 //! are read eight at a time: as many more than the string has change nothing.
@@ -49,6 +49,25 @@ struct Registers {
 }
 
 impl Texts<'_, '_> {
+    /// Emits `text fr`: pops an offset, then a constant's number. Both are known as a rule: the
+    /// constant becomes words of the frame, and its length is known, too. Returns false if it is
+    /// not compiled.
+    pub(crate) fn constant(self) -> bool {
+        let path = &mut self.run.path;
+        let (Operand::Number(at), Operand::Number(number)) = (path.operand(0), path.operand(1)) else {
+            return false;
+        };
+        let length = match path.out.environment.constants.get(number) {
+            Some(text) if path.set_bytes(at, text) => text.len() as u64,
+            Some(_) => return false,
+            None => u64::MAX,
+        };
+        path.pop();
+        path.pop();
+        path.push(Location::Number(length));
+        true
+    }
+
     /// Emits `read str`: pops an offset, an address, then a count. Returns false if it is not
     /// compiled.
     pub(crate) fn read(self) -> bool {
@@ -107,7 +126,10 @@ impl Texts<'_, '_> {
     pub(crate) fn log(self) -> bool {
         let run = self.run;
         let Operand::Number(at) = run.path.operand(0) else { return false };
-        if run.handler.logmax == 0 || matches!(run.path.operand(1), Operand::Number(_)) {
+        if matches!(run.path.operand(1), Operand::Number(_)) {
+            return run.log_words();
+        }
+        if run.handler.logmax == 0 {
             return false;
         }
         let Some(text) = run.path.shape.texts.iter().find(|text| u64::from(text.at) == at).copied() else {
@@ -117,7 +139,7 @@ impl Texts<'_, '_> {
         let (context, record) = (run.claimed.context, run.claimed.record);
         let length = run.path.in_register(1);
         let [index, place] = [(); 2].map(|()| run.path.take());
-        let leave = run.leave_here();
+        let leave = run.side_exit();
         let most = run.handler.logmax.min(vm::LOG_LIMIT) as i32;
         let out = &mut run.path.out;
         let [whole, done] = [(); 2].map(|()| out.emitter.label());

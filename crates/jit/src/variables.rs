@@ -109,7 +109,7 @@ impl Run<'_> {
             return true;
         }
         let index = self.path.in_register(below);
-        let leave = self.leave_here();
+        let leave = self.side_exit();
         self.path.out.emitter.alu_number(Alu::Cmp, index, kind.count.into());
         self.path.out.emitter.jump_if(Condition::AboveOrEqual, leave);
         self.at_index(access, Rm::Scaled(index, 3, kind.address as i32));

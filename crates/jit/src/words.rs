@@ -82,4 +82,36 @@ impl Path<'_> {
         self.pop();
         true
     }
+
+    /// Sets words to bytes, with zeros up to a multiple of 8. Returns false, with nothing done, if
+    /// that cannot be kept.
+    pub(crate) fn set_bytes(&mut self, at: u64, bytes: &[u8]) -> bool {
+        let end = at.saturating_add(bytes.len().next_multiple_of(usize::from(WORD)) as u64);
+        if end > vm::FRAME_LIMIT as u64 {
+            return false;
+        }
+        let words = || (at as u16..).step_by(WORD.into()).zip(bytes.chunks(WORD.into()));
+        let mut new = 0;
+        for (offset, _) in words() {
+            match self.known(offset) {
+                Known::Partly => return false,
+                Known::Zero(_) => new += 1,
+                Known::At(_) => {}
+            }
+        }
+        if self.shape.words.len() + new > RESUME_WORDS {
+            return false;
+        }
+        for (offset, chunk) in words() {
+            let mut word = [0; WORD as usize];
+            word[..chunk.len()].copy_from_slice(chunk);
+            let location = Location::Number(u64::from_le_bytes(word));
+            match self.known(offset) {
+                Known::At(index) => self.shape.words[index].1 = location,
+                Known::Zero(index) => self.shape.words.insert(index, (offset, location)),
+                Known::Partly => {}
+            }
+        }
+        true
+    }
 }

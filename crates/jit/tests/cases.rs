@@ -18,7 +18,7 @@ use support::native::{Registers, enter, exclusive};
 use support::script_pieces::processors;
 use testing::Trials;
 use testing::conformance::{self, Execution, GENERAL, Interpreter, Ran, TestMachine, number};
-use vm::{End, Instruction, Maps, Op, Outcome, Program, Register, Word};
+use vm::{End, Instruction, Machine, Maps, Op, Outcome, Program, Register, Word};
 
 /// Compiled code, with a tally of what it did.
 struct Native {
@@ -40,8 +40,9 @@ impl World for CaseWorld {
 }
 
 /// Whether a program depends on things that cannot be chosen here: the processor, the thread, the
-/// time, the stack pointer, flags, or half of the instruction pointer.
-fn asks_for_the_real_thing(program: &Program<'_>) -> bool {
+/// time, the stack pointer, flags, half of the instruction pointer, or a stack that is refused: the
+/// agent refuses none.
+fn asks_for_the_real_thing(program: &Program<'_>, machine: &mut TestMachine) -> bool {
     let real = [Register::Esp, Register::Rsp, Register::Eflags, Register::Rflags];
     // What was added where and when is not what all copies amount to.
     let is_of_now = |map: u64| {
@@ -51,6 +52,7 @@ fn asks_for_the_real_thing(program: &Program<'_>) -> bool {
     instructions(program.code).any(|it| match it.op {
         Op::Update => is_of_now(it.operand),
         Op::PushProcid | Op::PushTid | Op::PushNsecs => true,
+        Op::StackOf => machine.stack(&mut [0]).is_none(),
         Op::PushR | Op::PushU => it.register().is_some_and(|register| real.contains(&register)),
         _ => false,
     })
@@ -104,6 +106,7 @@ impl Execution for Native {
         let module = self.arena.put(program.point.module) as u32;
         let tables = self.arena.put_tables(&program.maps, program.constants);
         environment.maps = program.maps.infos;
+        environment.constants = program.constants;
         environment.tables = tables.address();
         environment.processors = processors() as u32;
         environment.info = self.arena.info(&handler, &environment, |info| {
@@ -115,7 +118,7 @@ impl Execution for Native {
             tables.describe(info);
         });
         let compiled = match compile(&handler, &environment) {
-            Ok(compiled) if !asks_for_the_real_thing(program) => compiled,
+            Ok(compiled) if !asks_for_the_real_thing(program, machine) => compiled,
             other => {
                 assert!(!matches!(other, Err(Unsupported::Facility(_)) if !has_facility(program.code)));
                 self.interpreted += 1;

@@ -176,7 +176,7 @@ impl Compiler<'_> {
         self.e.pop(Reg::R1);
         self.e.set(Field::A, Reg::R1);
         self.e.set(Field::B, bytes);
-        self.leave(Micro::Store, next);
+        self.run_routine(Micro::Store, next);
         Ok(())
     }
 

@@ -1,5 +1,8 @@
 //! Compiles a handler: its functions in order.
 //!
+//! In: a `Handler`, its bytecode, and what it is compiled for (`Target`). Out: `Compiled`, the
+//! instructions of an eBPF program; or a `Refusal`.
+//!
 //! ```text
 //!     program     filter, count, claim a context, run steps, write the record, release
 //!     step        one round of bpf_loop: calls the part, or the routines, that the field Next names
@@ -43,7 +46,7 @@ pub fn compile(handler: &Handler<'_>, target: &Target) -> Result<Compiled, Refus
     compile_for_tracepoint(handler, target, &[])
 }
 
-/// Compiles a handler for a tracepoint: [`crate::Place::Tracepoint`]. For each of
+/// Compiles a handler for a tracepoint: [`crate::AttachKind::Tracepoint`]. For each of
 /// [`rpn::Object::fields`], `fields` says how the tracepoint's record has it, if it does.
 ///
 /// # Errors

@@ -32,7 +32,7 @@ pub(crate) struct Compiler<'a> {
 
 impl Compiler<'_> {
     /// Ends the step: the next one runs a routine, which then goes on at an offset.
-    pub(crate) fn leave(&mut self, micro: Micro, next: usize) {
+    pub(crate) fn run_routine(&mut self, micro: Micro, next: usize) {
         let top = self.e.top;
         self.e.flush();
         self.e.set(Field::Back, next as i32);

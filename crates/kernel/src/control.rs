@@ -129,7 +129,7 @@ impl Compiler<'_> {
         let none = self.e.raise(Exception::CALL_STACK_OVERFLOW, 0, 0);
         self.e.get(Reg::R2, Field::Depth);
         self.e.jump_if(Cond::Eq, Reg::R2, 0, none);
-        self.leave_frame();
+        self.return_from_frame();
         self.e.load(Size::Double, Reg::R3, Reg::R1, FRAMES + frame::BACK);
         self.e.set(Field::Next, Reg::R3);
         self.e.flush();
@@ -138,7 +138,7 @@ impl Compiler<'_> {
 
     /// Returns from a call, with its depth in `R2`: restores the base, and leaves the address of
     /// the frame in `R1`.
-    pub(crate) fn leave_frame(&mut self) {
+    pub(crate) fn return_from_frame(&mut self) {
         self.frame(Reg::R1);
         self.e.load(Size::Double, Reg::R3, Reg::R1, FRAMES + frame::BASE);
         self.e.set(Field::Base, Reg::R3);

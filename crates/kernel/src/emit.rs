@@ -126,6 +126,15 @@ impl Emit {
         self.alu(Alu::Add, dst, place);
     }
 
+    /// Writes the thread's name and zeros, sixteen bytes in all, to `R1`; changes `R1` to `R5`.
+    /// Some kernels, 6.1 among them, leave the bytes behind the name's end as they are.
+    pub(crate) fn thread_name(&mut self) {
+        self.store_imm(Size::Double, Reg::R1, 0, 0);
+        self.store_imm(Size::Double, Reg::R1, 8, 0);
+        self.mov(Reg::R2, 16);
+        self.call(Helper::GET_CURRENT_COMM);
+    }
+
     /// The address of the element `below` the top: a register and an offset. May use [`ADDRESS`].
     pub(crate) fn element(&mut self, below: i32) -> (Reg, i16) {
         match self.top {

@@ -1,4 +1,4 @@
-//! Fields of a tracepoint's record, which is the program's context.
+//! Fields of a tracepoint's record, which is the program's context; or words that are arguments.
 //!
 //! ```text
 //!     push field, ret       R1 = *(u64 *)(registers + 16)
@@ -12,14 +12,13 @@ use bpf::{Alu, Helper, Insn, Reg, Size};
 
 use crate::compiler::Compiler;
 use crate::emit::{CONTEXT, REGISTERS};
-use crate::handler::Place;
 use crate::layout::SCRATCH;
 use crate::refusal::Reason;
 use crate::tracepoints::FieldAccess;
 
 /// `push field`; `at` is its offset in the bytecode.
 pub(crate) fn push_field(c: &mut Compiler<'_>, index: u64, at: usize) -> Result<(), Reason> {
-    if c.target.place != Place::Tracepoint {
+    if !c.target.place.has_fields() {
         if c.target.place.is_kernel() {
             return Err(Reason::NoRecord);
         }
@@ -43,6 +42,12 @@ pub(crate) fn push_field(c: &mut Compiler<'_>, index: u64, at: usize) -> Result<
             c.e.alu(Alu::And, Reg::R2, 0xffff);
             c.e.alu(Alu::Add, Reg::R1, Reg::R2);
             c.e.alu(Alu::Add, Reg::R1, i32::from(from));
+        }
+        FieldAccess::Word { offset } => {
+            // It may be an address that the verifier knows, of a struct of the kernel.
+            c.e.load(Size::Double, Reg::R1, REGISTERS, offset as i16);
+            c.e.store(Size::Double, CONTEXT, SCRATCH, Reg::R1);
+            c.e.load(Size::Double, Reg::R1, CONTEXT, SCRATCH);
         }
         FieldAccess::Thread => {
             c.e.call(Helper::GET_CURRENT_PID_TGID);

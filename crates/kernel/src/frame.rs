@@ -1,7 +1,7 @@
 //! Instructions on the frame.
 
 use bpf::{Alu, Cond, Helper, Reg, Size};
-use vm::{Exception, FRAME_LIMIT, Instruction, Op, Word};
+use vm::{Exception, FRAME_LIMIT, Word};
 
 use crate::compiler::Compiler;
 use crate::layout::{Field, LOG, Map};
@@ -24,75 +24,70 @@ pub(crate) fn check(c: &mut Compiler<'_>, offset: Reg, count: Reg) {
     c.e.jump_if(Cond::Gt, Reg::R0, LIMIT, beyond);
 }
 
-/// Emits an instruction on the frame.
-pub(crate) fn instruction(c: &mut Compiler<'_>, it: &Instruction) {
-    match it.op {
-        Op::PushF => word_at(c, it.operand, |c| {
-            c.e.load(Size::Double, Reg::R1, Reg::R2, 0);
-            c.e.truncate(Reg::R1);
-            c.e.push(Reg::R1);
-        }),
-        Op::PopF => word_at(c, it.operand, |c| {
-            c.e.pop(Reg::R1);
-            c.e.store(Size::Double, Reg::R2, 0, Reg::R1);
-        }),
-        Op::PushF8 => {
-            c.e.pop(Reg::R1);
-            c.e.mov(Reg::R2, 1);
-            check(c, Reg::R1, Reg::R2);
-            c.in_frame(Reg::R3, Reg::R1);
-            c.e.load(Size::Byte, Reg::R1, Reg::R3, 0);
-            c.e.push(Reg::R1);
-        }
-        Op::FillF => {
-            c.e.pop(Reg::R1);
-            c.e.pop(Reg::R2);
-            check(c, Reg::R1, Reg::R2);
-            c.in_frame(Reg::R3, Reg::R1);
-            c.e.mov(Reg::R1, Reg::R3);
-            c.zeros(Reg::R3);
-            c.e.call(Helper::PROBE_READ_KERNEL);
-        }
-        Op::MoveF => copy(c),
-        Op::ReadF => read(c),
-        Op::StrF => {
-            c.e.pop(Reg::R1);
-            c.e.pop(Reg::R3);
-            c.e.pop(Reg::R2);
-            check(c, Reg::R1, Reg::R2);
-            for (field, reg) in [(Field::A, Reg::R3), (Field::B, Reg::R2), (Field::C, Reg::R1)] {
-                c.e.set(field, reg);
-            }
-            c.leave(Micro::FrameText, it.next);
-        }
-        Op::TextF => constant(c),
-        Op::CompareF | Op::FindF => {
-            for field in [Field::A, Field::B, Field::C, Field::D] {
-                c.e.pop(Reg::R1);
-                c.e.set(field, Reg::R1);
-            }
-            for (offset, count) in [(Field::A, Field::B), (Field::C, Field::D)] {
-                c.e.get(Reg::R1, offset);
-                c.e.get(Reg::R2, count);
-                check(c, Reg::R1, Reg::R2);
-            }
-            c.e.set(Field::E, 0);
-            c.e.set(Field::F, 0);
-            c.leave(if it.op == Op::CompareF { Micro::FrameCompare } else { Micro::FrameFind }, it.next);
-        }
-        Op::LogF => {
-            c.e.pop(Reg::R8);
-            c.e.pop(Reg::R9);
-            log(c, false);
-        }
-        Op::LogTextF => {
-            c.e.pop(Reg::R8);
-            c.e.pop(Reg::R9);
-            log(c, true);
-        }
-        Op::CommF => name(c),
-        _ => c.invalid(it.offset),
+/// `push fr`
+pub(crate) fn push(c: &mut Compiler<'_>, offset: u64) {
+    word_at(c, offset, |c| {
+        c.e.load(Size::Double, Reg::R1, Reg::R2, 0);
+        c.e.truncate(Reg::R1);
+        c.e.push(Reg::R1);
+    });
+}
+
+/// `pop fr`
+pub(crate) fn pop(c: &mut Compiler<'_>, offset: u64) {
+    word_at(c, offset, |c| {
+        c.e.pop(Reg::R1);
+        c.e.store(Size::Double, Reg::R2, 0, Reg::R1);
+    });
+}
+
+/// `push fr, u8`
+pub(crate) fn push_byte(c: &mut Compiler<'_>) {
+    c.e.pop(Reg::R1);
+    c.e.mov(Reg::R2, 1);
+    check(c, Reg::R1, Reg::R2);
+    c.in_frame(Reg::R3, Reg::R1);
+    c.e.load(Size::Byte, Reg::R1, Reg::R3, 0);
+    c.e.push(Reg::R1);
+}
+
+/// `fill fr`
+pub(crate) fn fill(c: &mut Compiler<'_>) {
+    c.e.pop(Reg::R1);
+    c.e.pop(Reg::R2);
+    check(c, Reg::R1, Reg::R2);
+    c.in_frame(Reg::R3, Reg::R1);
+    c.e.mov(Reg::R1, Reg::R3);
+    c.zeros(Reg::R3);
+    c.e.call(Helper::PROBE_READ_KERNEL);
+}
+
+/// `read str`
+pub(crate) fn text(c: &mut Compiler<'_>, next: usize) {
+    c.e.pop(Reg::R1);
+    c.e.pop(Reg::R3);
+    c.e.pop(Reg::R2);
+    check(c, Reg::R1, Reg::R2);
+    for (field, reg) in [(Field::A, Reg::R3), (Field::B, Reg::R2), (Field::C, Reg::R1)] {
+        c.e.set(field, reg);
     }
+    c.run_routine(Micro::FrameText, next);
+}
+
+/// `compare fr` and `find fr`: a routine for the ranges (`A`, `B`) and (`C`, `D`).
+pub(crate) fn two_ranges(c: &mut Compiler<'_>, routine: Micro, next: usize) {
+    for field in [Field::A, Field::B, Field::C, Field::D] {
+        c.e.pop(Reg::R1);
+        c.e.set(field, Reg::R1);
+    }
+    for (offset, count) in [(Field::A, Field::B), (Field::C, Field::D)] {
+        c.e.get(Reg::R1, offset);
+        c.e.get(Reg::R2, count);
+        check(c, Reg::R1, Reg::R2);
+    }
+    c.e.set(Field::E, 0);
+    c.e.set(Field::F, 0);
+    c.run_routine(routine, next);
 }
 
 /// Does something with the word at an offset, whose address is in `R2`.
@@ -106,7 +101,7 @@ fn word_at(c: &mut Compiler<'_>, offset: u64, with: impl Fn(&mut Compiler<'_>)) 
 }
 
 /// `move fr`: by way of the room behind the frame, as the ranges may overlap.
-fn copy(c: &mut Compiler<'_>) {
+pub(crate) fn copy(c: &mut Compiler<'_>) {
     c.e.pop(Reg::R8);
     c.e.pop(Reg::R9);
     c.e.pop(Reg::R2);
@@ -126,7 +121,7 @@ fn copy(c: &mut Compiler<'_>) {
 }
 
 /// `read fr`
-fn read(c: &mut Compiler<'_>) {
+pub(crate) fn read(c: &mut Compiler<'_>) {
     let (read, fault, done) = (c.e.asm.label(), c.e.asm.label(), c.e.asm.label());
     c.e.pop(Reg::R8);
     c.e.pop(Reg::R3);
@@ -159,7 +154,7 @@ fn read(c: &mut Compiler<'_>) {
 }
 
 /// `text fr`: the list of constants is in the memory of the maps, their number in the program.
-fn constant(c: &mut Compiler<'_>) {
+pub(crate) fn constant(c: &mut Compiler<'_>) {
     let shape = c.handler.tables;
     let counts = shape.counts();
     let (none, done) = (c.e.asm.label(), c.e.asm.label());
@@ -214,8 +209,10 @@ fn constant(c: &mut Compiler<'_>) {
     c.e.push(Reg::R1);
 }
 
-/// `log fr` and `log text`: `R9` bytes at the offset `R8`.
-fn log(c: &mut Compiler<'_>, with_length: bool) {
+/// `log fr` and `log text`
+pub(crate) fn log(c: &mut Compiler<'_>, with_length: bool) {
+    c.e.pop(Reg::R8);
+    c.e.pop(Reg::R9);
     let (full, done) = (c.e.asm.label(), c.e.asm.label());
     check(c, Reg::R8, Reg::R9);
     c.e.mov(Reg::R2, Reg::R9);
@@ -258,15 +255,14 @@ fn log(c: &mut Compiler<'_>, with_length: bool) {
 }
 
 /// `comm fr`
-fn name(c: &mut Compiler<'_>) {
+pub(crate) fn name(c: &mut Compiler<'_>) {
     const BYTES: i16 = 16;
     let done = c.e.asm.label();
     c.e.pop(Reg::R8);
     c.e.mov(Reg::R2, i32::from(BYTES));
     check(c, Reg::R8, Reg::R2);
     c.in_frame(Reg::R1, Reg::R8);
-    c.e.mov(Reg::R2, i32::from(BYTES));
-    c.e.call(Helper::GET_CURRENT_COMM);
+    c.e.thread_name();
     c.in_frame(Reg::R2, Reg::R8);
     for place in 0..BYTES {
         c.e.mov(Reg::R1, i32::from(place));

@@ -3,6 +3,7 @@
 use rpn::{Object, Probe};
 use vm::{ProbepointInfo, Word};
 
+use crate::filter::Filter;
 use crate::tables::TablesShape;
 
 /// A handler of a program. It has this many fields since a compilation takes all of them as its
@@ -73,7 +74,7 @@ impl<'a> Handler<'a> {
 
 /// Where a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum AttachKind {
     /// An instruction of a user program, or a function's return.
     Uprobe,
     /// An instruction of the kernel.
@@ -86,12 +87,36 @@ pub enum Place {
     KernelBreakpoint,
     /// A tracepoint of the kernel: there are no registers, but a record with fields.
     Tracepoint,
+    /// A tracepoint of the kernel with its arguments as the kernel passes them: there are no
+    /// registers, but fields that are words.
+    RawTracepoint,
+    /// The entry of a function of the kernel, by the number of its type: as a raw tracepoint.
+    Fentry(u32),
+    /// The return of a function of the kernel, by the number of its type: its arguments, then what
+    /// it returns.
+    Fexit(u32),
+    /// A counted event ([`bpf::Event`]): the registers are those of what was interrupted, the
+    /// kernel or a process.
+    Event,
 }
 
-impl Place {
+impl AttachKind {
     /// Whether the probed code is the kernel's.
     pub fn is_kernel(self) -> bool {
-        matches!(self, Place::Kprobe | Place::Kretprobe | Place::KernelBreakpoint | Place::Tracepoint)
+        match self {
+            AttachKind::Uprobe | AttachKind::UserBreakpoint => false,
+            AttachKind::Kprobe | AttachKind::Kretprobe | AttachKind::KernelBreakpoint => true,
+            AttachKind::Tracepoint | AttachKind::Event => true,
+            AttachKind::RawTracepoint | AttachKind::Fentry(_) | AttachKind::Fexit(_) => true,
+        }
+    }
+
+    /// Whether the program's context is words or a record, which have fields, and no registers.
+    pub(crate) fn has_fields(self) -> bool {
+        matches!(
+            self,
+            AttachKind::Tracepoint | AttachKind::RawTracepoint | AttachKind::Fentry(_) | AttachKind::Fexit(_)
+        )
     }
 }
 
@@ -99,12 +124,14 @@ impl Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     /// Where it is attached.
-    pub place: Place,
+    pub place: AttachKind,
     /// Whether the program may sleep, so that memory that is not there yet is read in: only at a
     /// uprobe, and the program must be loaded as sleepable.
     pub sleepable: bool,
     /// Whether only the processes of [`crate::Maps::set_pids`] are probed.
     pub filtered: bool,
+    /// Which threads are probed.
+    pub only: Filter,
     /// The [`cookie`] of every hit, if not the one with which the program is attached: an event
     /// that a thread inherits has none.
     pub cookie: Option<u64>,
@@ -115,6 +142,8 @@ pub struct Target {
     pub except: Option<u32>,
     /// The condition under which the probe is hit, by the flags there.
     pub condition: Option<Condition>,
+    /// Whether hits are counted by process, too: [`crate::Maps::by_process`].
+    pub by_process: bool,
     /// Whether a handler that only counts takes no context.
     pub without_context: bool,
     /// Whether the kernel lets a program at a uprobe change registers.

@@ -1,7 +1,7 @@
 //! What each instruction of the bytecode becomes.
 
 use bpf::{Alu, Cond, Helper, Reg, Size};
-use vm::{Context, Group, Instruction, Op};
+use vm::{Context, Instruction, Op, Operand};
 
 use crate::access::Variables;
 use crate::compiler::Compiler;
@@ -11,7 +11,7 @@ use crate::nodes::{INLINE_DUP, Node};
 use crate::record;
 use crate::refusal::{Reason, Refusal};
 use crate::routine::Micro;
-use crate::{arithmetic, fields, logging, registers, scripts};
+use crate::{arithmetic, fields, frame, logging, registers, scripts};
 
 impl Compiler<'_> {
     /// Emits a node.
@@ -34,6 +34,8 @@ impl Compiler<'_> {
         Ok(())
     }
 
+    /// Each instruction is named here: without a `_`, none that is added to the table is compiled
+    /// as another.
     fn instruction(&mut self, it: &Instruction) -> Result<(), Reason> {
         let operand = it.operand;
         match it.op {
@@ -65,6 +67,7 @@ impl Compiler<'_> {
             Op::LogStr => logging::log_range(self, Micro::Text, it.next),
             Op::LogMrf => logging::log_range(self, Micro::Memory, it.next),
             Op::LogImm => logging::log_elements(self, operand, it.next),
+            Op::LogB | Op::LogW | Op::LogD => return Err(Reason::Parts),
             Op::Log => logging::log_counted(self, it.next),
             Op::LogLv => logging::log_variables(self, Variables::Local, it.next),
             Op::LogGv => logging::log_variables(self, Variables::Global, it.next),
@@ -153,6 +156,14 @@ impl Compiler<'_> {
             }
             Op::PushTask => self.invalid(it.offset),
             Op::PushField => fields::push_field(self, operand, it.offset)?,
+            Op::PushParent => return Err(Reason::Parent),
+            Op::Override => return Err(Reason::Returns),
+            Op::Signal if operand > 1 => self.invalid(it.offset),
+            Op::Signal => {
+                self.e.pop(Reg::R1);
+                self.e.call(if operand == 0 { Helper::SEND_SIGNAL } else { Helper::SEND_SIGNAL_THREAD });
+            }
+            Op::GlobF => return Err(Reason::Pattern),
             Op::Seg2lin => return Err(Reason::Selector),
             Op::Callk => return Err(Reason::Plugins),
             Op::PushIo8 | Op::PushIo16 | Op::PushIo32 | Op::PopIo8 | Op::PopIo16 | Op::PopIo32 => {
@@ -168,7 +179,7 @@ impl Compiler<'_> {
             // Exceptions.
             Op::Sx => self.set_handler(it),
             Op::Ux => self.clear_handler(),
-            Op::Rx => self.leave(Micro::Again, it.next),
+            Op::Rx => self.run_routine(Micro::Again, it.next),
             Op::PushX => {
                 for field in [Field::LastParm2, Field::LastParm1, Field::LastCode] {
                     self.e.get(Reg::R1, field);
@@ -176,101 +187,59 @@ impl Compiler<'_> {
                 }
             }
 
-            Op::Eq
-            | Op::Slt
-            | Op::Ult
-            | Op::Quo
-            | Op::Rem
-            | Op::Squo
-            | Op::Srem
-            | Op::Sar
-            | Op::PushTid
-            | Op::PushNsecs
-            | Op::PushMinor
-            | Op::PushRand
-            | Op::PushIds => scripts::instruction(self, it)?,
-            op if matches!(op.row().group, Group::Frame | Group::Map) => scripts::instruction(self, it)?,
+            // Scripts.
+            Op::Eq => scripts::compare(self, Cond::Eq),
+            Op::Slt => scripts::compare(self, Cond::Slt),
+            Op::Ult => scripts::compare(self, Cond::Lt),
+            Op::Quo => scripts::unsigned(self, Alu::Div),
+            Op::Rem => scripts::unsigned(self, Alu::Mod),
+            Op::Squo => scripts::signed(self, Alu::Div),
+            Op::Srem => scripts::signed(self, Alu::Mod),
+            Op::Sar => scripts::shift_signed(self),
+            Op::PushTid => scripts::thread_id(self),
+            Op::PushNsecs => scripts::time(self, it),
+            Op::PushMinor => self.push_number(self.handler.point.minor.into()),
+            Op::PushRand => scripts::random(self),
+            Op::PushIds => scripts::user_ids(self),
 
-            _ => self.internal(it),
-        }
-        Ok(())
-    }
+            // The frame.
+            Op::PushF => frame::push(self, operand),
+            Op::PopF => frame::pop(self, operand),
+            Op::PushF8 => frame::push_byte(self),
+            Op::FillF => frame::fill(self),
+            Op::MoveF => frame::copy(self),
+            Op::ReadF => frame::read(self),
+            Op::StrF => frame::text(self, it.next),
+            Op::TextF => frame::constant(self),
+            Op::CompareF => frame::two_ranges(self, Micro::FrameCompare, it.next),
+            Op::FindF => frame::two_ranges(self, Micro::FrameFind, it.next),
+            Op::LogF => frame::log(self, false),
+            Op::LogTextF => frame::log(self, true),
+            Op::CommF => frame::name(self),
 
-    /// Internal registers, stack tracing and the heap.
-    fn internal(&mut self, it: &Instruction) {
-        match it.op {
-            Op::PushSbp => {
-                self.e.pop(Reg::R2);
-                self.above_base(Reg::R2);
-                self.push_slot();
-            }
-            Op::PushSbpImm => {
-                self.index(it);
-                self.above_base(Reg::R2);
-                self.push_slot();
-            }
-            Op::PopSbp => {
-                self.e.pop(Reg::R1);
-                self.e.pop(Reg::R2);
-                self.above_base(Reg::R2);
-                self.set_slot();
-            }
-            Op::PopSbpImm => {
-                self.index(it);
-                self.above_base(Reg::R2);
-                self.e.pop(Reg::R1);
-                self.set_slot();
-            }
-            Op::CopySbp => {
-                self.e.pop(Reg::R2);
-                self.above_base(Reg::R2);
-                self.e.peek(Reg::R1, 0);
-                self.set_slot();
-            }
-            Op::CopySbpImm => {
-                self.index(it);
-                self.above_base(Reg::R2);
-                self.e.peek(Reg::R1, 0);
-                self.set_slot();
-            }
-            Op::PushTsp => {
-                self.e.pop(Reg::R2);
-                self.above_top(Reg::R2);
-                self.push_slot();
-            }
-            Op::PushTspImm => {
-                self.index(it);
-                self.above_top(Reg::R2);
-                self.push_slot();
-            }
-            Op::PopTsp => {
-                self.e.pop(Reg::R1);
-                self.e.pop(Reg::R2);
-                self.above_top(Reg::R2);
-                self.set_slot();
-            }
-            Op::PopTspImm => {
-                self.index(it);
-                self.above_top(Reg::R2);
-                self.e.pop(Reg::R1);
-                self.set_slot();
-            }
-            Op::CopyTsp => {
-                self.e.pop(Reg::R2);
-                self.above_top(Reg::R2);
-                self.e.peek(Reg::R1, 0);
-                self.set_slot();
-            }
-            Op::CopyTspImm => {
-                self.index(it);
-                self.above_top(Reg::R2);
-                self.e.peek(Reg::R1, 0);
-                self.set_slot();
-            }
-            Op::SaveSbp => {
-                self.e.get(Reg::R1, Field::Base);
-                self.e.push(Reg::R1);
-            }
+            // Maps.
+            Op::Update
+            | Op::Fetch
+            | Op::Store
+            | Op::Erase
+            | Op::Load
+            | Op::Put
+            | Op::Bump
+            | Op::Has
+            | Op::Next
+            | Op::Entries
+            | Op::StackOf
+            | Op::KStackOf
+            | Op::Depth => scripts::map(self, it)?,
+
+            // Internal registers.
+            Op::PushSbp | Op::PushSbpImm => self.push_element(it, Self::above_base),
+            Op::PopSbp | Op::PopSbpImm => self.pop_element(it, Self::above_base),
+            Op::CopySbp | Op::CopySbpImm => self.copy_to_element(it, Self::above_base),
+            Op::PushTsp | Op::PushTspImm => self.push_element(it, Self::above_top),
+            Op::PopTsp | Op::PopTspImm => self.pop_element(it, Self::above_top),
+            Op::CopyTsp | Op::CopyTspImm => self.copy_to_element(it, Self::above_top),
+            Op::SaveSbp => self.push_field(Field::Base),
             Op::RestoreSbp => {
                 self.e.pop(Reg::R1);
                 self.e.alu(Alu::And, Reg::R1, SLOT_MASK);
@@ -290,25 +259,16 @@ impl Compiler<'_> {
             }
             Op::PushLp => self.push_field(Field::Length),
             Op::PushPlp => self.push_field(Field::Complete),
-            Op::PopLp => {
-                self.e.pop(Reg::R1);
-                self.e.set(Field::A, Reg::R1);
-                self.leave(Micro::Pointer, it.next);
-            }
+            Op::PopLp => self.run_routine_with_top(Micro::Pointer, it.next),
             Op::PushWid => {
                 let bits = u64::from(self.handler.word.bits());
                 self.push_number(self.handler.word.truncate(bits.wrapping_neg()));
             }
-            _ => self.rare(it),
-        }
-    }
 
-    /// Stack tracing and the heap.
-    fn rare(&mut self, it: &Instruction) {
-        match it.op {
+            // Stack tracing and the heap.
             Op::LogSt => {
                 self.e.set(Field::BackFromTrace, 0);
-                self.leave(Micro::Trace, it.next);
+                self.run_routine(Micro::Trace, it.next);
             }
             Op::PurgeSt => {
                 self.e.set(Field::TraceLength, 0);
@@ -318,16 +278,8 @@ impl Compiler<'_> {
             Op::TraceGv => self.set_range(crate::layout::frame::GLOBALS),
             Op::TracePv => self.set_range(crate::layout::frame::ELEMENTS),
             Op::PushStp => self.push_field(Field::TraceLength),
-            Op::PopStp => {
-                self.e.pop(Reg::R1);
-                self.e.set(Field::A, Reg::R1);
-                self.leave(Micro::TraceCut, it.next);
-            }
-            Op::Malloc => {
-                self.e.pop(Reg::R1);
-                self.e.set(Field::A, Reg::R1);
-                self.leave(Micro::Allocate, it.next);
-            }
+            Op::PopStp => self.run_routine_with_top(Micro::TraceCut, it.next),
+            Op::Malloc => self.run_routine_with_top(Micro::Allocate, it.next),
             Op::Free => {
                 self.e.pop(Reg::R1);
                 self.e.set(Field::A, Reg::R1);
@@ -341,14 +293,54 @@ impl Compiler<'_> {
             Op::PopH8 => logging::heap_values(self, Micro::PopHeap, 1, it),
             Op::PopH16 => logging::heap_values(self, Micro::PopHeap, 2, it),
             Op::PopH32 => logging::heap_values(self, Micro::PopHeap, 4, it),
-            // PopH64: each of the others has an arm above.
-            _ => logging::heap_values(self, Micro::PopHeap, 8, it),
+            Op::PopH64 => logging::heap_values(self, Micro::PopHeap, 8, it),
+        }
+        Ok(())
+    }
+
+    /// Pushes an element, by its distance from a stack register: the operand, or the top.
+    fn push_element(&mut self, it: &Instruction, above: fn(&mut Self, Reg)) {
+        self.distance(it);
+        above(self, Reg::R2);
+        self.push_slot();
+    }
+
+    /// Sets an element to what is popped. A distance that is an operand is from the register as it
+    /// was before.
+    fn pop_element(&mut self, it: &Instruction, above: fn(&mut Self, Reg)) {
+        if it.row().operand == Operand::None {
+            self.e.pop(Reg::R1);
+            self.e.pop(Reg::R2);
+            above(self, Reg::R2);
+        } else {
+            self.distance(it);
+            above(self, Reg::R2);
+            self.e.pop(Reg::R1);
+        }
+        self.set_slot();
+    }
+
+    /// Sets an element to the top.
+    fn copy_to_element(&mut self, it: &Instruction, above: fn(&mut Self, Reg)) {
+        self.distance(it);
+        above(self, Reg::R2);
+        self.e.peek(Reg::R1, 0);
+        self.set_slot();
+    }
+
+    /// `R2` = a signed distance: the operand, or the top, which is popped.
+    fn distance(&mut self, it: &Instruction) {
+        match it.row().operand {
+            Operand::None => self.e.pop(Reg::R2),
+            _ => self.e.mov(Reg::R2, i32::from(it.operand as u16 as i16)),
         }
     }
 
-    /// `R2` = the operand, a signed distance.
-    fn index(&mut self, it: &Instruction) {
-        self.e.mov(Reg::R2, i32::from(it.operand as u16 as i16));
+    /// Pops a value, which a routine takes (`A`).
+    fn run_routine_with_top(&mut self, micro: Micro, next: usize) {
+        self.e.pop(Reg::R1);
+        self.e.set(Field::A, Reg::R1);
+        self.run_routine(micro, next);
     }
 
     /// Pushes the element in the slot `R2`.
@@ -384,7 +376,7 @@ impl Compiler<'_> {
     fn copies(&mut self, next: usize) {
         self.e.set(Field::A, Reg::R1);
         self.e.set(Field::B, Reg::R2);
-        self.leave(Micro::Copies, next);
+        self.run_routine(Micro::Copies, next);
     }
 
     /// Pushes a number.

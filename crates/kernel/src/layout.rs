@@ -237,10 +237,16 @@ pub(crate) enum Map {
     Processes,
     /// The maps and constants of a script: [`crate::Tables`].
     Tables,
+    /// The hits of each process: [`crate::by_process`].
+    ByProcess,
 }
 
+/// The names of the maps, by index.
+pub const MAP_NAMES: [&str; MAPS] =
+    ["contexts", "rings", "probes", "counts", "locals", "globals", "processes", "tables", "by_process"];
+
 /// The number of maps.
-pub(crate) const MAPS: usize = Map::Tables as usize + 1;
+pub(crate) const MAPS: usize = Map::ByProcess as usize + 1;
 
 /// The words of a probe's state.
 pub(crate) mod state {
@@ -273,6 +279,8 @@ pub(crate) mod count {
     pub(crate) const LOGGED: u32 = 32;
     pub(crate) const DROPPED: u32 = 40;
     pub(crate) const EXCEPTIONS: u32 = 48;
+    /// Hits that no process's entry has.
+    pub(crate) const UNASSIGNED: u32 = 56;
     /// Bytes.
     pub(crate) const SIZE: u32 = 64;
 }

@@ -45,20 +45,24 @@
 //! | `instructions`, `arithmetic`, `control`, `access`, `registers`, `fields`, `logging` | what each bytecode instruction becomes |
 //! | `scripts`, `frame` | the same for what scripts are compiled to |
 //! | `micro` | the routines: what loops, or is long |
+//! | `filter`, `thread_check` | whose hits count |
+//! | `by_process` | hits counted by process |
 //! | `light` | handlers that only count, and need no context |
 //! | `table_code`, `table_function` | what is done with the maps of scripts |
 //! | `tables` | the memory of these maps, and of constants |
-//! | `maps`, `rings` | the maps, and the records out of the rings |
+//! | `maps`, `processes`, `rings` | the maps, and the records out of the rings |
 //! | `tracepoints` | the kernel's tracepoints, and where the fields of their records are |
 //! | `session` | attaching programs to files and to the kernel |
 
 mod access;
 mod arithmetic;
+mod by_process;
 mod compile;
 mod compiler;
 mod control;
 mod emit;
 mod fields;
+mod filter;
 mod frame;
 mod handler;
 mod instructions;
@@ -69,6 +73,7 @@ mod maps;
 mod micro;
 mod nodes;
 mod output;
+mod processes;
 mod program;
 mod record;
 mod refusal;
@@ -80,11 +85,16 @@ pub mod session;
 mod table_code;
 mod table_function;
 mod tables;
+mod thread_check;
 pub mod tracepoints;
 
+pub use by_process::ProcessHits;
 pub use compile::{Compiled, compile, compile_for_tracepoint};
-pub use handler::{Condition, Handler, Place, Size, Target, cookie};
+pub use filter::{Cgroup, CgroupError, Filter, ThreadName};
+pub use handler::{AttachKind, Condition, Handler, Size, Target, cookie};
+pub use layout::MAP_NAMES;
 pub use maps::{Counts, Globals, Maps, MapsOptions, ProbeState};
+pub use processes::Processes;
 pub use record::RawRecord;
 pub use refusal::{Reason, Refusal};
 pub use tables::{Tables, TablesShape};

@@ -15,7 +15,6 @@ use vm::{FRAME_LIMIT, Instruction, Op, Register, Word};
 use crate::access::Variables;
 use crate::compiler::Compiler;
 use crate::emit::REGISTERS;
-use crate::handler::Place;
 use crate::{registers, table_code};
 
 /// The most instructions of such a handler.
@@ -78,7 +77,7 @@ fn register(c: &Compiler<'_>, it: &Instruction) -> Option<i16> {
     let register = Register::from_index(it.operand as u16)?;
     let whole = c.handler.word == Word::W8 && register.set() == vm::RegisterSet::Long;
     let place = registers::offset(register).filter(|place| *place != registers::IP);
-    place.filter(|_| whole && c.target.place != Place::Tracepoint)
+    place.filter(|_| whole && !c.target.place.has_fields())
 }
 
 fn variable(c: &Compiler<'_>, which: Variables, it: &Instruction, by: i32) -> Option<Step> {

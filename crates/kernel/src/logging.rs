@@ -28,7 +28,7 @@ pub(crate) fn log_range(c: &mut Compiler<'_>, micro: Micro, next: usize) {
         c.e.pop(Reg::R1);
         c.e.set(field, Reg::R1);
     }
-    c.leave(micro, next);
+    c.run_routine(micro, next);
 }
 
 /// `log n`: a few elements that fit are logged here.
@@ -80,7 +80,7 @@ fn log_slots(c: &mut Compiler<'_>, token: i32, next: usize) {
     c.e.set(Field::Top, Reg::R1);
     let top = c.e.top;
     c.e.top = crate::emit::Top::Above(0);
-    c.leave(Micro::Elements, next);
+    c.run_routine(Micro::Elements, next);
     c.e.top = top;
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn log_variables(c: &mut Compiler<'_>, which: Variables, next: usize)
         c.e.set(field, Reg::R1);
     }
     c.e.set(Field::C, if which == Variables::Local { 5 } else { 6 });
-    c.leave(Micro::Variables, next);
+    c.run_routine(Micro::Variables, next);
 }
 
 /// `pushh` and `poph`: pops an offset, then a handle.
@@ -109,7 +109,7 @@ pub(crate) fn heap_values(c: &mut Compiler<'_>, micro: Micro, size: i32, it: &In
 pub(crate) fn find_block(c: &mut Compiler<'_>, micro: Micro, next: usize) {
     c.e.uses.add(micro);
     c.e.set(Field::C, micro.number());
-    c.leave(Micro::Find, next);
+    c.run_routine(Micro::Find, next);
 }
 
 /// Writes the prefix of a record at the place `R2` in the log: a token and the count in a

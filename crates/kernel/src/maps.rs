@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bpf::{LoadError, Map as BpfMap, MapError, MapKind, MapSpec, Program, ProgramKind, ProgramSpec, Shared};
+use bpf::{LoadError, Map as BpfMap, MapError, MapSpec, Program, ProgramKind, ProgramSpec, Shared};
 use rpn::Object;
 
+use crate::by_process::{self, ProcessHits};
 use crate::compile::Compiled;
-use crate::handler::{Handler, Place, Size};
+use crate::handler::{AttachKind, Handler, Size};
 use crate::layout::{Field, Layout, MAPS, Map, count, state};
+use crate::processes::Processes;
 use crate::rings::Rings;
 use crate::tables::Tables;
 
@@ -28,12 +30,14 @@ pub struct MapsOptions {
     pub more_probes: u32,
     /// The most processes that [`Maps::set_pids`] takes.
     pub processes: u32,
+    /// The most entries of processes and probes whose hits are counted apart.
+    pub by_process: u32,
 }
 
 impl Default for MapsOptions {
-    /// Eight contexts, rings of 1 MiB, no further numbers, 4096 processes.
+    /// Eight contexts, rings of 1 MiB, no further numbers, 4096 processes, none counted apart.
     fn default() -> MapsOptions {
-        MapsOptions { contexts: 8, ring: 1 << 20, more_probes: 0, processes: 4096 }
+        MapsOptions { contexts: 8, ring: 1 << 20, more_probes: 0, processes: 4096, by_process: 0 }
     }
 }
 
@@ -89,6 +93,8 @@ pub struct Counts {
     pub dropped: u64,
     /// Runs that an exception ended.
     pub exceptions: u64,
+    /// Hits that were to be counted by process, and for which there was no room.
+    pub unassigned: u64,
 }
 
 /// Whether a probe fires.
@@ -104,6 +110,9 @@ pub enum ProbeState {
 
 /// The maps of a program. Both versions of a program, of 4-byte and of 8-byte words, may use the
 /// same.
+///
+/// It has this many fields since what this process reads is there twice: as a map of the kernel's,
+/// and as the memory that it has in common with the kernel.
 #[derive(Debug)]
 pub struct Maps {
     size: Size,
@@ -120,8 +129,9 @@ pub struct Maps {
     local_values: Shared,
     local_count: usize,
     globals: Arc<Globals>,
-    processes: BpfMap,
+    processes: Arc<Processes>,
     tables: Arc<Tables>,
+    by_process: BpfMap,
 }
 
 /// A mappable array of one value.
@@ -180,15 +190,6 @@ impl Maps {
         let lines = size.probes as usize * size.processors as usize;
         let (counts, counted) = shared("dp_counts", lines * count::SIZE as usize)?;
         let (local_map, local_values) = shared("dp_locals", 8 * locals.max(1))?;
-        let processes = MapSpec {
-            kind: MapKind::Hash,
-            name: "dp_processes",
-            key_size: 4,
-            value_size: 4,
-            max_entries: options.processes.max(1),
-            mappable: false,
-            inner: None,
-        };
         Ok(Maps {
             size,
             layout,
@@ -203,8 +204,9 @@ impl Maps {
             local_values,
             local_count: locals,
             globals: Arc::clone(globals),
-            processes: BpfMap::create(&processes)?,
+            processes: Processes::create(options.processes)?,
             tables,
+            by_process: by_process::create(options.by_process)?,
         })
     }
 
@@ -228,12 +230,17 @@ impl Maps {
         }
         let sleepable = compiled.target.sleepable;
         let kind = match (compiled.target.place, multi) {
-            (Place::Uprobe, false) => ProgramKind::Uprobe { sleepable },
-            (Place::Uprobe, true) => ProgramKind::UprobeMulti { sleepable },
-            (Place::Kprobe | Place::Kretprobe, false) => ProgramKind::Kprobe,
-            (Place::Kprobe | Place::Kretprobe, true) => ProgramKind::KprobeMulti,
-            (Place::Tracepoint, _) => ProgramKind::Tracepoint,
-            (Place::UserBreakpoint | Place::KernelBreakpoint, _) => ProgramKind::PerfEvent,
+            (AttachKind::Uprobe, false) => ProgramKind::Uprobe { sleepable },
+            (AttachKind::Uprobe, true) => ProgramKind::UprobeMulti { sleepable },
+            (AttachKind::Kprobe | AttachKind::Kretprobe, false) => ProgramKind::Kprobe,
+            (AttachKind::Kprobe | AttachKind::Kretprobe, true) => ProgramKind::KprobeMulti,
+            (AttachKind::Tracepoint, _) => ProgramKind::Tracepoint,
+            (AttachKind::RawTracepoint, _) => ProgramKind::RawTracepoint,
+            (AttachKind::Fentry(function), _) => ProgramKind::Tracing { function, on_return: false },
+            (AttachKind::Fexit(function), _) => ProgramKind::Tracing { function, on_return: true },
+            (AttachKind::UserBreakpoint | AttachKind::KernelBreakpoint | AttachKind::Event, _) => {
+                ProgramKind::PerfEvent
+            }
         };
         let maps: [&BpfMap; MAPS] = [
             &self.contexts,
@@ -242,10 +249,11 @@ impl Maps {
             &self.counts,
             &self.locals,
             &self.globals.map,
-            &self.processes,
+            &self.processes.map,
             &self.tables.map,
+            &self.by_process,
         ];
-        debug_assert_eq!(Map::Tables as usize, MAPS - 1);
+        debug_assert_eq!(Map::ByProcess as usize, MAPS - 1);
         Program::load(&ProgramSpec { kind, name: "dp_handler", code: &compiled.code, maps: &maps })
     }
 
@@ -309,8 +317,17 @@ impl Maps {
             logged: sum(probe, count::LOGGED),
             dropped: sum(probe, count::DROPPED),
             exceptions: sum(probe, count::EXCEPTIONS),
+            unassigned: sum(probe, count::UNASSIGNED),
         });
         counts.collect()
+    }
+
+    /// The hits of each process, of handlers with [`crate::Target::by_process`].
+    ///
+    /// # Errors
+    /// If the kernel refuses to read them.
+    pub fn by_process(&self) -> Result<Vec<ProcessHits>, MapError> {
+        by_process::read(&self.by_process)
     }
 
     /// The local variables.
@@ -328,16 +345,13 @@ impl Maps {
     /// # Errors
     /// If they are too many, or the kernel refuses.
     pub fn set_pids(&self, pids: &[u32]) -> Result<(), MapError> {
-        let mut gone = Vec::new();
-        self.processes.for_each(|key, _| {
-            if !pids.iter().any(|pid| pid.to_ne_bytes() == key) {
-                gone.push(key.to_vec());
-            }
-        })?;
-        for key in gone {
-            self.processes.delete(&key)?;
-        }
-        pids.iter().try_for_each(|pid| self.processes.update(&pid.to_ne_bytes(), &[1, 0, 0, 0]))
+        self.processes.set(pids)
+    }
+
+    /// Has these processes be those that filtered programs probe. Programs that are loaded already
+    /// keep their own.
+    pub fn share_processes(&mut self, processes: &Arc<Processes>) {
+        self.processes = Arc::clone(processes);
     }
 
     /// The words of the contexts, by context.

@@ -139,7 +139,7 @@ fn moves(instruction: &Instruction, word: Word) -> Option<i64> {
         return (instruction.op != Op::RestoreTsp).then(|| i64::from(pops) - i64::from(pushes));
     }
     match instruction.op {
-        Op::LogImm | Op::Ros => Some(operand),
+        Op::LogImm | Op::LogB | Op::LogW | Op::LogD | Op::Ros => Some(operand),
         Op::DupImm => Some(-operand),
         Op::PushR | Op::PushU => {
             let register = Register::from_index(instruction.operand as u16)?;

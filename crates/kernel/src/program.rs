@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!     if (filtered && !processes[tgid]) return
+//!     if (user, name or control group are others) return
 //!     cookie, probe = cookie & 0xffffffff, cpu
 //!     if (state[probe].over) return
 //!     if (state[probe].limited && (turn = ++state[probe].turns) > last) return
@@ -24,12 +25,14 @@
 use bpf::{Alu, Atomic, Cond, Helper, Insn, Label, Reg, Size};
 use vm::Effects;
 
+use crate::by_process;
 use crate::compiler::Compiler;
 use crate::emit::{CONTEXT, REGISTERS};
-use crate::handler::{Condition, Place};
+use crate::handler::{AttachKind, Condition};
 use crate::layout::FRAMES;
 use crate::layout::{Field, Map, RECORD, STACK, count, frame, state};
 use crate::record;
+use crate::thread_check;
 use crate::{layout, light, output, registers, scripts};
 
 /// What the frame of the program holds, from its top down.
@@ -48,6 +51,10 @@ mod slot {
     pub(super) const CLAIM: i16 = -64;
     /// The processor, for a handler without a context.
     pub(super) const PROCESSOR: i16 = -72;
+    /// The thread's name.
+    pub(super) const NAME: i16 = -88;
+    /// For hits by process.
+    pub(super) const BY_PROCESS: i16 = NAME - super::by_process::STACK;
 }
 
 /// Rounds of `bpf_loop`: the most that the kernel allows.
@@ -105,6 +112,7 @@ impl Compiler<'_> {
             self.e.alu(Alu::Rsh, Reg::R0, 32);
             self.e.jump_if(Cond::Eq, Reg::R0, except as i32, out);
         }
+        thread_check::emit(&mut self.e, &self.target.only, slot::NAME, out);
     }
 
     /// Leaves unless a condition of the flags holds. `R1` = 0 if it does not, or for an odd code,
@@ -189,6 +197,9 @@ impl Compiler<'_> {
         self.e.alu(Alu::Add, Reg::R1, Reg::R2);
         self.e.store(Size::Double, Reg::R10, slot::COUNTS, Reg::R1);
         self.count(count::HITS);
+        if self.target.by_process {
+            by_process::emit(self, slot::BY_PROCESS);
+        }
 
         let due = self.e.asm.label();
         self.e.load(Size::Double, Reg::R3, Reg::R10, slot::TURN);
@@ -268,12 +279,11 @@ impl Compiler<'_> {
         store(self, Size::Word, record::UID);
         self.e.store(Size::Word, CONTEXT, RECORD + record::CPU, Reg::R9);
         self.e.part(Reg::R1, i32::from(RECORD + record::COMM));
-        self.e.mov(Reg::R2, 16);
-        self.e.call(Helper::GET_CURRENT_COMM);
+        self.e.thread_name();
         self.e.store_imm(Size::Double, CONTEXT, RECORD + record::CS, 0);
         registers::store_in_record(self);
         self.e.mov(Reg::R0, 0);
-        if matches!(self.target.place, Place::UserBreakpoint | Place::KernelBreakpoint) {
+        if matches!(self.target.place, AttachKind::UserBreakpoint | AttachKind::KernelBreakpoint) {
             self.e.load(Size::Double, Reg::R0, REGISTERS, registers::ADDRESS);
         }
         store(self, Size::Double, record::ADDRESS);

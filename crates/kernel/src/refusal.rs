@@ -37,6 +37,7 @@ macro_rules! reasons {
 reasons! {
     UserContext "pop u" "in a kernel probe, the registers of the user context cannot be changed";
     Facility "exit N" "in a kernel probe, the debugger (1) and a crash dump (2) stop the whole machine: only with --allow-panic; a core dump (3) is of user probes";
+    Parts "log b, log w, log d" "parts of words cannot be logged in the kernel; `log N` logs words";
     SegmentRegister "push r, ds (es, fs, gs, fs_base, gs_base)" "an eBPF program sees no segment register but cs and ss";
     FloatRegister "push u, xmm0 (fr0, mxcsr, ...)" "an eBPF program sees no register of the FPU or of SSE";
     ControlRegister "push r, cr0 (dr7, gdtr, ...)" "an eBPF program sees no control, debug, task or descriptor table register";
@@ -57,7 +58,11 @@ reasons! {
     Series "update" "a series of intervals (`tseries`) cannot be updated in the kernel yet";
     Amount "load, fetch" "what a histogram or a series amounts to cannot be read in the kernel yet";
     Entries "next, entries" "a handler in the kernel cannot go through the entries of a map yet";
+    Depth "depth" "the frames of a stack cannot be counted in the kernel yet";
     Stack "stack" "the stack of a 32-bit program cannot be taken in the kernel yet";
+    Pattern "glob fr" "a pattern with `*` cannot be matched in the kernel yet";
+    Parent "push parent" "the parent of a process cannot be told in the kernel yet";
+    Returns "override" "the kernel lets eBPF return only from functions of its own that are made for it";
     TooLong "any" "the handler is longer than the kernel's verifier follows";
 }
 

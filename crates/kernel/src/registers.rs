@@ -5,7 +5,7 @@ use vm::{Context, Op, Push, Register, RegisterSet, Shape, Word};
 
 use crate::compiler::Compiler;
 use crate::emit::{CONTEXT, REGISTERS};
-use crate::handler::Place;
+use crate::handler::AttachKind;
 use crate::layout::RECORD;
 use crate::record;
 use crate::refusal::Reason;
@@ -72,7 +72,7 @@ pub(crate) fn push_register(c: &mut Compiler<'_>, op: Op, operand: u64, at: usiz
         c.invalid(at);
         return Ok(());
     };
-    if c.target.place == Place::Tracepoint {
+    if c.target.place.has_fields() {
         return Err(Reason::NoRegisters);
     }
     let kernel = c.target.place.is_kernel();
@@ -116,14 +116,14 @@ pub(crate) fn pop_register(c: &mut Compiler<'_>, op: Op, operand: u64, at: usize
         c.invalid(at);
         return Ok(());
     };
-    if c.target.place == Place::Tracepoint {
+    if c.target.place.has_fields() {
         return Err(Reason::NoRegisters);
     }
     if c.target.place.is_kernel() && op == Op::PopU {
         return Err(Reason::UserContext);
     }
     let place = offset(register).ok_or(Reason::SetsSegmentRegister)?;
-    if !c.target.writes_registers || c.target.place != Place::Uprobe {
+    if !c.target.writes_registers || c.target.place != AttachKind::Uprobe {
         return Err(Reason::SetsRegister);
     }
     c.e.pop(Reg::R1);
@@ -136,7 +136,7 @@ pub(crate) fn pop_register(c: &mut Compiler<'_>, op: Op, operand: u64, at: usize
 
 /// Stores the registers in the record's header. `push r, rip` takes the address from there.
 pub(crate) fn store_in_record(c: &mut Compiler<'_>) {
-    if c.target.place == Place::Tracepoint {
+    if c.target.place.has_fields() {
         for place in [record::SP, record::IP] {
             c.e.store_imm(Size::Double, CONTEXT, RECORD + place, 0);
         }
@@ -158,7 +158,7 @@ pub(crate) fn store_in_record(c: &mut Compiler<'_>) {
 /// `R0` = the probed instruction's address.
 fn instruction_pointer(c: &mut Compiler<'_>) {
     let known = c.e.asm.label();
-    if c.target.place == Place::Kprobe {
+    if c.target.place == AttachKind::Kprobe {
         // The kernel calls programs with the address behind the breakpoint; the function tracer,
         // with one behind its call.
         c.e.mov(Reg::R1, REGISTERS);

@@ -3,7 +3,7 @@
 
 use bpf::{Alu, Cond, Helper, Insn, Reg};
 use maps::Kind;
-use vm::{Clock, Exception, Group, Instruction, Op, Word};
+use vm::{Clock, Exception, Instruction, Op, Word};
 
 use crate::compiler::Compiler;
 use crate::emit::{REGISTERS, Top};
@@ -20,46 +20,36 @@ const MAP: i32 = 9;
 /// How often the instructions of a run may begin again since others change what they need.
 pub(crate) const TRIES: i32 = 256;
 
-/// Emits an instruction of these.
-pub(crate) fn instruction(c: &mut Compiler<'_>, it: &Instruction) -> Result<(), Reason> {
-    match it.op {
-        Op::Eq => compare(c, Cond::Eq),
-        Op::Slt => compare(c, Cond::Slt),
-        Op::Ult => compare(c, Cond::Lt),
-        Op::Quo => unsigned(c, Alu::Div),
-        Op::Rem => unsigned(c, Alu::Mod),
-        Op::Squo => signed(c, Alu::Div),
-        Op::Srem => signed(c, Alu::Mod),
-        Op::Sar => {
-            c.e.pop(Reg::R1);
-            c.e.peek(Reg::R2, 0);
-            sign_extend(c, Reg::R1);
-            c.e.alu(Alu::And, Reg::R2, c.handler.word.bits() as i32 - 1);
-            c.e.alu(Alu::Arsh, Reg::R1, Reg::R2);
-            c.e.truncate(Reg::R1);
-            c.e.poke(0, Reg::R1);
-        }
-        Op::PushTid => {
-            c.e.call(Helper::GET_CURRENT_PID_TGID);
-            c.e.asm.push(Insn::mov32(Reg::R0, Reg::R0));
-            c.e.push(Reg::R0);
-        }
-        Op::PushNsecs => time(c, it),
-        Op::PushMinor => c.push_number(c.handler.point.minor.into()),
-        Op::PushRand => {
-            c.e.call(Helper::GET_PRANDOM_U32);
-            c.e.asm.push(Insn::mov32(Reg::R0, Reg::R0));
-            c.e.push(Reg::R0);
-        }
-        Op::PushIds => {
-            c.e.call(Helper::GET_CURRENT_UID_GID);
-            c.e.truncate(Reg::R0);
-            c.e.push(Reg::R0);
-        }
-        op if op.row().group == Group::Map => map(c, it)?,
-        _ => frame::instruction(c, it),
-    }
-    Ok(())
+/// `sar`
+pub(crate) fn shift_signed(c: &mut Compiler<'_>) {
+    c.e.pop(Reg::R1);
+    c.e.peek(Reg::R2, 0);
+    sign_extend(c, Reg::R1);
+    c.e.alu(Alu::And, Reg::R2, c.handler.word.bits() as i32 - 1);
+    c.e.alu(Alu::Arsh, Reg::R1, Reg::R2);
+    c.e.truncate(Reg::R1);
+    c.e.poke(0, Reg::R1);
+}
+
+/// `push tid`
+pub(crate) fn thread_id(c: &mut Compiler<'_>) {
+    c.e.call(Helper::GET_CURRENT_PID_TGID);
+    c.e.asm.push(Insn::mov32(Reg::R0, Reg::R0));
+    c.e.push(Reg::R0);
+}
+
+/// `push rand`
+pub(crate) fn random(c: &mut Compiler<'_>) {
+    c.e.call(Helper::GET_PRANDOM_U32);
+    c.e.asm.push(Insn::mov32(Reg::R0, Reg::R0));
+    c.e.push(Reg::R0);
+}
+
+/// `push ids`
+pub(crate) fn user_ids(c: &mut Compiler<'_>) {
+    c.e.call(Helper::GET_CURRENT_UID_GID);
+    c.e.truncate(Reg::R0);
+    c.e.push(Reg::R0);
 }
 
 /// Extends a word by its sign to 64 bits.
@@ -71,7 +61,7 @@ fn sign_extend(c: &mut Compiler<'_>, reg: Reg) {
 }
 
 /// Pops two values and pushes whether the condition holds for them.
-fn compare(c: &mut Compiler<'_>, condition: Cond) {
+pub(crate) fn compare(c: &mut Compiler<'_>, condition: Cond) {
     let holds = c.e.asm.label();
     c.e.pop(Reg::R1);
     c.e.peek(Reg::R2, 0);
@@ -88,7 +78,7 @@ fn compare(c: &mut Compiler<'_>, condition: Cond) {
 
 /// Pops a dividend, then a divisor. Division by 0 is defined for programs in the kernel as for
 /// these instructions.
-fn unsigned(c: &mut Compiler<'_>, op: Alu) {
+pub(crate) fn unsigned(c: &mut Compiler<'_>, op: Alu) {
     c.e.pop(Reg::R1);
     c.e.peek(Reg::R2, 0);
     c.e.word_alu(op, Reg::R1, Reg::R2);
@@ -96,7 +86,7 @@ fn unsigned(c: &mut Compiler<'_>, op: Alu) {
 }
 
 /// The same for signed numbers: by their absolute values.
-fn signed(c: &mut Compiler<'_>, op: Alu) {
+pub(crate) fn signed(c: &mut Compiler<'_>, op: Alu) {
     c.e.pop(Reg::R1);
     c.e.peek(Reg::R2, 0);
     for (value, sign) in [(Reg::R1, Reg::R3), (Reg::R2, Reg::R4)] {
@@ -117,7 +107,7 @@ fn signed(c: &mut Compiler<'_>, op: Alu) {
 }
 
 /// `push nsecs`
-fn time(c: &mut Compiler<'_>, it: &Instruction) {
+pub(crate) fn time(c: &mut Compiler<'_>, it: &Instruction) {
     let shape = c.handler.tables;
     let Some(clock) = Clock::of(it.operand) else { return c.invalid(it.offset) };
     c.e.call(if clock == Clock::Boot { Helper::KTIME_GET_BOOT_NS } else { Helper::KTIME_GET_NS });
@@ -156,7 +146,7 @@ fn check_key(c: &mut Compiler<'_>) {
 }
 
 /// An instruction on a map.
-fn map(c: &mut Compiler<'_>, it: &Instruction) -> Result<(), Reason> {
+pub(crate) fn map(c: &mut Compiler<'_>, it: &Instruction) -> Result<(), Reason> {
     let before = c.e.top;
     let number = it.operand as u16;
     let Some(info) = c.handler.tables.infos.get(usize::from(number)).copied() else {
@@ -170,7 +160,8 @@ fn map(c: &mut Compiler<'_>, it: &Instruction) -> Result<(), Reason> {
         Op::Load | Op::Fetch if matches!(kind, Kind::Hist | Kind::Lhist | Kind::Tseries) => {
             return Err(Reason::Amount);
         }
-        Op::StackOf => return stack(c, it, number),
+        Op::StackOf | Op::KStackOf => return stack(c, it, number),
+        Op::Depth => return Err(Reason::Depth),
         _ => pop_key(c),
     }
     let function = match it.op {
@@ -184,7 +175,7 @@ fn map(c: &mut Compiler<'_>, it: &Instruction) -> Result<(), Reason> {
                 (Op::Update, Kind::Stacks) => None,
                 (Op::Update, _) => Some(Function::Update),
                 (Op::Put, Kind::Plain) => Some(Function::Put),
-                (_, Kind::Plain) => Some(Function::Bump),
+                (Op::Bump, Kind::Plain) => Some(Function::Bump),
                 _ => None,
             }
         }
@@ -215,7 +206,8 @@ fn map(c: &mut Compiler<'_>, it: &Instruction) -> Result<(), Reason> {
             Some(match op {
                 Op::Erase => Function::Erase,
                 Op::Load => Function::Load,
-                _ => Function::Has,
+                Op::Has => Function::Has,
+                _ => unreachable!("`instruction` gives only these here"),
             })
         }
     };
@@ -295,10 +287,11 @@ fn begin_again(c: &mut Compiler<'_>, it: &Instruction, number: u16, before: Top)
     c.e.asm.bind(done);
 }
 
-/// `stack`: pops the most frames. The kernel walks the stack by its frame pointers.
+/// `stack` and `kstack`: pops the most frames. The kernel walks the stack of a process by its frame
+/// pointers, and its own in its own way.
 fn stack(c: &mut Compiler<'_>, it: &Instruction, number: u16) -> Result<(), Reason> {
     const USER: i32 = 1 << 8;
-    if c.handler.word == Word::W4 {
+    if c.handler.word == Word::W4 && it.op == Op::StackOf {
         return Err(Reason::Stack);
     }
     let before = c.e.top;
@@ -321,7 +314,7 @@ fn stack(c: &mut Compiler<'_>, it: &Instruction, number: u16) -> Result<(), Reas
         c.e.mov(Reg::R1, REGISTERS);
         c.e.part(Reg::R2, c.layout.key);
         c.e.mov(Reg::R3, Reg::R8);
-        c.e.mov(Reg::R4, USER);
+        c.e.mov(Reg::R4, if it.op == Op::KStackOf { 0 } else { USER });
         c.e.call(Helper::GET_STACK);
         c.e.jump_if(Cond::Sle, Reg::R0, 0, none);
         c.e.set(Field::B, Reg::R0);

@@ -55,6 +55,11 @@ pub enum FieldAccess {
         /// What is added to the offset that it holds.
         from: u16,
     },
+    /// An argument as the kernel passes it: a word of the program's context.
+    Word {
+        /// Its offset there.
+        offset: u16,
+    },
     /// The number of the thread.
     Thread,
     /// A number that is always the same.
@@ -68,6 +73,12 @@ pub enum FieldAccess {
 pub struct Field {
     /// Its name.
     pub name: String,
+    /// Its type and name as C declares them: `char comm[16]`.
+    pub declaration: String,
+    /// Its bytes in the record.
+    pub size: u32,
+    /// Whether it may be negative.
+    pub signed: bool,
     /// How a program gets its value.
     pub access: FieldAccess,
 }
@@ -79,6 +90,13 @@ pub struct Format {
     pub id: u32,
     /// The fields of its record.
     pub fields: Vec<Field>,
+}
+
+impl Field {
+    /// Whether all records have it, and it is no part of what the tracepoint tells.
+    pub fn is_common(&self) -> bool {
+        matches!(self.access, FieldAccess::Thread | FieldAccess::Constant(_) | FieldAccess::Hidden)
+    }
 }
 
 impl Format {
@@ -139,7 +157,8 @@ fn field(line: &str, id: u32) -> Option<Field> {
     } else {
         FieldAccess::Inline { offset: place }
     };
-    Some(Field { name: name.to_owned(), access })
+    let declaration = declaration.to_owned();
+    Some(Field { name: name.to_owned(), declaration, size, signed: signed != 0, access })
 }
 
 /// The tracepoints of the running kernel.
@@ -169,6 +188,20 @@ impl Tracefs {
                 MOUNTS[0]
             )
         }))
+    }
+
+    /// The names of the systems that have tracepoints, sorted.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn systems(&self) -> Result<Vec<String>, String> {
+        let entries =
+            fs::read_dir(&self.events).map_err(|error| format!("{}: {error}", self.events.display()))?;
+        let entries = entries.filter_map(Result::ok).filter(|entry| entry.path().is_dir());
+        let mut names: Vec<String> =
+            entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        names.sort();
+        Ok(names)
     }
 
     /// The names of a system's tracepoints, sorted.
@@ -308,10 +341,8 @@ mod tests {
         let Ok(tracefs) = Tracefs::open() else {
             return testing::skipped("optional: tracefs", "a mounted tracefs");
         };
-        let systems = fs::read_dir(&tracefs.events).expect("it was read before");
         let mut count = 0;
-        for system in systems.filter_map(Result::ok).filter(|entry| entry.path().is_dir()) {
-            let system = system.file_name().into_string().expect("its name is a text");
+        for system in tracefs.systems().expect("they were read before") {
             for name in tracefs.names(&system).unwrap_or_default() {
                 let format = tracefs.format(&system, &name).unwrap_or_else(|reason| panic!("{reason}"));
                 assert!(format.access("common_pid").is_some(), "{system}:{name}");

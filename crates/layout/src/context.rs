@@ -80,6 +80,7 @@ pub struct Registers {
 /// | [`STATE`] | the interpreter's working memory: a `vm::State` |
 /// | [`SCRATCH`] | a record that has no room in the ring: a [`Header`](crate::Header), then [`SCRATCH_SIZE`] less its bytes |
 /// | [`FRAME`] | bytes of the handler's frame that compiled code works with |
+/// | [`MEMOS`] | stacks walked before |
 /// | ... | unused |
 /// | [`CONTEXT_SIZE`] | the end of the stack |
 pub const CONTEXT_SIZE: u64 = 256 << 10;
@@ -93,6 +94,13 @@ pub const FRAME: u64 = 164 << 10;
 
 /// Bytes of it: a frame, and a word that may be written at its end.
 pub const FRAME_SIZE: u64 = vm::FRAME_LIMIT as u64 + 8;
+
+/// The offset of what a context remembers of the stacks that were walked in it: the agent's
+/// `unwind::Memos`.
+pub const MEMOS: u64 = FRAME + FRAME_SIZE.next_multiple_of(64);
+
+/// The most bytes of it.
+pub const MEMOS_SIZE: u64 = CONTEXT_SIZE - MEMOS - (64 << 10);
 
 /// The offset of a context's [`Resume`].
 pub const RESUME: u64 = PAGE;
@@ -190,8 +198,8 @@ const _: () = {
     assert!(SAVED + size_of::<Saved>() as u64 <= STATE);
     assert!(STATE + size_of::<vm::State>() as u64 <= SCRATCH);
     assert!(SCRATCH + SCRATCH_SIZE <= FRAME);
-    // The least stack for the agent's code.
-    assert!(CONTEXT_SIZE - FRAME - FRAME_SIZE >= 64 << 10);
+    // Above it is a stack of 64 KiB for the agent's code.
+    assert!(MEMOS + MEMOS_SIZE + (64 << 10) <= CONTEXT_SIZE && MEMOS_SIZE > 0);
     assert!(CONTEXT_SIZE.is_power_of_two());
 };
 

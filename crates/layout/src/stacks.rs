@@ -4,8 +4,9 @@
 //! The tables are in a *block*, elsewhere, whose first word says how many words it has. It grows:
 //! whatever was written stays as it is, and when modules come or go the tracer writes the rows of
 //! new ones and another list of all modules behind it. Then it writes a slot of the directory, and
-//! at last the one byte that says which slot is current. So a thread that walks a stack meanwhile
-//! has the list before or the list after, both whole.
+//! then the one byte that says which slot is current, and at last the version. So a thread that
+//! walks a stack meanwhile has the list before or the list after, both whole; and one that has read
+//! a version before it looked for the list has that version's list or a later one.
 
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 
@@ -25,6 +26,8 @@ pub struct Directory {
     pub current: AtomicU8,
     /// Slots: see [`slot`].
     pub slots: [AtomicU64; SLOTS],
+    /// A number that no other list of this process has had.
+    pub version: AtomicU64,
 }
 
 /// The word of a slot: a block's address, a multiple of the page size, and the index of the block's
@@ -64,7 +67,11 @@ mod tests {
     use super::*;
 
     fn directory() -> Directory {
-        Directory { current: AtomicU8::new(0), slots: [const { AtomicU64::new(0) }; SLOTS] }
+        Directory {
+            current: AtomicU8::new(0),
+            slots: [const { AtomicU64::new(0) }; SLOTS],
+            version: AtomicU64::new(0),
+        }
     }
 
     #[test]

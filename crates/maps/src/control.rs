@@ -6,14 +6,18 @@
 //! ```
 //!
 //! A lane is 0 if it is empty, a tag of 1 to 127 while its owner writes (busy), and `0x80 | tag`
-//! when everybody may use it (ready). The tag is a part of the key's hash. Each change of a lane
-//! adds 1 to the version in the same atomic operation, so that a reader that finds the word
-//! unchanged knows that what it copied belongs together.
+//! when everybody may use it (ready). It is 0x80 when it was busy for too long and others have
+//! taken it from its owner, who alone may make it empty. The tag is a part of the key's hash. Each
+//! change of a lane adds 1 to the version in the same atomic operation, so that a reader that finds
+//! the word unchanged knows that what it copied belongs together, unless it was stopped while it
+//! copied and the version has come round: so values of several words are looked at twice.
 
 /// Lanes of a bucket.
 pub const LANES: usize = 7;
 /// The bit of a ready lane.
 pub const READY: u8 = 0x80;
+/// A lane that was taken from its owner: no key's tag is 0.
+pub(crate) const TAKEN: u8 = READY;
 /// What is added to a control word with each change.
 pub const CHANGE: u64 = 1 << 56;
 
@@ -33,13 +37,20 @@ pub(crate) fn equal(control: u64, byte: u8) -> Lanes {
 /// The lanes that are ready.
 #[inline]
 pub(crate) fn ready(control: u64) -> Lanes {
-    Lanes(control & HIGH)
+    // As in `equal`: the high bit of a byte plus 0x7f tells whether it has a tag.
+    let tagged = (control & ALL & !HIGH) + (HIGH - ONES);
+    Lanes(control & tagged & HIGH)
+}
+
+/// Whether a lane with this byte is ready.
+pub(crate) fn is_ready(byte: u8) -> bool {
+    byte > TAKEN
 }
 
 /// The control word without its ready lanes.
 #[inline]
 pub(crate) fn without_ready(control: u64) -> u64 {
-    let lanes = ((control & HIGH) >> 7) * 0xff;
+    let lanes = (ready(control).0 >> 7) * 0xff;
     (control & !lanes).wrapping_add(CHANGE)
 }
 

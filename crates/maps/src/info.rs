@@ -70,6 +70,9 @@ pub struct MapInfo {
     pub place: u32,
     /// The number of words of one copy.
     pub words: u32,
+    /// 1 if a new key takes the place of one that was not used for long, where there is no room for
+    /// it; such a map has one copy. Else a full map loses what is new.
+    pub evicts: u32,
     /// The parameters of its kind.
     pub a: i64,
     /// The second one.

@@ -100,6 +100,14 @@ pub(crate) fn copy(words: &[AtomicU64], into: &mut [u8]) {
     }
 }
 
+/// Whether words are still what was [copied](copy) from them.
+pub(crate) fn is_copy(words: &[AtomicU64], bytes: &[u8]) -> bool {
+    words.iter().zip(bytes.chunks(8)).all(|(word, bytes)| {
+        let word = word.load(Relaxed).to_le_bytes();
+        word[..bytes.len()] == *bytes
+    })
+}
+
 /// All bits of the hash are used, for two buckets and a tag. So it is folded twice: after once,
 /// neighbouring numbers still have hashes with a pattern.
 #[inline]

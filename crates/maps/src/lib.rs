@@ -12,6 +12,7 @@
 //!
 //! - `info`: what a map is. `shape`: where its words are.
 //! - `control`, `key`, `table`: the hash table of a copy.
+//! - `recency`: which entries are evicted where a map is to keep what is used.
 //! - `single`: the value of a map without keys.
 //! - `value`, `buckets`, `series`: what updates do.
 //! - `merge`: what the copies of an entry amount to.
@@ -32,6 +33,7 @@ mod maps;
 mod merge;
 #[cfg(any(test, feature = "std"))]
 mod plan;
+mod recency;
 mod series;
 mod shape;
 mod single;

@@ -49,9 +49,8 @@ impl<'a> Maps<'a> {
         (key.len() <= info.key as usize).then(|| Key::new(key))
     }
 
-    /// Adds a value to an entry, which is made if there is none. False: the table is full, others
-    /// were in the way for too long, or the map has no such interval any more, which counts as a
-    /// loss; or there is no such map.
+    /// Adds a value to an entry, which is made if there is none. False: the table is full, or the
+    /// map has no such interval any more, which counts as a loss; or there is no such map.
     pub fn update(&self, map: usize, key: &[u8], value: u64, processor: u32, now: u64) -> bool {
         let Some(info) = self.info(map) else { return false };
         match info.kind() {
@@ -145,7 +144,10 @@ impl<'a> Maps<'a> {
             return single::read(lock, || key::copy(value, into));
         }
         let key = Self::key(info, key)?;
-        let whole = copy.table(info)?.read(&key, |value| key::copy(value, into))?;
+        let whole = copy.table(info)?.read(&key, |value| {
+            key::copy(value, into);
+            key::is_copy(value, into)
+        })?;
         whole.then_some(())
     }
 
@@ -181,8 +183,9 @@ impl<'a> Maps<'a> {
             }
             if entry.lock() {
                 fill(entry.value);
-                entry.publish();
-                return Some(());
+                if entry.publish() {
+                    return Some(());
+                }
             }
         }
         None
@@ -280,6 +283,12 @@ impl<'a> Maps<'a> {
         counts.fold(0, u64::wrapping_add)
     }
 
+    /// The entries that were evicted since the program began.
+    pub fn evicted(&self, map: usize) -> u64 {
+        let recency = self.info(map).and_then(|info| self.copy(info, 0)?.recency(info));
+        recency.map_or(0, |recency| recency.evicted.load(Relaxed))
+    }
+
     /// Removes all entries. Those that are being made meanwhile may stay.
     pub fn clear(&self, map: usize) {
         let Some(info) = self.info(map) else { return };
@@ -298,19 +307,26 @@ impl<'a> Maps<'a> {
                     single::change(lock, || zero(value));
                 }
             } else if let Some(table) = copy.table(info) {
-                table.indices(0).for_each(|index| zero_entry(&table, index));
+                table.indices(0).for_each(|index| zero_entry(info, &table, index));
             }
         }
     }
 }
 
-/// Sets an entry to zeros while nobody can see it.
-fn zero_entry(table: &Table<'_>, index: u64) {
+/// Sets an entry of a plain map to zeros while nobody can see it, and one of an aggregate word by
+/// word: updates go on meanwhile, and its key must stay.
+fn zero_entry(info: &MapInfo, table: &Table<'_>, index: u64) {
+    if info.kind() != Kind::Plain {
+        let Some(entry) = table.at(index) else { return };
+        return entry.value.iter().filter(|_| entry.has_key()).for_each(|word| word.store(0, Relaxed));
+    }
     for _ in 0..TRIES {
         let Some(mut entry) = table.at(index) else { return };
         if entry.lock() {
             zero(entry.value);
-            return entry.publish();
+            // If it was taken meanwhile, there is no such entry any more.
+            entry.publish();
+            return;
         }
     }
 }
@@ -328,11 +344,14 @@ pub(crate) fn copy_entry(
         let length = key_length(info, &entry);
         let room = length.min(key.len());
         key[room..].fill(0);
-        key::copy(entry.key.get(1..)?, &mut key[..room]);
+        let words = entry.key.get(1..)?;
+        key::copy(words, &mut key[..room]);
+        let mut is_whole = true;
         if info.kind() == Kind::Plain {
             key::copy(entry.value, value);
+            is_whole = key::is_copy(entry.value, value);
         }
-        if entry.is_unchanged() {
+        if is_whole && key::is_copy(words, &key[..room]) && entry.is_unchanged() {
             return Some(length);
         }
     }

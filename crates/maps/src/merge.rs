@@ -22,7 +22,10 @@ fn read<T>(
         let _ = single::read(lock, || last = Some(read(value)));
         return last.or_else(|| Some(read(value)));
     }
-    copy.table(info)?.read(key, |value| last = Some(read(value)))?;
+    copy.table(info)?.read(key, |value| {
+        last = Some(read(value));
+        true
+    })?;
     last
 }
 

@@ -24,9 +24,9 @@ impl std::error::Error for TooLarge {}
 
 /// Plans the maps of a program: sets their `value` (but for plain maps, whose value is given),
 /// `copies`, `place` and `words`, and rounds `key` and `value` up to 8 bytes. Aggregates get a copy
-/// for each processor; where that is more than `budget` words for all maps, the largest maps get
-/// fewer, down to one. Returns the number of words that all maps need, which must be zeros when a
-/// program begins.
+/// for each processor, but for those of maps that evict; where that is more than `budget` words for
+/// all maps, the largest maps get fewer, down to one. Returns the number of words that all maps
+/// need, which must be zeros when a program begins.
 ///
 /// # Errors
 ///
@@ -68,7 +68,8 @@ fn size(spec: &mut MapInfo, processors: u32) -> Option<()> {
         Kind::Stacks => 0,
         _ => u32::try_from(value_words(spec)?.checked_mul(8)?).ok()?,
     };
-    spec.copies = if matches!(kind, Kind::Plain | Kind::Stacks) { 1 } else { processors };
+    let is_one = spec.is_evicting() || matches!(kind, Kind::Plain | Kind::Stacks);
+    spec.copies = if is_one { 1 } else { processors };
     spec.words = u32::try_from(spec.copy_words()?).ok()?;
     Some(())
 }

@@ -6,17 +6,19 @@
 //!     | header | value | counted | absorbed |               a map without keys
 //!     | header | ... up to 16 | bucket | bucket ...         a map with keys
 //!
-//!     header:  updates that were lost; the lock of a map without keys
+//!     header:  updates that were lost; the lock of a map without keys; of one that evicts: how many
+//!              entries were, and how many keys were new
 //!     counted: what compiled code has counted, which only the processor of the copy writes, without
 //!              locks; absorbed: how much of that is in the value. Only of counts, sums and
 //!              histograms without keys
 //!     bucket:  control word | entry 0 | ... | entry 6 | ... up to a multiple of 8
-//!     entry:   length of the key in bytes | key | value
+//!     entry:   length of the key in bytes | key | value | (of a map that evicts) when it was used
 //! ```
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::control::LANES;
+use crate::recency::Recency;
 use crate::table::Table;
 use crate::{Kind, MapInfo};
 
@@ -54,6 +56,12 @@ impl MapInfo {
         Kind::from_number(self.kind).unwrap_or(Kind::Plain)
     }
 
+    /// Whether a new key takes the place of another one, where there is no room.
+    #[inline]
+    pub fn is_evicting(&self) -> bool {
+        self.evicts != 0 && self.key != 0
+    }
+
     #[inline]
     pub(crate) fn value_words(&self) -> usize {
         self.value as usize / 8
@@ -66,15 +74,31 @@ impl MapInfo {
 
     #[inline]
     fn bucket_words(&self) -> usize {
-        (1 + LANES * (1 + self.key_words() + self.value_words())).next_multiple_of(LINE)
+        (1 + LANES * self.entry_words()).next_multiple_of(LINE)
+    }
+
+    #[inline]
+    fn entry_words(&self) -> usize {
+        1 + self.key_words() + self.value_words() + usize::from(self.is_evicting())
     }
 
     /// Buckets of a copy: one for each four entries, so that lanes are three quarters more than
     /// entries. With half more, one in a million entries finds both of its buckets full before the
     /// map is; with a quarter more, one in a thousand.
+    ///
+    /// A map that evicts needs no spare lanes: a key that finds no room makes some.
     #[inline]
     fn buckets(&self) -> u32 {
-        self.entries / 4 + 1
+        if self.is_evicting() { self.entries.div_ceil(LANES as u32).max(1) } else { self.entries / 4 + 1 }
+    }
+
+    /// The lanes of a bucket that are used: of a map that evicts, no more than make its entries.
+    #[inline]
+    fn lanes(&self) -> usize {
+        match self.is_evicting() {
+            true => ((self.entries / self.buckets()) as usize).clamp(1, LANES),
+            false => LANES,
+        }
     }
 
     /// The words of a copy; `None` if they cannot be counted.
@@ -117,7 +141,7 @@ impl MapInfo {
             bucket_words: self.bucket_words(),
             key_words: self.key_words(),
             value_words: self.value_words(),
-            entry_words: 1 + self.key_words() + self.value_words(),
+            entry_words: self.entry_words(),
         }
     }
 
@@ -166,15 +190,23 @@ impl<'a> Copy<'a> {
         Some((self.words.get(1)?, value))
     }
 
+    /// The number of entries that were evicted, and of keys that were new.
+    pub(crate) fn recency(&self, info: &MapInfo) -> Option<Recency<'a>> {
+        let [evicted, clock] = self.words.get(1..3)? else { return None };
+        info.is_evicting().then_some(Recency { evicted, clock })
+    }
+
     /// The buckets of a map with keys.
     #[inline]
     pub(crate) fn table(&self, info: &MapInfo) -> Option<Table<'a>> {
         Some(Table {
+            lanes: info.lanes(),
+            recency: self.recency(info),
             words: self.words.get(SPACING..)?,
             buckets: info.buckets(),
             bucket_words: info.bucket_words(),
             key_words: info.key_words(),
-            entry_words: 1 + info.key_words() + info.value_words(),
+            entry_words: info.entry_words(),
         })
     }
 }

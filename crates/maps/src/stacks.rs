@@ -3,6 +3,8 @@
 //! A number is the upper half of the string's hash and, below it, 1 + its place in the table. So it
 //! is never 0, and a number from before the table was cleared does not name another string.
 
+use core::sync::atomic::Ordering::Relaxed;
+
 use crate::key::Key;
 use crate::{Kind, Maps};
 
@@ -30,12 +32,25 @@ impl Maps<'_> {
     }
 }
 
+impl Maps<'_> {
+    /// The frames, words of 8 bytes, of the stack that [`intern`](Self::intern) gave a number; 0 if
+    /// there is none.
+    pub fn depth(&self, map: usize, number: u64) -> u64 {
+        let Some(info) = self.infos.get(map).filter(|info| info.kind() == Kind::Stacks && info.key != 0)
+        else {
+            return 0;
+        };
+        let entry = self.keys(info).zip(index(number)).and_then(|(table, index)| table.at(index));
+        let bytes = entry.and_then(|entry| entry.key.first()).map_or(0, |length| length.load(Relaxed));
+        bytes.min(info.key.into()) / 8
+    }
+}
+
 pub(crate) fn number(key: &Key<'_>, index: u64) -> u64 {
     key.hash & !PLACE | (index + 1)
 }
 
 /// The place in the table that a number names.
-#[cfg(any(test, feature = "std"))]
 pub(crate) fn index(number: u64) -> Option<u64> {
     (number & PLACE).checked_sub(1)
 }

@@ -16,11 +16,15 @@ use core::sync::atomic::{
     fence,
 };
 
-use crate::control::{self, CHANGE, LANES, READY};
+use crate::control::{self, CHANGE, LANES, READY, TAKEN};
 use crate::key::Key;
+use crate::recency::Recency;
 
 /// How often something is tried that others are in the way of.
 pub(crate) const TRIES: usize = 256;
+
+/// How often a busy lane is looked at before it is taken from its owner: some 0.2 ms.
+pub(crate) const PATIENCE: usize = 4096;
 
 /// Free lanes of a first bucket that make the second one no better.
 const FREE: u32 = 4;
@@ -33,6 +37,10 @@ pub(crate) struct Table<'a> {
     pub(crate) bucket_words: usize,
     pub(crate) key_words: usize,
     pub(crate) entry_words: usize,
+    /// The lanes of a bucket that are used.
+    pub(crate) lanes: usize,
+    /// Of a map that evicts.
+    pub(crate) recency: Option<Recency<'a>>,
 }
 
 /// An entry that was found.
@@ -47,6 +55,8 @@ pub(crate) struct Entry<'a> {
     pub(crate) key: &'a [AtomicU64],
     /// The value.
     pub(crate) value: &'a [AtomicU64],
+    /// When it was used, if the map evicts.
+    used: Option<&'a AtomicU64>,
 }
 
 /// What is known of a key after a look at a bucket.
@@ -77,9 +87,13 @@ impl<'a> Table<'a> {
         let (control, entries) = self.bucket(bucket)?;
         let start = lane * self.entry_words;
         let words = entries.get(start..start + self.entry_words)?;
-        let (key, value) = words.split_at_checked(1 + self.key_words)?;
+        let (key, rest) = words.split_at_checked(1 + self.key_words)?;
+        let (value, used) = match self.recency {
+            None => (rest, None),
+            Some(_) => rest.split_last().map(|(used, value)| (value, Some(used)))?,
+        };
         let index = u64::from(bucket) * LANES as u64 + lane as u64;
-        Some(Entry { control, seen, lane, index, key, value })
+        Some(Entry { control, seen, lane, index, key, value, used })
     }
 
     fn look(&self, bucket: u32, key: &Key<'_>) -> Look<'a> {
@@ -97,7 +111,17 @@ impl<'a> Table<'a> {
     /// The entry with a key.
     #[inline]
     pub(crate) fn find(&self, key: &Key<'_>) -> Option<Entry<'a>> {
-        self.hit(key).or_else(|| self.search(key))
+        let found = self.hit(key).or_else(|| self.search(key))?;
+        self.touch(&found);
+        Some(found)
+    }
+
+    /// Notes that an entry is used.
+    #[inline]
+    fn touch(&self, entry: &Entry<'_>) {
+        if let (Some(recency), Some(used)) = (self.recency, entry.used) {
+            recency.touch(used);
+        }
     }
 
     /// The entry with a key, if it is the first lane of the first bucket that may have it: most
@@ -115,7 +139,7 @@ impl<'a> Table<'a> {
     /// The entry with a key, wherever it is. Waits for those that may be changing it.
     #[inline(never)]
     fn search(&self, key: &Key<'_>) -> Option<Entry<'a>> {
-        for _ in 0..TRIES {
+        for _ in 0..PATIENCE {
             let mut busy = false;
             for bucket in [key.first(self.buckets), key.second(self.buckets)] {
                 match self.look(bucket, key) {
@@ -133,13 +157,13 @@ impl<'a> Table<'a> {
     }
 
     /// Reads the value of a key, perhaps several times. `None`: there is no such key. False: it
-    /// was changed each time it was read.
+    /// was changed each time it was read. What is read says whether a second look found the same:
+    /// while a thread is stopped in between, the version may come round to what it was.
     #[inline]
-    pub(crate) fn read(&self, key: &Key<'_>, mut read: impl FnMut(&[AtomicU64])) -> Option<bool> {
+    pub(crate) fn read(&self, key: &Key<'_>, mut read: impl FnMut(&[AtomicU64]) -> bool) -> Option<bool> {
         for _ in 0..TRIES {
             let entry = self.find(key)?;
-            read(entry.value);
-            if entry.is_unchanged() {
+            if read(entry.value) && entry.is_unchanged() {
                 return Some(true);
             }
         }
@@ -147,23 +171,32 @@ impl<'a> Table<'a> {
     }
 
     /// The entry with a key, and whether it is new. A new one has the value that `fill` gives it
-    /// before anybody can see it. `None`: there is no room, or others were in the way for too long.
+    /// before anybody can see it. `None`: there is no room.
     #[inline]
     pub(crate) fn find_or_insert(
         &self,
         key: &Key<'_>,
         fill: impl Fn(&[AtomicU64]),
     ) -> Option<(Entry<'a>, bool)> {
-        match self.hit(key) {
-            Some(entry) => Some((entry, false)),
-            None => self.insert_or_find(key, &fill),
+        let (entry, new) = match self.hit(key) {
+            Some(entry) => (entry, false),
+            None => self.insert_or_find(key, &fill)?,
+        };
+        if !new {
+            self.touch(&entry);
         }
+        Some((entry, new))
     }
 
     #[inline(never)]
     fn insert_or_find(&self, key: &Key<'_>, fill: &dyn Fn(&[AtomicU64])) -> Option<(Entry<'a>, bool)> {
         let (first, second) = (key.first(self.buckets), key.second(self.buckets));
-        for _ in 0..TRIES {
+        // Twice: by then, each lane that was in the way has been taken from its owner. More often
+        // than that only memory is in the way that somebody writes nonsense to.
+        for tried in 1..=2 * PATIENCE {
+            if tried % PATIENCE == 0 {
+                [first, second].into_iter().for_each(|bucket| self.take_busy(bucket, key));
+            }
             let looks = (self.look(first, key), self.look(second, key));
             match looks {
                 (Look::Found(entry), _) | (_, Look::Found(entry)) => return Some((entry, false)),
@@ -188,23 +221,54 @@ impl<'a> Table<'a> {
         second: (u32, u64),
         fill: &dyn Fn(&[AtomicU64]),
     ) -> Attempt<'a> {
-        let free = |control| control::equal(control, 0).count();
+        let lanes = |control| control::equal(control, 0).filter(|lane| *lane < self.lanes);
+        let free = |control| lanes(control).count() as u32;
         // The first bucket is looked at first: it is taken while it is not half full.
         let is_first = free(first.1) >= FREE.min(free(second.1));
         let ((bucket, seen), other) = if is_first { (first, second) } else { (second, first) };
-        let Some(lane) = control::equal(seen, 0).next() else { return Attempt::Full };
+        let Some(lane) = lanes(seen).next() else { return self.evict([first, second]) };
         let Some(mut entry) = self.entry(bucket, lane, seen) else { return Attempt::Full };
         if !entry.change(control::at(lane, key.tag())) {
             return Attempt::Again;
         }
         if bucket != other.0 && !self.is_alone(key, other, is_first) {
-            entry.add(0u64.wrapping_sub(control::at(lane, key.tag())));
+            entry.end(0);
             return Attempt::Again;
         }
         key.write(entry.key);
         fill(entry.value);
-        entry.publish();
-        Attempt::Done(entry)
+        if let (Some(recency), Some(used)) = (self.recency, entry.used) {
+            recency.begin(used);
+        }
+        if entry.publish() { Attempt::Done(entry) } else { Attempt::Again }
+    }
+
+    /// Makes room in two buckets, if the map evicts: removes the entry that was not used for the
+    /// longest time.
+    #[cold]
+    fn evict(&self, buckets: [(u32, u64); 2]) -> Attempt<'a> {
+        let Some(recency) = self.recency else { return Attempt::Full };
+        let entries = buckets.into_iter().flat_map(|(bucket, seen)| {
+            control::ready(seen).filter_map(move |lane| self.entry(bucket, lane, seen))
+        });
+        let age = |entry: &Entry<'_>| entry.used.map_or(0, |used| recency.age(used));
+        let Some(oldest) = entries.max_by_key(age) else { return Attempt::Full };
+        if oldest.erase() {
+            recency.evicted.fetch_add(1, Relaxed);
+        }
+        Attempt::Again
+    }
+
+    /// Takes the busy lanes that may have a key from their owners.
+    #[inline(never)]
+    fn take_busy(&self, bucket: u32, key: &Key<'_>) {
+        let Some((control, _)) = self.bucket(bucket) else { return };
+        for _ in 0..TRIES {
+            let seen = control.load(Acquire);
+            let Some(lane) = control::equal(seen, key.tag()).next() else { return };
+            let new = seen.wrapping_add(control::at(lane, TAKEN - key.tag())).wrapping_add(CHANGE);
+            let _ = control.compare_exchange(seen, new, SeqCst, Relaxed);
+        }
     }
 
     /// Whether no other thread has put the key into its other bucket meanwhile.
@@ -258,7 +322,7 @@ impl<'a> Table<'a> {
             return None;
         }
         let seen = self.bucket(bucket)?.0.load(Acquire);
-        (control::byte(seen, lane) & READY != 0).then(|| self.entry(bucket, lane, seen))?
+        control::is_ready(control::byte(seen, lane)).then(|| self.entry(bucket, lane, seen))?
     }
 
     /// The places of all entries at or after a place.
@@ -289,6 +353,11 @@ impl Entry<'_> {
         self.control.load(Relaxed) == self.seen
     }
 
+    /// Whether the lane is still that of a key with this tag.
+    pub(crate) fn has_key(&self) -> bool {
+        control::byte(self.control.load(Relaxed), self.lane) == control::byte(self.seen, self.lane)
+    }
+
     /// Adds to the control word if it is as it was seen.
     #[inline]
     fn change(&mut self, by: u64) -> bool {
@@ -302,11 +371,25 @@ impl Entry<'_> {
         changed
     }
 
-    /// Adds to the control word. Only for the owner of a busy lane: it changes nothing else.
-    #[inline]
-    fn add(&mut self, by: u64) {
-        let by = by.wrapping_add(CHANGE);
-        self.seen = self.control.fetch_add(by, SeqCst).wrapping_add(by);
+    /// Ends the lane's being busy, for its owner: gives it another byte. False: somebody has taken
+    /// it meanwhile; then it is empty. (Or others changed the bucket all the time: then it is busy
+    /// still, for others to take.)
+    fn end(&mut self, byte: u8) -> bool {
+        let mut control = self.control.load(Relaxed);
+        for _ in 0..PATIENCE {
+            let now = control::byte(control, self.lane);
+            let wanted = if now == TAKEN { 0 } else { byte };
+            let without = control.wrapping_sub(control::at(self.lane, now));
+            let new = without.wrapping_add(control::at(self.lane, wanted)).wrapping_add(CHANGE);
+            match self.control.compare_exchange_weak(control, new, SeqCst, Relaxed) {
+                Ok(_) => {
+                    self.seen = new;
+                    return now != TAKEN;
+                }
+                Err(changed) => control = changed,
+            }
+        }
+        false
     }
 
     /// Makes the lane busy: readers see it as changed, writers wait. For the owner, see
@@ -316,10 +399,10 @@ impl Entry<'_> {
         self.change(0u64.wrapping_sub(control::at(self.lane, READY)))
     }
 
-    /// Makes a busy lane ready.
-    #[inline]
-    pub(crate) fn publish(&mut self) {
-        self.add(control::at(self.lane, READY));
+    /// Makes a busy lane ready. False: it was taken from its owner, and has no entry any more.
+    pub(crate) fn publish(&mut self) -> bool {
+        let byte = control::byte(self.seen, self.lane) | READY;
+        self.end(byte)
     }
 
     fn erase(mut self) -> bool {

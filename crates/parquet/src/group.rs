@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use convert::{Columns, Event, Form, Place, TemplateSet, TraceFacts, json_fields};
+use convert::{Columns, Event, Form, ProbeSite, TemplateSet, TraceFacts, json_fields};
 use parquet::errors::ParquetError;
 use parquet::file::writer::SerializedFileWriter;
 use trace::Items;
@@ -51,7 +51,14 @@ impl<W: Write + Send> Parquet<W> {
     /// # Errors
     /// Writing fails.
     pub fn new(out: W, known: &TraceFacts, sheet: &TemplateSet) -> io::Result<Parquet<W>> {
-        let templates = Columns::new(known, sheet, &taken());
+        Parquet::with_columns(out, Columns::new(known, sheet, &taken()))
+    }
+
+    /// The same, with the columns of templates.
+    ///
+    /// # Errors
+    /// Writing fails.
+    pub(crate) fn with_columns(out: W, templates: Columns) -> io::Result<Parquet<W>> {
         let (schema, properties, columns) = make(&templates).map_err(failed)?;
         let out = SerializedFileWriter::new(out, schema, Arc::new(properties)).map_err(failed)?;
         Ok(Parquet {
@@ -87,7 +94,7 @@ impl<W: Write + Send> Parquet<W> {
     }
 
     /// The text numbers of a place: module, probe, symbol.
-    fn place(&mut self, place: &Place) -> [Option<u32>; 3] {
+    fn place(&mut self, place: &ProbeSite) -> [Option<u32>; 3] {
         let known = place.number.and_then(|number| self.places.get(&number).copied());
         known.unwrap_or_else(|| {
             let texts = [&place.module, &place.point, &place.symbol];
@@ -130,6 +137,7 @@ impl<W: Write + Send> Parquet<W> {
                 Value::Signed(number) => column.number(number.cast_unsigned()),
                 Value::Float(number) => column.double(*number),
                 Value::Text(text) => column.bytes(String::from_utf8_lossy(text).as_bytes()),
+                Value::Names(names) => column.bytes(names.as_bytes()),
                 Value::Bytes(bytes) => column.bytes(bytes),
                 Value::List(_) | Value::Struct(_) => {
                     self.json.clear();

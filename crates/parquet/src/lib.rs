@@ -14,13 +14,18 @@
 //! null. Numbers are unsigned unless the template says otherwise. Lists and structures are JSON, as
 //! is `fields`, with the values of templates that have no columns.
 //!
-//! Memory holds one row group and, for each group written, a few kilobytes of footer.
+//! [`Partitioned`] writes several files, one for each machine and hour.
+//!
+//! Memory holds one row group of each file that is being written and, for each group written, a few
+//! kilobytes of footer.
 
 #![forbid(unsafe_code)]
 
 mod column;
 mod group;
+mod partitioned;
 mod schema;
 mod texts;
 
 pub use group::Parquet;
+pub use partitioned::Partitioned;

@@ -21,7 +21,7 @@
 //!   [`laid_out`].
 //!
 //! Everything else stays, including backslashes: the text is for people to read. A format with its
-//! own escapes (JSON, HTML) uses those for what [`is_plain`] refuses.
+//! own escapes (JSON) uses those for what [`is_plain`] refuses; pages and pictures use [`markup`].
 
 #![forbid(unsafe_code)]
 
@@ -53,6 +53,27 @@ pub fn text(text: &str) -> Cow<'_, str> {
         true => Cow::Borrowed(text),
         false => Cow::Owned(Shown(text.as_bytes()).to_string()),
     }
+}
+
+/// Escapes foreign text for a page of HTML or a picture (SVG): nothing in it is markup, and what is
+/// not visible is shown as by [`text`]. Line breaks stay.
+pub fn markup(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\n' => out.push('\n'),
+            // XML has no such characters.
+            '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            letter if is_plain(letter) => out.push(letter),
+            letter => out.push_str(&self::text(letter.encode_utf8(&mut [0; 4]))),
+        }
+    }
+    out
 }
 
 /// Escapes a message, which may have several lines. As a rule, its foreign parts have been through
@@ -146,6 +167,12 @@ mod tests {
     use std::ffi::OsStr;
 
     use super::*;
+
+    #[test]
+    fn nothing_in_markup_is_a_tag_or_invisible() {
+        assert_eq!(markup("<a href=\"x\">&'</a>"), "&lt;a href=&quot;x&quot;&gt;&amp;&#39;&lt;/a&gt;");
+        assert_eq!(markup("a\nb\x1b\u{202e}\u{ffff}"), "a\nb\\x1b\\u{202e}\u{fffd}");
+    }
 
     #[test]
     fn what_a_terminal_obeys_is_seen() {

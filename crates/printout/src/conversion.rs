@@ -26,10 +26,16 @@ pub(crate) enum Kind {
     HexBytes,
     /// `%gr`: flags of an allocation in the kernel.
     Allocation,
+    /// `%f`
+    Fixed,
+    /// `%e`
+    Exponent,
+    /// `%g`
+    General,
 }
 
 /// A conversion.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conversion {
     pub(crate) left: bool,
     pub(crate) plus: bool,
@@ -41,11 +47,16 @@ pub(crate) struct Conversion {
     /// How many bytes of a number count.
     pub(crate) bytes: u8,
     pub(crate) kind: Kind,
+    /// Whether the letter is a capital, and so are those of what it shows.
+    pub(crate) upper: bool,
 }
 
 impl Conversion {
     /// Appends the value.
     pub(crate) fn write(&self, value: &Datum, out: &mut Vec<u8>) {
+        if let (Some(float), Kind::Fixed | Kind::Exponent | Kind::General) = (value.as_float(), self.kind) {
+            return self.write_float(float, out);
+        }
         let Some(number) = value.number().filter(|_| self.kind != Kind::Text) else {
             return self.write_text(value, out);
         };
@@ -76,7 +87,58 @@ impl Conversion {
             Kind::Address => self.pad(format!("{number:#x}").as_bytes(), out),
             Kind::Character => self.pad(&[number as u8], out),
             Kind::Allocation => self.pad(allocation(number).as_bytes(), out),
-            Kind::Text | Kind::Bytes | Kind::EscapedBytes | Kind::HexBytes => self.write_text(value, out),
+            _ => self.write_text(value, out),
+        }
+    }
+
+    /// A floating-point number, as C writes it.
+    fn write_float(&self, value: f64, out: &mut Vec<u8>) {
+        let sign = match (value.is_sign_negative(), self.plus, self.space) {
+            (true, ..) => "-",
+            (false, true, _) => "+",
+            (false, false, true) => " ",
+            _ => "",
+        };
+        let mut digits = match (value.is_nan(), value.is_finite()) {
+            (true, _) => "nan".to_owned(),
+            (false, false) => "inf".to_owned(),
+            (false, true) => self.float_digits(value.abs()),
+        };
+        if self.upper {
+            digits.make_ascii_uppercase();
+        }
+        if self.zeros && !self.left && value.is_finite() {
+            let missing = self.width.saturating_sub(sign.len() + digits.len());
+            digits.insert_str(0, &"0".repeat(missing));
+        }
+        self.pad(format!("{sign}{digits}").as_bytes(), out);
+    }
+
+    fn float_digits(&self, value: f64) -> String {
+        let precision = self.precision.unwrap_or(6);
+        let point = |digits: String| match self.alternative && !digits.contains('.') {
+            true => format!("{digits}."),
+            false => digits,
+        };
+        match self.kind {
+            Kind::Fixed => point(format!("{value:.precision$}")),
+            Kind::Exponent => {
+                let (digits, exponent) = scientific(value, precision);
+                format!("{}e{exponent:+03}", point(digits))
+            }
+            // So many digits; those at the end that are 0 are left out.
+            _ => {
+                let most = precision.max(1);
+                let (digits, exponent) = scientific(value, most - 1);
+                let short = |digits: String| match (self.alternative, digits.contains('.')) {
+                    (false, true) => digits.trim_end_matches('0').trim_end_matches('.').to_owned(),
+                    _ => point(digits),
+                };
+                match usize::try_from(most as i64 - 1 - i64::from(exponent)) {
+                    Ok(decimals) if exponent >= -4 => short(format!("{value:.decimals$}")),
+                    _ => format!("{}e{exponent:+03}", short(digits)),
+                }
+            }
         }
     }
 
@@ -122,6 +184,13 @@ impl Conversion {
             out.resize(out.len() + missing, b' ');
         }
     }
+}
+
+/// The digits of a number with one before the point, and its exponent.
+fn scientific(value: f64, precision: usize) -> (String, i32) {
+    let text = format!("{value:.precision$e}");
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    (digits.to_owned(), exponent.parse().unwrap_or(0))
 }
 
 /// Linux's flags of allocations, as its stable kernels since 6.1 have had them.
@@ -229,6 +298,39 @@ mod tests {
             [("%s|", "abc|"), ("%5s|", "  abc|"), ("%-5s|", "abc  |"), ("%.2s|", "ab|"), ("%d|", "abc|")]
         {
             assert_eq!(shown(format, Datum::text("abc")), text, "{format}");
+        }
+    }
+
+    /// What C's `printf` gives.
+    #[test]
+    fn floating_point_numbers_are_those_of_c() {
+        for (format, number, text) in [
+            ("%f|", 2.5, "2.500000|"),
+            ("%.0f|", 2.5, "2|"),
+            ("%#.0f|", 3.0, "3.|"),
+            ("%8.2f|", -1.005, "   -1.00|"),
+            ("%08.2f|", -1.5, "-0001.50|"),
+            ("%-8.1f|", 1.25, "1.2     |"),
+            ("%+f|", 0.0, "+0.000000|"),
+            ("%e|", 12345.678, "1.234568e+04|"),
+            ("%.0e|", 5e-7, "5e-07|"),
+            ("%E|", 1e100, "1.000000E+100|"),
+            ("%g|", 100000.0, "100000|"),
+            ("%g|", 1000000.0, "1e+06|"),
+            ("%g|", 0.0001, "0.0001|"),
+            ("%g|", 0.00001234, "1.234e-05|"),
+            ("%g|", 0.1, "0.1|"),
+            ("%.10g|", 0.1f32.into(), "0.1000000015|"),
+            ("%.3g|", 9999.0, "1e+04|"),
+            ("%#g|", 1.5, "1.50000|"),
+            ("%G|", 1e-10, "1E-10|"),
+            ("%g|", 0.0, "0|"),
+            ("%g|", -0.0, "-0|"),
+            ("%5g|", f64::INFINITY, "  inf|"),
+            ("%05F|", f64::NEG_INFINITY, " -INF|"),
+            ("%g|", f64::NAN.copysign(1.0), "nan|"),
+        ] {
+            assert_eq!(shown(format, Datum::float(number)), text, "{format} {number}");
         }
     }
 

@@ -22,6 +22,13 @@ pub(crate) enum Datum {
     },
     /// A string; also a symbol, a stack, an address of a network, a time.
     Text(Vec<u8>),
+    /// A floating-point number.
+    Float {
+        /// Its bits, in an order that is that of the numbers.
+        order: i64,
+        /// As it is written.
+        text: String,
+    },
     /// Bytes that may be anything.
     Bytes(Vec<u8>),
     /// The elements of an array.
@@ -36,6 +43,21 @@ impl Datum {
     /// The text of a string.
     pub(crate) fn text(text: impl Into<Vec<u8>>) -> Datum {
         Datum::Text(text.into())
+    }
+
+    /// A floating-point number, written with as many digits as tell it from others of its type.
+    pub(crate) fn float(value: impl Into<f64> + ToString + Copy) -> Datum {
+        Datum::Float { order: ordered(value.into().to_bits()), text: value.to_string() }
+    }
+
+    /// The floating-point number that a conversion such as `%g` shows; `None` if it is none.
+    pub(crate) fn as_float(&self) -> Option<f64> {
+        match self {
+            Datum::Float { order, .. } => {
+                Some(f64::from_bits(ordered(order.cast_unsigned()).cast_unsigned()))
+            }
+            _ => None,
+        }
     }
 
     /// An address.
@@ -70,6 +92,7 @@ impl Datum {
             Datum::Signed(value) => append(out, format_args!("{value}")),
             Datum::Unsigned(value) => append(out, format_args!("{value}")),
             Datum::Symbolic { text, .. } | Datum::Text(text) => out.extend_from_slice(text),
+            Datum::Float { text, .. } => out.extend_from_slice(text.as_bytes()),
             Datum::Bytes(bytes) => escaped(out, bytes, true),
             // Elements of arrays are not separated by spaces, members of tuples are.
             Datum::Array(elements) => list(out, "[", ",", "]", elements),
@@ -99,6 +122,12 @@ impl Datum {
             other => other.write(out),
         }
     }
+}
+
+/// The bits of a floating-point number as a number of the same order, and back.
+fn ordered(bits: u64) -> i64 {
+    let bits = bits.cast_signed();
+    if bits < 0 { bits ^ i64::MAX } else { bits }
 }
 
 fn list(out: &mut Vec<u8>, open: &str, separator: &str, close: &str, values: &[Datum]) {
@@ -150,6 +179,12 @@ mod tests {
         let fields = vec![("m".into(), Datum::Signed(2)), ("n".into(), Datum::Null)];
         assert_eq!(shown(Datum::Record(fields)), "{ .m = 2, .n = null }");
         assert_eq!(shown(Datum::Record(vec![])), "{}");
+
+        let mut floats = [1.5, -0.25, 0.0, -3e10, f64::INFINITY, 1e-300].map(Datum::float);
+        floats.sort();
+        let back: Vec<f64> = floats.iter().filter_map(Datum::as_float).collect();
+        assert_eq!(back, [-3e10, -0.25, 0.0, 1e-300, 1.5, f64::INFINITY]);
+        assert_eq!(shown(Datum::float(0.1f32)), "0.1");
 
         let mut key = Vec::new();
         tuple.write_key(",", &mut key);

@@ -1,17 +1,20 @@
 //! Values of the language from the bytes of an event, a key or a map.
 //!
 //! ```text
-//! integers, bool, enums, pointers, ksym, kstack   a word
+//! integers, bool, enums, pointers, ksym   a word
+//! float, double   their bits in a word
 //! string, bytes   in events and values: length, bytes, zeros to a multiple of 8
 //!                 in keys and tuples: bytes, zeros up to max_strlen; the last part of a key ends
 //!                 with the key
 //! tuple           the members, as in keys
 //! ustack          number of the stack; pid, and its form in the upper half
+//! kstack          the same, with 0 for the pid
 //! usym            address; pid
 //! inet            family, 16 bytes        mac         6 bytes, padded
 //! timestamp       number of the constant with the format, and the clock in the upper half;
 //!                 nanoseconds
 //! cgroup path     number of the constant with the filter, number of the cgroup
+//! username, comm  the number of the user, or of the process
 //! array, struct   as in C, padded
 //! ```
 
@@ -30,7 +33,7 @@ use crate::world::{Clock, World};
 
 /// Where a value lies, which decides the form of its strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ValueStorage {
     /// An argument of an event, or the value of a map.
     Alone,
     /// A part of a key or of a tuple.
@@ -49,7 +52,7 @@ impl Decoder<'_> {
     pub(crate) fn value(
         &self,
         ty: &Type,
-        place: Place,
+        place: ValueStorage,
         bytes: &mut Cursor<'_>,
         world: &mut dyn World,
     ) -> Result<Datum, Wrong> {
@@ -61,6 +64,7 @@ impl Decoder<'_> {
             Type::Integer(kind) => Ok(integer(bytes.word()?, *kind)),
             Type::Named(Tag::Enum, name) => Ok(enumerator(name, bytes.word()?, self.script)),
             Type::Pointer(_) => Ok(Datum::address(bytes.word()?)),
+            Type::Float(size) => Ok(layout::float(*size, bytes.word()?)),
             Type::Text => {
                 let mut text = until_nul(self.string(place, bytes)?).to_vec();
                 // As in bpftrace, a string that fills its room is taken to be cut.
@@ -73,13 +77,16 @@ impl Decoder<'_> {
                 let bytes = self.string(place, bytes)?;
                 // A part of a key does not say where its bytes end.
                 let end = match place {
-                    Place::Alone => bytes.len(),
-                    Place::Part => bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1),
+                    ValueStorage::Alone => bytes.len(),
+                    ValueStorage::Part => {
+                        bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)
+                    }
                 };
                 Ok(Datum::Bytes(bytes[..end].to_vec()))
             }
             Type::Tuple(members) => {
-                let members = members.iter().map(|member| self.value(member, Place::Part, bytes, world));
+                let members =
+                    members.iter().map(|member| self.value(member, ValueStorage::Part, bytes, world));
                 Ok(Datum::Tuple(members.collect::<Result<_, _>>()?))
             }
             Type::Array(..) | Type::Named(..) => {
@@ -98,37 +105,42 @@ impl Decoder<'_> {
 
     /// A whole key: a tuple if it has several parts.
     pub(crate) fn key(&self, ty: &Type, bytes: &[u8], world: &mut dyn World) -> Result<Datum, Wrong> {
-        self.value(ty, Place::Part, &mut Cursor::new(bytes), world)
+        self.value(ty, ValueStorage::Part, &mut Cursor::new(bytes), world)
     }
 
-    fn string<'b>(&self, place: Place, bytes: &mut Cursor<'b>) -> Result<&'b [u8], Wrong> {
+    fn string<'b>(&self, place: ValueStorage, bytes: &mut Cursor<'b>) -> Result<&'b [u8], Wrong> {
         match place {
-            Place::Alone => {
+            ValueStorage::Alone => {
                 let length = bytes.word()?;
                 bytes.take_padded(length)
             }
-            Place::Part => {
+            ValueStorage::Part => {
                 let room = crate::cursor::padded(self.script.settings.max_strlen as u64);
                 bytes.take(room.min(bytes.left() as u64))
             }
         }
     }
 
+    /// The form of a stack by its number.
+    fn mode(&self, number: u64) -> Result<StackMode, Wrong> {
+        Ok(match number {
+            // What the call does not state, the setting does.
+            0 => self.stacks,
+            1 => StackMode::Perf,
+            2 => StackMode::Raw,
+            other => return Err(Wrong::NoMode(other)),
+        })
+    }
+
     fn opaque(&self, kind: Opaque, bytes: &mut Cursor<'_>, world: &mut dyn World) -> Result<Datum, Wrong> {
         Ok(Datum::Text(match kind {
             Opaque::KernelStack => {
-                let number = bytes.word()?;
-                symbols::kernel_stack(number, self.stacks, world)
+                let (number, form) = (bytes.word()?, bytes.word()?);
+                symbols::kernel_stack(number, self.mode(form >> 32)?, world)
             }
             Opaque::UserStack => {
                 let (number, process) = (bytes.word()?, bytes.word()?);
-                let mode = match process >> 32 {
-                    // What the call does not state, the setting does.
-                    0 => self.stacks,
-                    1 => StackMode::Perf,
-                    2 => StackMode::Raw,
-                    other => return Err(Wrong::NoMode(other)),
-                };
+                let mode = self.mode(process >> 32)?;
                 symbols::user_stack(number, process as u32, mode, world)
             }
             Opaque::KernelSymbol => symbols::kernel_symbol(bytes.word()?, world),
@@ -152,6 +164,8 @@ impl Decoder<'_> {
                 let (filter, number) = (bytes.word()?, bytes.word()?);
                 world.cgroup(number, self.constant(filter)?).into()
             }
+            Opaque::User => world.user(bytes.word()? as u32).into(),
+            Opaque::Process => world.process(bytes.word()? as u32),
         }))
     }
 

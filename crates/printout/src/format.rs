@@ -11,11 +11,12 @@ use crate::terminal;
 /// A format: literal text and conversions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Format {
-    parts: Vec<Part>,
+    pub(crate) parts: Vec<Part>,
 }
 
+/// A part of a format.
 #[derive(Clone, Debug)]
-enum Part {
+pub(crate) enum Part {
     Text(Vec<u8>),
     Value(Conversion),
 }
@@ -117,8 +118,12 @@ fn conversion(text: &[u8]) -> Option<(Option<Conversion>, usize)> {
         (b'r', Some(b'h')) => Kind::HexBytes,
         (b'r', _) => Kind::Bytes,
         (b'g', Some(b'r')) => Kind::Allocation,
+        (b'f' | b'F', _) => Kind::Fixed,
+        (b'e' | b'E', _) => Kind::Exponent,
+        (b'g' | b'G', _) => Kind::General,
         _ => return None,
     };
+    found.upper = text.get(at).is_some_and(u8::is_ascii_uppercase);
     let letters = match found.kind {
         Kind::EscapedBytes | Kind::HexBytes | Kind::Allocation => 2,
         _ => 1,

@@ -12,6 +12,7 @@
 //! ```
 
 use crate::datum::{Datum, append};
+use crate::unit::Unit;
 
 /// A histogram: its buckets between the first and the last one that is not empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,29 +85,63 @@ impl Histogram {
         Histogram { buckets: shown(counts).map(bucket).collect() }
     }
 
-    /// Appends its lines.
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+    /// Appends its lines, the bounds with their unit.
+    pub(crate) fn write(&self, unit: Option<Unit>, out: &mut Vec<u8>) {
         const WIDTH: usize = 52;
         let most = self.buckets.iter().map(|bucket| bucket.count).max().unwrap_or(0);
         for bucket in &self.buckets {
             // In single precision, as bpftrace calculates it. Without any count it is not a number,
             // which becomes 0.
             let length = ((bucket.count as f32 / most as f32) * WIDTH as f32) as usize;
-            let interval = bucket.interval();
+            let interval = bucket.interval(unit);
             let bar = "@".repeat(length.min(WIDTH));
-            append(out, format_args!("{interval:<16}{:>8} |{bar:<WIDTH$}|\n", bucket.count));
+            let room = if unit.is_some() { 20 } else { 16 };
+            append(out, format_args!("{interval:<room$}{:>8} |{bar:<WIDTH$}|\n", bucket.count));
         }
     }
 }
 
+impl Histogram {
+    /// Appends a line that says which times half of all, 90% and 99% are below: ends of buckets, or
+    /// the one number of a bucket.
+    pub(crate) fn write_percentiles(&self, unit: Unit, out: &mut Vec<u8>) {
+        let of = |percent: u64| {
+            let bucket = self.percentile(percent)?;
+            let (sign, bound) = match bucket.single {
+                true => ("=", bucket.low.as_ref()?),
+                false => ("<", bucket.high.as_ref()?),
+            };
+            Some(format!("p{percent} {sign} {}", unit.text(bound.number)?))
+        };
+        let parts: Vec<String> = [50, 90, 99].into_iter().filter_map(of).collect();
+        if !parts.is_empty() {
+            append(out, format_args!("{}\n", parts.join(", ")));
+        }
+    }
+
+    /// The bucket with the number that is not below this part of all.
+    fn percentile(&self, percent: u64) -> Option<&Bucket> {
+        let total: u128 = self.buckets.iter().map(|bucket| u128::from(bucket.count)).sum();
+        let rank = (total * u128::from(percent)).div_ceil(100).max(1);
+        let mut before = 0;
+        self.buckets.iter().find(|bucket| {
+            before += u128::from(bucket.count);
+            before >= rank
+        })
+    }
+}
+
 impl Bucket {
-    fn interval(&self) -> String {
+    fn interval(&self, unit: Option<Unit>) -> String {
+        let text = |bound: &Bound| {
+            unit.and_then(|unit| unit.text(bound.number)).unwrap_or_else(|| bound.text.clone())
+        };
         match (&self.low, &self.high) {
             (None, None) => "(..., ...)".into(),
-            (None, Some(high)) => format!("(..., {})", high.text),
-            (Some(low), None) => format!("[{}, ...)", low.text),
-            (Some(low), Some(_)) if self.single => format!("[{}]", low.text),
-            (Some(low), Some(high)) => format!("[{}, {})", low.text, high.text),
+            (None, Some(high)) => format!("(..., {})", text(high)),
+            (Some(low), None) => format!("[{}, ...)", text(low)),
+            (Some(low), Some(_)) if self.single => format!("[{}]", text(low)),
+            (Some(low), Some(high)) => format!("[{}, {})", text(low), text(high)),
         }
     }
 
@@ -146,7 +181,7 @@ mod tests {
     use super::*;
 
     fn intervals(histogram: &Histogram) -> Vec<String> {
-        histogram.buckets.iter().map(Bucket::interval).collect()
+        histogram.buckets.iter().map(|bucket| bucket.interval(None)).collect()
     }
 
     fn last(bits: u32, index: usize) -> String {
@@ -154,7 +189,7 @@ mod tests {
         counts.push(1);
         let histogram = Histogram::of_powers(&counts, bits, 1);
         assert_eq!(histogram.buckets.len(), 1);
-        histogram.buckets[0].interval()
+        histogram.buckets[0].interval(None)
     }
 
     #[test]
@@ -190,6 +225,19 @@ mod tests {
     }
 
     #[test]
+    fn percentiles_are_in_the_buckets_of_their_ranks() {
+        // 50 ones, 40 of [2, 4), 9 of [4, 8), 1 of [8, 16).
+        let histogram = Histogram::of_powers(&[0, 0, 50, 40, 9, 1], 0, 1);
+        let of = |percent| histogram.percentile(percent).map(|bucket| bucket.interval(None));
+        let expected =
+            [(0, "[1]"), (50, "[1]"), (51, "[2, 4)"), (90, "[2, 4)"), (99, "[4, 8)"), (100, "[8, 16)")];
+        for (percent, interval) in expected {
+            assert_eq!(of(percent).as_deref(), Some(interval), "{percent}");
+        }
+        assert_eq!(Histogram::of_powers(&[], 0, 1).percentile(50), None);
+    }
+
+    #[test]
     fn empty_buckets_at_both_ends_are_left_out() {
         assert_eq!(Histogram::of_powers(&[0; 9], 0, 1).buckets, []);
         assert_eq!(intervals(&Histogram::of_powers(&[0, 0, 1, 0, 1, 0], 0, 1)), ["[1]", "[2, 4)", "[4, 8)"]);
@@ -198,7 +246,7 @@ mod tests {
     #[test]
     fn bars_are_as_long_as_their_part_of_the_largest_one() {
         let mut out = Vec::new();
-        Histogram::of_powers(&[0, 3, 0, 2], 0, 1).write(&mut out);
+        Histogram::of_powers(&[0, 3, 0, 2], 0, 1).write(None, &mut out);
         let expected = "\
 [0]                    3 |@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@|
 [1]                    0 |                                                    |
@@ -206,7 +254,7 @@ mod tests {
 ";
         assert_eq!(String::from_utf8(out).expect("ASCII"), expected);
         let mut out = Vec::new();
-        Histogram::of_powers(&[1], 0, 10).write(&mut out);
+        Histogram::of_powers(&[1], 0, 10).write(None, &mut out);
         assert_eq!(out, format!("(..., 0)               0 |{:52}|\n", "").as_bytes());
     }
 }

@@ -35,9 +35,9 @@ pub(crate) fn count(kind: &str, count: u64) -> Vec<u8> {
     format!("{{\"type\":\"{kind}\", \"count\":{count}}}\n").into()
 }
 
-/// An error that the script printed.
-pub(crate) fn error(text: &[u8], location: &Location) -> Vec<u8> {
-    let mut out = b"{\"type\": \"print_error\", \"msg\": ".to_vec();
+/// An error or a warning that the script printed.
+pub(crate) fn told(kind: &str, text: &[u8], location: &Location) -> Vec<u8> {
+    let mut out = format!("{{\"type\": \"{kind}\", \"msg\": ").into_bytes();
     string(text, &mut out);
     out.extend_from_slice(b", \"filename\": ");
     string(location.file.as_bytes(), &mut out);
@@ -131,7 +131,11 @@ fn object(fields: &[(&str, &Datum)], out: &mut Vec<u8>) {
 
 fn datum(value: &Datum, out: &mut Vec<u8>) {
     match value {
-        Datum::Null | Datum::Bool(_) => value.write(out),
+        // JSON has no infinities, and nothing that is no number: they are strings.
+        Datum::Float { .. } if value.as_float().is_some_and(|float| !float.is_finite()) => {
+            string(&value.to_text(), out);
+        }
+        Datum::Null | Datum::Bool(_) | Datum::Float { .. } => value.write(out),
         Datum::Signed(number) => integer((*number).into(), out),
         Datum::Unsigned(number) => integer((*number).into(), out),
         Datum::Symbolic { number, .. } => integer((*number).into(), out),
@@ -209,12 +213,21 @@ mod tests {
     #[test]
     fn messages_are_lines() {
         let location = Location { file: "a.bt".into(), line: 1, column: 9, end: 20 };
-        let text = String::from_utf8(error(b"no", &location)).expect("ASCII");
+        let text = String::from_utf8(told("print_error", b"no", &location)).expect("ASCII");
         assert_eq!(
             text,
             "{\"type\": \"print_error\", \"msg\": \"no\", \"filename\": \"a.bt\", \"line\": 1, \"col\": 9}\n"
         );
         assert_eq!(count("lost_events", 3), b"{\"type\":\"lost_events\", \"count\":3}\n");
         assert_eq!(message("printf", b"a\n"), b"{\"type\": \"printf\", \"data\": \"a\\n\"}\n");
+    }
+
+    #[test]
+    fn floating_point_numbers_are_numbers_if_json_has_them() {
+        assert_eq!(shown(&Datum::float(1.5f64)), "1.5");
+        assert_eq!(shown(&Datum::float(-0.25f32)), "-0.25");
+        assert_eq!(shown(&Datum::float(1e300)).len(), 301);
+        assert_eq!(shown(&Datum::float(f64::INFINITY)), "\"inf\"");
+        assert_eq!(shown(&Datum::float(f32::NAN)), "\"NaN\"");
     }
 }

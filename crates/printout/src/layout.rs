@@ -22,6 +22,7 @@ fn measured(ty: &Type, script: &Compiled, depth: u32) -> Result<u64, Wrong> {
         Type::Integer(integer) => Ok(integer.bytes.into()),
         Type::Pointer(_) => Ok(8),
         Type::Named(Tag::Enum, _) => Ok(4),
+        Type::Float(bytes) => Ok((*bytes).into()),
         Type::Foreign(_, bytes) => Ok((*bytes).into()),
         Type::Named(_, name) => Ok(record(name, script)?.size),
         Type::Array(inner, length) => {
@@ -49,7 +50,8 @@ fn valued(ty: &Type, bytes: &[u8], script: &Compiled, depth: u32) -> Result<Datu
         Type::Bool => Ok(Datum::Bool(cursor.number(1)? != 0)),
         Type::Integer(kind) => Ok(integer(cursor.number(kind.bytes)?, *kind)),
         Type::Pointer(_) => Ok(Datum::address(cursor.word()?)),
-        Type::Foreign(name, bytes) => Ok(foreign(name, cursor.take((*bytes).into())?)),
+        Type::Float(bytes) => Ok(float(*bytes, cursor.number(*bytes)?)),
+        Type::Foreign(_, bytes) => Ok(Datum::Bytes(cursor.take((*bytes).into())?.to_vec())),
         Type::Named(Tag::Enum, name) => Ok(enumerator(name, cursor.number(4)?, script)),
         // As in a struct of C, an array of characters is a string.
         Type::Array(inner, _) if matches!(**inner, Type::Integer(Integer { bytes: 1, signed: true })) => {
@@ -91,13 +93,11 @@ fn valued(ty: &Type, bytes: &[u8], script: &Compiled, depth: u32) -> Result<Datu
     }
 }
 
-/// A value of a type that scripts do not calculate with: a float as a number, others as bytes.
-fn foreign(name: &str, bytes: &[u8]) -> Datum {
-    let is_float = !name.contains(' ') || name == "long double";
-    match (bytes.first_chunk(), bytes.first_chunk(), bytes.len()) {
-        (_, Some(four), 4) if is_float => Datum::text(f32::from_le_bytes(*four).to_string()),
-        (Some(eight), _, 8) if is_float => Datum::text(f64::from_le_bytes(*eight).to_string()),
-        _ => Datum::Bytes(bytes.to_vec()),
+/// A floating-point number of 4 or 8 bytes.
+pub(crate) fn float(bytes: u8, bits: u64) -> Datum {
+    match bytes {
+        4 => Datum::float(f32::from_bits(bits as u32)),
+        _ => Datum::float(f64::from_bits(bits)),
     }
 }
 

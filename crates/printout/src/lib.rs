@@ -30,10 +30,15 @@
 //! | `symbols`, `clock` | addresses, stacks and times as text |
 //! | `format`, `conversion` | `printf` |
 //! | `table`, `order` | a map as a table of rows |
+//! | `measures` | a map as numbers, for metrics |
 //! | `histogram`, `series`, `graph` | histograms and time series |
 //! | `text`, `json` | the two forms of a message |
-//! | `folded` | maps by stacks, for flame graphs |
+//! | `unit`, `told` | units of times in text; errors and warnings of a script |
+//! | `folded` | maps by stacks, as lines for flame graphs |
+//! | `packed` | `printf` as bytes, with a template |
+//! | `flame` | flame graphs |
 //! | `terminal` | what a terminal must not be sent |
+//! | `error` | what can go wrong while a record is printed |
 
 #![forbid(unsafe_code)]
 
@@ -43,24 +48,32 @@ mod cursor;
 mod datum;
 mod decode;
 mod error;
+mod flame;
 mod folded;
 mod format;
 mod graph;
 mod histogram;
 mod json;
 mod layout;
+mod measures;
 mod number;
 mod order;
+mod packed;
 mod reader;
 mod series;
 mod symbols;
 mod table;
 mod terminal;
 mod text;
+mod told;
+mod unit;
 mod world;
 
 pub use error::{Context, Error, Wrong};
+pub use flame::Flame;
 pub use jiff::tz::TimeZone;
+pub use measures::{Measure, Measures, bounds};
 pub use reader::{Next, Output, Reader};
 pub use symbols::StackMode;
-pub use world::{Clock, Location, Symbol, World};
+pub use unit::Durations;
+pub use world::{Clock, Inlined, Location, Symbol, World};

@@ -1,5 +1,6 @@
-//! The reader: what the events of a record do.
+//! The reader: takes the events of a log; prints to a writer, and does the rest in a [`World`].
 
+use std::cell::RefCell;
 use std::io::Write;
 
 use maps::Kind;
@@ -8,11 +9,14 @@ use script::{Action, Aggregate, At, Compiled, Event, Type};
 use crate::clock;
 use crate::cursor::Cursor;
 use crate::datum::{Datum, append};
-use crate::decode::{Decoder, Place};
+use crate::decode::{Decoder, ValueStorage};
 use crate::error::{Context, Error, Wrong};
+use crate::flame::Flame;
 use crate::format::Format;
 use crate::symbols::StackMode;
 use crate::table::{self, Cell, Selection, Table};
+use crate::told::Told;
+use crate::unit::Durations;
 use crate::world::World;
 use crate::{folded, json, terminal, text};
 
@@ -40,12 +44,16 @@ pub enum Next {
 /// Reads the records of a script and prints what they say.
 #[derive(Debug)]
 pub struct Reader<'a> {
-    decoder: Decoder<'a>,
+    pub(crate) decoder: Decoder<'a>,
     output: Output,
     /// Whether a terminal shows the output.
     terminal: bool,
     /// The format of each event that has one.
     formats: Vec<Format>,
+    /// How nanoseconds are shown, if not as numbers.
+    durations: Option<Durations>,
+    /// What maps by stacks have had, if a graph is made of it.
+    pub(crate) flame: Option<RefCell<Flame>>,
 }
 
 impl<'a> Reader<'a> {
@@ -54,12 +62,20 @@ impl<'a> Reader<'a> {
         let format = |event: &Event| match &event.action {
             Action::Printf(format)
             | Action::Errorf(format)
+            | Action::Warnf(format)
             | Action::Cat(format)
             | Action::System(format) => Format::parse(format),
             _ => Format::default(),
         };
         let formats = script.events.iter().map(format).collect();
-        Reader { decoder: Decoder { script, stacks }, output, terminal: false, formats }
+        Reader {
+            decoder: Decoder { script, stacks },
+            output,
+            terminal: false,
+            formats,
+            durations: None,
+            flame: None,
+        }
     }
 
     /// Makes control characters of values visible: a terminal shows the output, and processes may
@@ -67,6 +83,21 @@ impl<'a> Reader<'a> {
     pub fn for_terminal(mut self) -> Reader<'a> {
         self.terminal = true;
         self
+    }
+
+    /// Shows the times of maps whose names end with `ns` or `us` with units that people read.
+    pub fn with_durations(mut self, shown: Option<Durations>) -> Reader<'a> {
+        self.durations = shown;
+        self
+    }
+
+    /// The number of each `printf` of the script, its place, and the template for what
+    /// [`World::message`] gets of it.
+    pub fn templates(&self) -> impl Iterator<Item = (usize, At, String)> + '_ {
+        let events = self.decoder.script.events.iter().zip(&self.formats).enumerate();
+        events
+            .filter(|(_, (event, _))| matches!(event.action, Action::Printf(_)))
+            .map(|(number, (event, format))| (number, event.at, format.template(&event.arguments)))
     }
 
     /// Does what the events in the log of a record say.
@@ -94,12 +125,16 @@ impl<'a> Reader<'a> {
             };
             let mut values = Vec::with_capacity(event.arguments.len());
             for ty in &event.arguments {
-                let value = self.decoder.value(ty, Place::Alone, &mut bytes, world);
+                let value = self.decoder.value(ty, ValueStorage::Alone, &mut bytes, world);
                 values.push(value.map_err(|why| malformed(index, why))?);
             }
             if let Action::Join(_) = event.action {
                 let strings = self.strings(&mut values, &mut bytes, world);
                 strings.map_err(|why| malformed(index, why))?;
+            }
+            if let (Action::Printf(_), true) = (&event.action, world.takes_messages()) {
+                world.message(index, format.pack(&event.arguments, &values));
+                continue;
             }
             let next = self.act(event, format, &values, sink, world)?;
             if next != Next::GoOn {
@@ -119,7 +154,7 @@ impl<'a> Reader<'a> {
         let count = values.pop().as_ref().and_then(Datum::number).unwrap_or(0);
         // Each has at least a word: a greater count fails before it takes much room.
         for _ in 0..count {
-            values.push(self.decoder.value(&Type::Text, Place::Alone, bytes, world)?);
+            values.push(self.decoder.value(&Type::Text, ValueStorage::Alone, bytes, world)?);
         }
         Ok(())
     }
@@ -134,13 +169,14 @@ impl<'a> Reader<'a> {
             sink.write_all(b"\n\n")?;
         }
         let script = self.decoder.script;
+        (0..script.maps.len()).try_for_each(|map| self.keep(map, world))?;
         if !script.settings.print_maps_on_exit {
             return Ok(());
         }
         let stacks = Some(Kind::Stacks);
         let maps = script.maps.iter().enumerate();
         let mut maps: Vec<usize> = maps
-            .filter(|(_, map)| Kind::from_number(map.info.kind) != stacks)
+            .filter(|(index, map)| Kind::from_number(map.info.kind) != stacks && script.child != Some(*index))
             .map(|(index, _)| index)
             .collect();
         maps.sort_by(|left, right| script.maps[*left].name.cmp(&script.maps[*right].name));
@@ -205,7 +241,8 @@ impl<'a> Reader<'a> {
                 };
                 self.message("printf", &text, sink)?;
             }
-            Action::Errorf(_) => self.error(&format.apply(values), event.at, sink, world)?,
+            Action::Errorf(_) => self.told(Told::Error, &format.apply(values), event.at, sink, world)?,
+            Action::Warnf(_) => self.told(Told::Warning, &format.apply(values), event.at, sink, world)?,
             Action::Print => {
                 let value = values.first().cloned().unwrap_or(Datum::Null);
                 self.print_value(&Cell::Plain(value), sink, world)?;
@@ -214,8 +251,15 @@ impl<'a> Reader<'a> {
             Action::PrintMap { map, top, divisor } => {
                 self.print_map(*map, Selection { top: *top, divisor: *divisor }, sink, world)?;
             }
-            Action::Clear(map) => world.clear(*map),
-            Action::Zero(map) => world.zero(*map),
+            Action::Clear(map) => {
+                self.keep(*map, world)?;
+                world.clear(*map);
+            }
+            Action::Zero(map) => {
+                self.keep(*map, world)?;
+                world.zero(*map);
+            }
+            Action::Unwatch => world.unwatch(values.first().and_then(Datum::number).unwrap_or(0)),
             Action::Exit => {
                 let status = values.first().and_then(Datum::number).unwrap_or(0);
                 return Ok(Next::Exit(status as u8));
@@ -230,7 +274,7 @@ impl<'a> Reader<'a> {
             Action::Assert => {
                 let mut text = b"Assertion failed. Msg: ".to_vec();
                 values.iter().for_each(|value| value.write(&mut text));
-                self.error(&text, event.at, sink, world)?;
+                self.told(Told::Error, &text, event.at, sink, world)?;
                 return Ok(Next::Exit(1));
             }
         }
@@ -264,8 +308,15 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// An error of the script, with its place.
-    fn error(&self, text: &[u8], at: At, sink: &mut dyn Write, world: &mut dyn World) -> Result<(), Error> {
+    /// An error or a warning of the script, with its place.
+    fn told(
+        &self,
+        told: Told,
+        text: &[u8],
+        at: At,
+        sink: &mut dyn Write,
+        world: &mut dyn World,
+    ) -> Result<(), Error> {
         let location = world.locate(at);
         match self.output {
             Output::Text | Output::Folded => {
@@ -274,11 +325,12 @@ impl<'a> Reader<'a> {
                     true => format!("{}-{}", location.column, location.end),
                     false => location.column.to_string(),
                 };
-                append(&mut message, format_args!("{}:{}:{columns}: ERROR: ", location.file, location.line));
+                let (file, line, word) = (location.file, location.line, told.word());
+                append(&mut message, format_args!("{file}:{line}:{columns}: {word}: "));
                 message.extend_from_slice(text);
                 world.report(&message);
             }
-            Output::Json => self.write(&json::error(text, &location), sink)?,
+            Output::Json => self.write(&json::told(told.kind(), text, &location), sink)?,
         }
         Ok(())
     }
@@ -308,7 +360,7 @@ impl<'a> Reader<'a> {
     fn write_table(&self, table: &Table, sink: &mut dyn Write, world: &mut dyn World) -> Result<(), Error> {
         let zone = world.zone();
         let text = match self.output {
-            Output::Text => text::table(table, &zone),
+            Output::Text => text::table(table, &zone, self.durations),
             Output::Folded => folded::table(table, &zone),
             Output::Json => json::table(table, &zone),
         };
@@ -316,7 +368,12 @@ impl<'a> Reader<'a> {
     }
 
     /// The table of a map, if the script has this map.
-    fn table(&self, map: usize, selection: Selection, world: &mut dyn World) -> Result<Option<Table>, Error> {
+    pub(crate) fn table(
+        &self,
+        map: usize,
+        selection: Selection,
+        world: &mut dyn World,
+    ) -> Result<Option<Table>, Error> {
         let Some(described) = self.decoder.script.maps.get(map) else { return Ok(None) };
         let entries = world.entries(map);
         self.decoder.table(described, entries, selection, world).map(Some)

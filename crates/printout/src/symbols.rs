@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! <empty line>                                 perf:  <empty line>
+//!         helper (inlined)                            \t55d0c0a01139 helper (inlined)
 //!         inner+4                                     \t55d0c0a01139 inner+4 (/usr/bin/app)
 //!         main+28                                     \t55d0c0a0115c main+28 (/usr/bin/app)
 //!         0x7f3d5c02a1ca                              \t7f3d5c02a1ca 0x7f3d5c02a1ca ([unknown])
@@ -38,10 +39,7 @@ fn name(address: u64, symbol: Option<Symbol>) -> Vec<u8> {
 
 /// A stack of a process.
 pub(crate) fn user_stack(number: u64, pid: u32, mode: StackMode, world: &mut dyn World) -> Vec<u8> {
-    stack(number, mode, world, |world, address, place| match place {
-        0 => world.user_symbol(address, pid),
-        _ => world.calling_symbol(address, pid),
-    })
+    stack(number, mode, world, |world, address, place| world.frame(address, pid, place == 0))
 }
 
 /// A stack of the kernel.
@@ -77,22 +75,24 @@ fn stack(
 /// The functions of one frame, the innermost one first.
 fn lines(address: u64, symbol: Option<Symbol>, mode: StackMode) -> Vec<String> {
     let perf = mode == StackMode::Perf;
-    let Some(Symbol { name, offset, module, inlined }) = symbol else {
+    let Some(Symbol { name, offset, module, inlined, line }) = symbol else {
         return vec![format!("{address:#x}{}", if perf { " ([unknown])" } else { "" })];
     };
     let module = match module {
         Some(module) if perf => format!(" ({module})"),
         _ => String::new(),
     };
-    let inlined = inlined.into_iter().map(|name| format!("{name}{module}"));
+    let at = |line: Option<String>| line.map_or(String::new(), |line| format!("@{line}"));
+    let inlined = inlined.into_iter().map(|it| format!("{} (inlined){}", it.name, at(it.line)));
     let mut lines: Vec<String> = inlined.collect();
-    lines.push(format!("{name}+{offset}{module}"));
+    lines.push(format!("{name}+{offset}{}{module}", at(line)));
     lines
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::world::Inlined;
 
     #[test]
     fn a_frame_shows_what_was_inlined_first() {
@@ -100,11 +100,22 @@ mod tests {
             name: "main".into(),
             offset: 28,
             module: Some("/bin/app".into()),
-            inlined: vec!["inner".into(), "outer".into()],
+            inlined: ["inner", "outer"].map(|name| Inlined { name: name.into(), line: None }).to_vec(),
+            line: None,
         };
         let shown = |mode| lines(0x1234, Some(symbol.clone()), mode);
-        assert_eq!(shown(StackMode::Bpftrace), ["inner", "outer", "main+28"]);
-        assert_eq!(shown(StackMode::Perf), ["inner (/bin/app)", "outer (/bin/app)", "main+28 (/bin/app)"]);
+        assert_eq!(shown(StackMode::Bpftrace), ["inner (inlined)", "outer (inlined)", "main+28"]);
+        assert_eq!(shown(StackMode::Perf), ["inner (inlined)", "outer (inlined)", "main+28 (/bin/app)"]);
+        let lined = Symbol {
+            inlined: vec![Inlined { name: "inner".into(), line: Some("a.h:3".into()) }],
+            line: Some("a.c:7".into()),
+            ..symbol.clone()
+        };
+        assert_eq!(
+            lines(0x1234, Some(lined.clone()), StackMode::Bpftrace),
+            ["inner (inlined)@a.h:3", "main+28@a.c:7"]
+        );
+        assert_eq!(lines(0x1234, Some(lined), StackMode::Perf)[1], "main+28@a.c:7 (/bin/app)");
         assert_eq!(lines(0x1234, None, StackMode::Bpftrace), ["0x1234"]);
         assert_eq!(lines(0x1234, None, StackMode::Perf), ["0x1234 ([unknown])"]);
     }

@@ -5,7 +5,7 @@ use script::{Map, Tag, Type};
 
 use crate::cursor::Cursor;
 use crate::datum::Datum;
-use crate::decode::{Decoder, Place};
+use crate::decode::{Decoder, ValueStorage};
 use crate::error::{Error, Wrong};
 use crate::histogram::Histogram;
 use crate::order;
@@ -140,7 +140,7 @@ impl Decoder<'_> {
         let signed = map.info.signed != 0;
         let cell = match value {
             Value::Bytes(bytes) => {
-                let value = self.value(&map.value, Place::Alone, &mut Cursor::new(bytes), world)?;
+                let value = self.value(&map.value, ValueStorage::Alone, &mut Cursor::new(bytes), world)?;
                 plain(&map.value, value, divisor)
             }
             Value::Number(word) => number(exact(*word, signed), divisor),

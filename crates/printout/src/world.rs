@@ -16,7 +16,18 @@ pub struct Symbol {
     /// The file, or the module of the kernel, that it belongs to.
     pub module: Option<String>,
     /// The functions that were inlined at the address, the innermost one first.
-    pub inlined: Vec<String>,
+    pub inlined: Vec<Inlined>,
+    /// The source line of the address in it, as `file.c:12`, if that is to be shown.
+    pub line: Option<String>,
+}
+
+/// A function that was inlined at an address.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inlined {
+    /// Its name.
+    pub name: String,
+    /// The source line, if that is to be shown.
+    pub line: Option<String>,
 }
 
 /// The clock that a time of `strftime()` is of, by the number that the event has.
@@ -55,8 +66,10 @@ pub trait World {
     /// The function at an address of a process, which may have ended.
     fn user_symbol(&mut self, address: u64, pid: u32) -> Option<Symbol>;
 
-    /// The function whose call returns to an address of a process.
-    fn calling_symbol(&mut self, address: u64, pid: u32) -> Option<Symbol> {
+    /// The function of a frame of a process, with what was inlined there. All frames but the first
+    /// have the address to which a call returns.
+    fn frame(&mut self, address: u64, pid: u32, is_first: bool) -> Option<Symbol> {
+        let _ = is_first;
         self.user_symbol(address, pid)
     }
 
@@ -68,6 +81,12 @@ pub trait World {
 
     /// The path of a cgroup in the hierarchies that a filter matches, as in `unified:/user.slice`.
     fn cgroup(&mut self, number: u64, filter: &[u8]) -> String;
+
+    /// The name of a user; of one without a name, its number.
+    fn user(&mut self, number: u32) -> String;
+
+    /// The name of a process, which may have ended; empty if nobody knows it.
+    fn process(&mut self, pid: u32) -> Vec<u8>;
 
     /// The time now, in nanoseconds since 1970.
     fn now(&mut self) -> i128;
@@ -111,6 +130,22 @@ pub trait World {
 
     /// Where a place of the script is.
     fn locate(&mut self, at: At) -> Location;
+
+    /// Takes the watchpoints at an address out.
+    fn unwatch(&mut self, address: u64) {
+        let _ = address;
+    }
+
+    /// Whether it takes what `printf` says, which is not printed then.
+    fn takes_messages(&self) -> bool {
+        false
+    }
+
+    /// Takes what a `printf` says, by its number among the events, as its template shows it
+    /// ([`Reader::templates`](crate::Reader::templates)).
+    fn message(&mut self, number: usize, data: Vec<u8>) {
+        let _ = (number, data);
+    }
 
     /// Shows a message to the user: a line without its end, not a part of the output.
     fn report(&mut self, message: &[u8]);

@@ -67,7 +67,7 @@ pub use processor::missing_instructions;
 pub use registers::Registers;
 pub use remote::{COPY_CODE, Entrance, STUB, StubMemory, find_syscall, is_in_stub};
 pub use share::{handle, read_only_for_others, sealed_memory, shared_memory};
-pub use start::{StartOptions, start};
+pub use start::{Executed, Held, StartOptions, start};
 pub use stat::{Stat, command_line};
 pub use tasks::{
     Status, anonymous_memory, auxiliary, blocked_at, check_proc, children, children_share_pid_namespace,

@@ -7,19 +7,25 @@ use std::cell::Cell;
 use std::mem::{MaybeUninit, size_of};
 use std::ptr::{null_mut, without_provenance_mut};
 
-use libc::{c_int, c_uint, c_void, iovec, pid_t, siginfo_t, user_fpregs_struct, user_regs_struct};
+use libc::{c_int, c_void, iovec, pid_t, siginfo_t, user_fpregs_struct, user_regs_struct};
 use nix::errno::Errno;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 
 use crate::{Error, FloatRegisters, OwnSegment, Registers, RseqRegistration};
 
+/// The type of a request, which differs between C libraries.
+#[cfg(target_env = "musl")]
+type Request = c_int;
+#[cfg(not(target_env = "musl"))]
+type Request = libc::c_uint;
+
 /// Requests that the libc crate does not name.
-const PTRACE_GETSIGMASK: c_uint = 0x420a;
-const PTRACE_SETSIGMASK: c_uint = 0x420b;
-const PTRACE_GET_THREAD_AREA: c_uint = 25;
-const PTRACE_SET_THREAD_AREA: c_uint = 26;
-const PTRACE_GET_RSEQ_CONFIGURATION: c_uint = 0x420f;
+const PTRACE_GETSIGMASK: Request = 0x420a;
+const PTRACE_SETSIGMASK: Request = 0x420b;
+const PTRACE_GET_THREAD_AREA: Request = 25;
+const PTRACE_SET_THREAD_AREA: Request = 26;
+const PTRACE_GET_RSEQ_CONFIGURATION: Request = 0x420f;
 
 /// An option: suspends the thread's seccomp filters while it is traced (needs CAP_SYS_ADMIN).
 pub(crate) const SUSPEND_SECCOMP: c_int = 1 << 21;
@@ -59,7 +65,7 @@ fn failed(what: &'static str, tid: pid_t) -> impl Fn(Errno) -> Error {
 /// Makes a request that returns only success or failure.
 fn request(
     what: &'static str,
-    request: c_uint,
+    request: Request,
     tid: pid_t,
     address: usize,
     data: usize,

@@ -10,7 +10,7 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 
-use crate::{Error, Running, files};
+use crate::{Error, Running, files, ptrace};
 
 /// The surroundings of a started command besides the caller's standard streams, environment and
 /// directory.
@@ -38,35 +38,177 @@ impl Default for StartOptions {
 /// # Errors
 /// The command cannot be executed ([`Error::Start`]), or the kernel refuses to trace it.
 pub fn start(command: &[OsString], surroundings: &StartOptions) -> Result<Running, Error> {
-    let name = || command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let fail = |cause| Error::Start { command: name(), cause };
+    let held = Held::start(command, surroundings)?;
+    let running = Running::seize(held.pid)?;
+    held.release()?;
+    Ok(running)
+}
+
+/// A child that will execute a command, and waits until it may. It ends if this is dropped.
+#[derive(Debug)]
+pub struct Held {
+    pid: i32,
+    command: String,
+    go: io::PipeWriter,
+    error: io::PipeReader,
+    may_go: bool,
+}
+
+impl Held {
+    /// Starts a child with the surroundings that [`start`] gives to a command, and does not trace
+    /// it.
+    ///
+    /// # Errors
+    /// No child can be started.
+    pub fn start(command: &[OsString], surroundings: &StartOptions) -> Result<Held, Error> {
+        let name = command.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let (pid, go, error) =
+            fork(command, surroundings).map_err(|cause| Error::Start { command: name.clone(), cause })?;
+        Ok(Held { pid, command: name, go, error, may_go: false })
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Has it execute the command, and waits until it does.
+    ///
+    /// # Errors
+    /// The command cannot be executed. The child has ended.
+    pub fn release(mut self) -> Result<(), Error> {
+        self.let_go()?;
+        match self.cause() {
+            Some(cause) => {
+                reap_failed(self.pid);
+                Err(self.failed(cause))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Has it execute the command, and stops it before the first instruction of that. Its address
+    /// space is the command's then.
+    ///
+    /// # Errors
+    /// The command cannot be executed, or the kernel refuses to trace it. The child has ended.
+    pub fn execute(mut self) -> Result<Executed, Error> {
+        ptrace::seize(self.pid, libc::PTRACE_O_TRACEEXEC)?;
+        self.let_go()?;
+        // The pipe is read when it has ended: a signal may stop it before it executes anything.
+        loop {
+            let mut status = 0;
+            // SAFETY: as in `reap_failed`.
+            let pid = unsafe { libc::waitpid(self.pid, &mut status, libc::__WALL) };
+            if pid == -1 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted {
+                continue;
+            }
+            if pid == -1 || !libc::WIFSTOPPED(status) {
+                let ended = || io::Error::other("it has ended before it executed anything");
+                let cause = self.cause().unwrap_or_else(ended);
+                return Err(self.failed(cause));
+            }
+            let _ = match (status >> 16, libc::WSTOPSIG(status)) {
+                (libc::PTRACE_EVENT_EXEC, _) => return Ok(Executed { pid: self.pid, goes_on: false }),
+                (libc::PTRACE_EVENT_STOP, libc::SIGTRAP) => ptrace::resume(self.pid, 0),
+                (libc::PTRACE_EVENT_STOP, _) => ptrace::listen(self.pid),
+                (_, signal) => ptrace::resume(self.pid, signal),
+            };
+        }
+    }
+
+    fn let_go(&mut self) -> Result<(), Error> {
+        self.go.write(&[1]).map_err(|cause| self.failed(cause))?;
+        self.may_go = true;
+        Ok(())
+    }
+
+    /// Why it could not execute the command; `None` once it has, or has ended.
+    fn cause(&mut self) -> Option<io::Error> {
+        // A successful exec (or the child's end) closes the write end: then nothing is read.
+        let mut cause = [0; size_of::<i32>()];
+        self.error.read_exact(&mut cause).ok()?;
+        Some(io::Error::from_raw_os_error(i32::from_ne_bytes(cause)))
+    }
+
+    fn failed(&self, cause: io::Error) -> Error {
+        Error::Start { command: self.command.clone(), cause }
+    }
+}
+
+/// A child that has executed a command, and is stopped before its first instruction. It ends if
+/// this is dropped.
+#[derive(Debug)]
+pub struct Executed {
+    pid: i32,
+    goes_on: bool,
+}
+
+impl Executed {
+    /// Lets it go on, no longer traced.
+    pub fn release(mut self) {
+        self.goes_on = true;
+        // It may have been killed.
+        let _ = ptrace::detach(self.pid, 0);
+    }
+}
+
+impl Drop for Executed {
+    fn drop(&mut self) {
+        if !self.goes_on {
+            end(self.pid);
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if !self.may_go {
+            end(self.pid);
+        }
+    }
+}
+
+/// Ends a child that was started here and has not been waited for.
+fn end(child: i32) {
+    let child = Pid::from_raw(child);
+    let _ = kill(child, Signal::SIGKILL);
+    let _ = waitpid(child, Some(WaitPidFlag::__WALL));
+}
+
+/// Forks the child. Gives its number, the pipe whose byte lets it go, and the one that tells why it
+/// could not execute the command.
+fn fork(
+    command: &[OsString],
+    surroundings: &StartOptions,
+) -> io::Result<(i32, io::PipeWriter, io::PipeReader)> {
     let arguments = command
         .iter()
         .map(|argument| CString::new(argument.as_bytes()))
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|_| fail(io::Error::new(io::ErrorKind::InvalidInput, "an argument contains a NUL byte")))?;
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "an argument contains a NUL byte"))?;
     if arguments.is_empty() {
-        return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, "no command")));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no command"));
     }
     let mut pointers: Vec<*const libc::c_char> = arguments.iter().map(|argument| argument.as_ptr()).collect();
     pointers.push(std::ptr::null());
 
     let (open_files, keeps) = (files::inherited(), files::keeps_file_size_signal());
     // A pipe's ends close on exec.
-    let (go_read, mut go_write) = io::pipe().map_err(fail)?;
-    let (mut error_read, error_write) = io::pipe().map_err(fail)?;
+    let (go_read, go_write) = io::pipe()?;
+    let (error_read, error_write) = io::pipe()?;
     // SAFETY: between fork and exec the child makes only async-signal-safe calls on memory prepared
     // before.
     let child = unsafe { libc::fork() };
     if child == -1 {
-        return Err(fail(io::Error::last_os_error()));
+        return Err(io::Error::last_os_error());
     }
     if child == 0 {
         // SAFETY: as above; every pointer outlives the calls, and the child ends in exec or _exit.
         unsafe {
             libc::close(go_write.as_raw_fd());
             let mut byte = 0u8;
-            // The parent writes a byte when the child is traced; without it the child must not run.
+            // The parent writes a byte when the child may go; without it the child must not run.
             let count = libc::read(go_read.as_raw_fd(), std::ptr::from_mut(&mut byte).cast(), 1);
             if count != 1 {
                 libc::_exit(127);
@@ -90,32 +232,7 @@ pub fn start(command: &[OsString], surroundings: &StartOptions) -> Result<Runnin
         }
     }
     drop((go_read, error_write));
-    let reap = || {
-        // The child was started here and has not been waited for.
-        let child = Pid::from_raw(child);
-        let _ = kill(child, Signal::SIGKILL);
-        let _ = waitpid(child, Some(WaitPidFlag::__WALL));
-    };
-    let running = match Running::seize(child) {
-        Ok(running) => running,
-        Err(error) => {
-            reap();
-            return Err(error);
-        }
-    };
-    if let Err(cause) = go_write.write(&[1]) {
-        reap();
-        return Err(fail(cause));
-    }
-    // A successful exec (or the child's end) closes the write end: then nothing is read.
-    let mut cause = [0; size_of::<i32>()];
-    match error_read.read_exact(&mut cause) {
-        Ok(()) => {
-            reap_failed(child);
-            Err(fail(io::Error::from_raw_os_error(i32::from_ne_bytes(cause))))
-        }
-        Err(_) => Ok(running),
-    }
+    Ok((child, go_write, error_read))
 }
 
 /// Waits for the end of a child whose exec has failed.
@@ -130,7 +247,7 @@ fn reap_failed(child: libc::pid_t) {
             -1 => return,
             _ if libc::WIFSTOPPED(status) => {
                 // Its exit stop, or a signal: neither matters any more.
-                let _ = crate::ptrace::resume(child, 0);
+                let _ = ptrace::resume(child, 0);
             }
             _ => return,
         }

@@ -1,6 +1,6 @@
 //! The syntax tree of a program. The parser makes it; the printer turns it back into text.
 
-use source::{Place, Span};
+use source::{SourceLocation, Span};
 use vm::Op;
 
 use crate::expression::{Expression, Name};
@@ -56,13 +56,13 @@ pub(crate) enum Line {
 pub(crate) struct Instruction {
     pub(crate) op: Op,
     pub(crate) operand: Option<Operand>,
-    pub(crate) place: Place,
+    pub(crate) place: SourceLocation,
 }
 
 #[derive(Debug)]
 pub(crate) enum Operand {
     Number(Expression),
-    Register(Register, Place),
+    Register(Register, SourceLocation),
     /// A label or a procedure.
     Target(Name),
     /// A field of a tracepoint's record.
@@ -74,7 +74,7 @@ pub(crate) enum Operand {
 pub(crate) struct Statement {
     pub(crate) key: Key,
     /// The place of the key.
-    pub(crate) place: Place,
+    pub(crate) place: SourceLocation,
     /// `None` if it could not be parsed; an error has been reported.
     pub(crate) value: Option<Value>,
     /// The value as written, without spaces.
@@ -97,17 +97,17 @@ pub(crate) enum Value {
     /// `first:last`
     Range(Expression, Expression),
     /// `function:point`; the last field is the place of the point.
-    Point(Name, FunctionPoint, Place),
+    Point(Name, FunctionPoint, SourceLocation),
     /// `system:name`
     Tracepoint(Name, Name),
 }
 
 impl Value {
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> SourceLocation {
         match self {
             Value::Name(name) => name.place,
             Value::Names(names) => {
-                let first = names.first().map_or(Place::default(), |name| name.place);
+                let first = names.first().map_or(SourceLocation::default(), |name| name.place);
                 names.last().map_or(first, |last| first.to(last.place))
             }
             Value::Number(number) => number.place,

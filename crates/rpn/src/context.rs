@@ -3,14 +3,14 @@
 //!
 //! Unavailable ones are refused here, so that they never silently read as 0.
 
-use source::{Diagnostic, Place};
+use source::{Diagnostic, SourceLocation};
 use vm::{Context, Group, Op};
 
 use crate::object::{ModuleKind, Object};
 use crate::registers::{Register, Uses};
 
 /// Checks that the instruction is available for the program's machine and kind.
-pub(crate) fn instruction(op: Op, place: Place, object: &Object) -> Result<(), Diagnostic> {
+pub(crate) fn instruction(op: Op, place: SourceLocation, object: &Object) -> Result<(), Diagnostic> {
     let name = op.row().name;
     if only_intel(op) && !object.arch.is_intel() {
         return Err(Diagnostic::error(place, format!("`{name}` is not available on {}", object.arch))
@@ -37,7 +37,12 @@ fn only_intel(op: Op) -> bool {
 }
 
 /// Checks that a handler of this program may use the register in this way.
-pub(crate) fn register(op: Op, register: &Register, place: Place, object: &Object) -> Result<(), Diagnostic> {
+pub(crate) fn register(
+    op: Op,
+    register: &Register,
+    place: SourceLocation,
+    object: &Object,
+) -> Result<(), Diagnostic> {
     let name = register.name;
     let Uses { push_u, push_r, pop_u, pop_r } = register.uses;
     let pops = matches!(op, Op::PopR | Op::PopU);

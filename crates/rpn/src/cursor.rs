@@ -1,6 +1,6 @@
 //! A cursor over a list of tokens.
 
-use source::{Diagnostic, Place};
+use source::{Diagnostic, SourceLocation};
 
 use crate::lex::{Kind, Token};
 
@@ -46,7 +46,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The place of the token taken last.
-    pub(crate) fn last_place(&self) -> Place {
+    pub(crate) fn last_place(&self) -> SourceLocation {
         self.tokens[self.at.saturating_sub(1)].place
     }
 
@@ -62,7 +62,7 @@ impl<'a> Cursor<'a> {
 
     /// The place for a "missing" message: the next token or, if that starts a line, right after the
     /// last one.
-    pub(crate) fn missing_place(&self) -> Place {
+    pub(crate) fn missing_place(&self) -> SourceLocation {
         let next = self.peek();
         if self.at > 0 && (next.starts_line || next.kind == Kind::End) {
             self.last_place().after()

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use source::Place;
+use source::SourceLocation;
 use vm::{Decoded, Operand as Takes};
 
 use crate::ast::{Body, Instruction, Item, Line, Operand, ProbePoint, Procedure, Program, Statement, Value};
@@ -39,35 +39,38 @@ pub fn disassemble(object: &Object) -> String {
 }
 
 fn name(text: &str) -> Name {
-    Name { text: text.to_string(), place: Place::default() }
+    Name { text: text.to_string(), place: SourceLocation::default() }
 }
 
 fn number(value: u64) -> Expression {
-    Expression { node: Node::Number(value), place: Place::default() }
+    Expression { node: Node::Number(value), place: SourceLocation::default() }
 }
 
 fn signed(value: i16) -> Expression {
     let magnitude = number(value.unsigned_abs().into());
     match value {
         0.. => magnitude,
-        _ => Expression { node: Node::Unary(Unary::Minus, Box::new(magnitude)), place: Place::default() },
+        _ => Expression {
+            node: Node::Unary(Unary::Minus, Box::new(magnitude)),
+            place: SourceLocation::default(),
+        },
     }
 }
 
 /// `symbol`, `symbol + 4` or `symbol - 4`.
 fn symbol(text: &str, addend: i64) -> Expression {
-    let symbol = Expression { node: Node::Symbol(name(text)), place: Place::default() };
+    let symbol = Expression { node: Node::Symbol(name(text)), place: SourceLocation::default() };
     let operator = match addend {
         0 => return symbol,
         1.. => Binary::Add,
         _ => Binary::Subtract,
     };
     let operands = Box::new([symbol, number(addend.unsigned_abs())]);
-    Expression { node: Node::Binary(operator, operands), place: Place::default() }
+    Expression { node: Node::Binary(operator, operands), place: SourceLocation::default() }
 }
 
 fn statement(key: Key, value: Value) -> Statement {
-    Statement { key, place: Place::default(), value: Some(value), written: String::new() }
+    Statement { key, place: SourceLocation::default(), value: Some(value), written: String::new() }
 }
 
 fn file_header(object: &Object) -> Vec<Statement> {
@@ -118,7 +121,9 @@ fn probe_header(probe: &Probe, heapmax: usize) -> Vec<Statement> {
         }
     };
     let place = match (&probe.location, last) {
-        (Location::Points { function, point }, _) => Value::Point(name(function), *point, Place::default()),
+        (Location::Points { function, point }, _) => {
+            Value::Point(name(function), *point, SourceLocation::default())
+        }
         (Location::Tracepoint { system, name: tracepoint }, _) => {
             Value::Tracepoint(name(system), name(tracepoint))
         }
@@ -210,7 +215,7 @@ impl<'a> Decoder<'a> {
         let value = match op.row().operand {
             Takes::None => None,
             Takes::Register => match self.object.arch.register_at(operand) {
-                Some(register) => Some(Operand::Register(register, Place::default())),
+                Some(register) => Some(Operand::Register(register, SourceLocation::default())),
                 None => return comment("no such register"),
             },
             Takes::Field => match usize::try_from(operand).ok().and_then(|it| self.object.fields.get(it)) {
@@ -233,6 +238,6 @@ impl<'a> Decoder<'a> {
             Takes::S16 => Some(Operand::Number(signed(operand as u16 as i16))),
             _ => Some(Operand::Number(number(operand))),
         };
-        Line::Instruction(Instruction { op, operand: value, place: Place::default() })
+        Line::Instruction(Instruction { op, operand: value, place: SourceLocation::default() })
     }
 }

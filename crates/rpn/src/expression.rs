@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use source::{Diagnostic, Messages, Place, quote};
+use source::{Diagnostic, Messages, SourceLocation, quote};
 
 use crate::cursor::Cursor;
 use crate::lex::{Kind, is_name};
@@ -15,7 +15,7 @@ use crate::lex::{Kind, is_name};
 #[derive(Clone, Debug)]
 pub(crate) struct Name {
     pub(crate) text: String,
-    pub(crate) place: Place,
+    pub(crate) place: SourceLocation,
 }
 
 impl fmt::Display for Name {
@@ -33,7 +33,7 @@ impl fmt::Display for Name {
 #[derive(Clone, Debug)]
 pub(crate) struct Expression {
     pub(crate) node: Node,
-    pub(crate) place: Place,
+    pub(crate) place: SourceLocation,
 }
 
 #[derive(Clone, Debug)]
@@ -329,7 +329,7 @@ impl Expression {
         operator: Binary,
         left: Value,
         right: Value,
-        divisor: Place,
+        divisor: SourceLocation,
     ) -> Result<Value, Diagnostic> {
         // A symbol's address is not known yet: the only operation is to add or subtract a number.
         match (operator, &left.symbol, &right.symbol) {

@@ -70,6 +70,7 @@ fn written(row: &Row) -> String {
         Operand::U16 if row.group == Group::Frame => "OFFSET",
         Operand::U16 if row.group == Group::Map => "MAP",
         Operand::U8 if row.op == Op::PushNsecs => "CLOCK",
+        Operand::U8 if row.op == Op::Signal => "TARGET",
         Operand::U8 | Operand::U16 => "COUNT",
         Operand::Local | Operand::Global => "INDEX",
         Operand::Register => "REGISTER",
@@ -140,6 +141,7 @@ fn compiles(row: &Row, arch: Arch, kind: &str) -> bool {
         "OFFSET" | "MAP" | "CLOCK" | "FACILITY" | "MINOR" | "MAJOR" | "COUNT" | "INDEX" | "POSITION"
         | "N" | "VALUE" => "1",
         "NAME" => "pid",
+        "TARGET" => "0",
         word => word,
     });
     let instruction = words.collect::<Vec<_>>().join(" ");

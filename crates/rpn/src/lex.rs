@@ -6,8 +6,9 @@
 //! kind, because it does not matter in a skipped `#if` group.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
-use source::{Place, SourceId, Span};
+use source::{SourceId, SourceLocation, Span};
 
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ pub(crate) enum Kind {
 pub(crate) struct Token {
     pub(crate) kind: Kind,
     pub(crate) text: Rc<str>,
-    pub(crate) place: Place,
+    pub(crate) place: SourceLocation,
     /// Whether it is the first token of its line.
     pub(crate) starts_line: bool,
     /// Whether a space, a comment, or the start of a line precedes it.
@@ -88,7 +89,7 @@ pub(crate) fn is_name(text: &str) -> bool {
 /// Reads tokens from one source.
 #[derive(Debug)]
 pub(crate) struct Lexer {
-    text: Rc<str>,
+    text: Arc<str>,
     source: SourceId,
     at: usize,
     line_start: bool,
@@ -96,7 +97,7 @@ pub(crate) struct Lexer {
 }
 
 impl Lexer {
-    pub(crate) fn new(source: SourceId, text: Rc<str>) -> Lexer {
+    pub(crate) fn new(source: SourceId, text: Arc<str>) -> Lexer {
         Lexer { text, source, at: 0, line_start: true, peeked: None }
     }
 

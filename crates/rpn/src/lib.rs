@@ -39,6 +39,7 @@ mod keys;
 #[cfg(test)]
 mod language_doc_tests;
 mod lex;
+mod logged;
 mod object;
 mod parse;
 pub mod ppdf;
@@ -54,6 +55,7 @@ use std::path::{Path, PathBuf};
 
 pub use arch::Arch;
 pub use disassemble::disassemble;
+pub use logged::Logged;
 pub use object::{
     Access, FunctionPoint, Location, ModuleFile, ModuleKind, Object, Probe, Proc, Site, SymbolUse, Watch,
 };

@@ -166,7 +166,7 @@ pub struct Probe {
 }
 
 /// Statements in braces.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Default)]
 pub struct Block {
     /// The statements.
     pub statements: Vec<Statement>,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use maps::MapInfo;
+use source::Span;
 
 use crate::ast::At;
 use crate::check::Bits;
@@ -24,8 +25,15 @@ pub struct Compiled {
     pub handlers: Vec<Handler>,
     /// The maps. An instruction names one by its index.
     pub maps: Vec<Map>,
+    /// The map that the runtime sets to the number of the process that it starts, before the first
+    /// handler runs. It is none of the script's, and not printed.
+    pub child: Option<usize>,
     /// The literals: the constants of class 0.
     pub constants: Vec<Vec<u8>>,
+    /// The literal of 8 bytes that the runtime sets, if handlers ask for addresses of symbols: the
+    /// place, in class 2, of the first of as many constants as there are attach points. Each has 8
+    /// bytes, the address of the point's one instruction in its file.
+    pub addresses: Option<usize>,
     /// The fields of tracepoints' records that `push field` names by index.
     pub fields: Vec<String>,
     /// The events that handlers log, by number.
@@ -39,6 +47,8 @@ pub struct Compiled {
     pub enums: BTreeMap<Rc<str>, Vec<(String, i64)>>,
     /// Offsets in the code where a statement begins, and its text: the comments of a listing.
     pub notes: Vec<(usize, String)>,
+    /// Offsets in the code, ascending, and the places in the text whose code begins there.
+    pub lines: Vec<(usize, Span)>,
 }
 
 /// A struct or union.
@@ -66,6 +76,8 @@ pub struct Member {
 /// The action of a probe.
 #[derive(Clone, Debug)]
 pub struct Handler {
+    /// The action that it is of, by its place among the script's. Several handlers may be of one.
+    pub action: usize,
     /// Where it fires; `minor` of a site tells which attach point it was.
     pub points: Vec<AttachPoint>,
     /// The sites of its `usdt` point, in which its arguments are in the same places.
@@ -76,6 +88,8 @@ pub struct Handler {
     pub end: usize,
     /// Whether it may log.
     pub logs: bool,
+    /// Whether it asks for addresses of symbols: each attach point must be one instruction then.
+    pub addressed: bool,
     /// The bytes of the frame that it uses, a multiple of 8.
     pub frame: usize,
 }
@@ -111,10 +125,12 @@ pub enum Action {
     Printf(Vec<u8>),
     /// `errorf`: the same, as an error with the place in the script.
     Errorf(Vec<u8>),
+    /// `warnf`: the same, as a warning.
+    Warnf(Vec<u8>),
     /// `print(value)`: one argument.
     Print,
-    /// `print(@map[key])`: the arguments are the key, if the map has one, and the value. An aggregate
-    /// is not logged; the reader looks it up.
+    /// `print(@map[key])`: the arguments are the key, if the map has one, and the value. An
+    /// aggregate is not logged; the reader looks it up.
     PrintEntry(usize),
     /// `print(@map, top, divisor)`.
     PrintMap {
@@ -129,6 +145,8 @@ pub enum Action {
     Clear(usize),
     /// `zero(@map)`.
     Zero(usize),
+    /// `unwatch(address)`: one argument, the address.
+    Unwatch,
     /// `exit(status)`: one argument, the status.
     Exit,
     /// `time(format)`.
@@ -162,6 +180,8 @@ pub struct Settings {
     pub cpp_demangle: bool,
     /// What to do if an attach point matches nothing (`missing_probes`).
     pub missing_probes: MissingProbes,
+    /// Whether stacks have source lines (`show_debug_info`).
+    pub show_debug_info: bool,
     /// How stacks are shown where a call does not say it (`stack_mode`): 0 as bpftrace does, 1 as
     /// perf does, 2 addresses only, 3 build ids. The number is in the values of stacks already.
     pub stack_mode: u8,
@@ -170,8 +190,11 @@ pub struct Settings {
 /// What to do if an attach point matches nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissingProbes {
-    /// Nothing is traced.
+    /// It is left out with a warning if another attach point of its action matches something; else
+    /// nothing is traced.
     #[default]
+    Unsaid,
+    /// Nothing is traced.
     Error,
     /// The others are traced, with a warning.
     Warn,
@@ -189,7 +212,8 @@ impl Default for Settings {
             max_probes: 1024,
             max_cat_bytes: 10240,
             cpp_demangle: true,
-            missing_probes: MissingProbes::Error,
+            missing_probes: MissingProbes::Unsaid,
+            show_debug_info: false,
             stack_mode: 0,
         }
     }

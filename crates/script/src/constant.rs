@@ -57,6 +57,10 @@ pub(crate) fn known(expr: &Expr) -> Option<bool> {
             (ExprKind::Text(left), ExprKind::Text(right)) => Some(left == right),
             _ => None,
         },
+        ExprKind::Binary(Binary::Unequal, left, right) => match (&left.kind, &right.kind) {
+            (ExprKind::Text(left), ExprKind::Text(right)) => Some(left != right),
+            _ => None,
+        },
         ExprKind::Call(name, arguments) => {
             let argument = arguments.first()?;
             let ty = &argument.ty;

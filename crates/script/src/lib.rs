@@ -31,7 +31,7 @@
 //! | `static_sites` | where static probes and their arguments are |
 //! | `read`, `conditions` | preprocessor lines, named files, imports |
 //! | `provider`, `point`, `pointparse` | attach points |
-//! | `ast`, `operator`, `types` | the tree |
+//! | `ast`, `operator`, `types`, `walk` | the tree; going through its expressions |
 //! | `parse` | the parser |
 //! | `expand` | macros |
 //! | `library` | builtins and functions |
@@ -50,6 +50,7 @@ mod compiled;
 mod conditions;
 mod constant;
 mod expand;
+mod key_names;
 pub mod library;
 mod listing;
 mod number;
@@ -62,6 +63,7 @@ mod program_types;
 mod provider;
 mod read;
 mod scan;
+mod signals;
 mod specialize;
 mod static_sites;
 #[cfg(test)]
@@ -71,6 +73,7 @@ mod type_key;
 mod types;
 mod walk;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -88,13 +91,13 @@ pub use compiled::{
 };
 pub use listing::listing;
 pub use operator::{Binary, Unary};
-pub use point::{AttachPoint, Binary as ProbedFile, Memory, Number, Place, Process, Unit};
+pub use point::{AttachPoint, AttachTarget, Binary as ProbedFile, Memory, Number, Process, Unit};
 pub use print::{print, print_typed};
 pub use program_types::{
     Convention, FunctionValue, Functions, NoProgramTypes, ProgramField, ProgramRecord, ProgramTypes,
     RegisterPart, Signature, ValuePlace,
 };
-pub use provider::{Provider, Providers, Row, TABLE};
+pub use provider::{CountedEvent, Provider, Providers, Row, TABLE, counted_event, counted_events};
 pub use static_sites::{SiteArgument, SitePlace, StaticSite, StaticSites};
 pub use type_key::key;
 pub use types::{Aggregate, Integer, Opaque, Tag, Type};
@@ -120,9 +123,64 @@ impl Checked {
         &*self.programs
     }
 
+    /// Whether only the kernel can run it: it has a probe of the kernel, or asks for its stack.
+    pub fn needs_kernel(&self) -> bool {
+        let is_stack = |expr: &Expr| matches!(&expr.kind, ExprKind::Name(name) | ExprKind::Call(name, _) if name == "kstack");
+        self.script.items.iter().any(|item| match item {
+            Item::Probe(probe) => {
+                probe.points.iter().any(|point| Providers::KERNEL.has(point.provider))
+                    || walk::find(probe, &is_stack).is_some()
+            }
+            _ => false,
+        })
+    }
+
+    /// The symbols of the kernel whose addresses it asks for (`kaddr`, `percpu_kaddr`).
+    pub fn kernel_symbols(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for item in &self.script.items {
+            let Item::Probe(probe) = item else { continue };
+            let names = std::cell::RefCell::new(&mut names);
+            // Nothing is looked for: each expression is seen.
+            walk::find(probe, &|expr| {
+                if let ExprKind::Call(name, arguments) = &expr.kind
+                    && matches!(name.as_str(), "kaddr" | "percpu_kaddr")
+                    && let Some(ExprKind::Text(symbol)) = arguments.first().map(|argument| &argument.kind)
+                {
+                    let mut names = names.borrow_mut();
+                    names.push(String::from_utf8_lossy(symbol).into_owned());
+                    if name == "percpu_kaddr" {
+                        names.push(compile::PROCESSORS.to_owned());
+                    }
+                }
+                false
+            });
+        }
+        names
+    }
+
+    /// What the script calls the parts of each map's keys: `pid` and `arg0` of
+    /// `@m[pid, str(arg0)]`. Where a part has no name, it is empty; where uses differ, the first
+    /// one counts.
+    pub fn key_names(&self) -> BTreeMap<String, Vec<String>> {
+        key_names::of(&self.script)
+    }
+
     /// Whether the script is refused.
     pub fn has_errors(&self) -> bool {
         self.diagnostics.iter().any(|message| message.severity == Severity::Error)
+    }
+
+    /// The strings in quotes that a function is called with: of `cgroupid`, the paths of cgroups.
+    pub fn literals(&self, function: &str) -> BTreeSet<String> {
+        let mut found = BTreeSet::new();
+        for item in &self.script.items {
+            let Item::Probe(probe) = item else { continue };
+            let mut see = |expr: &ast::Expr| literals(expr, function, &mut found);
+            walk::of_block(&probe.action, &mut see);
+            probe.predicate.iter().for_each(&mut see);
+        }
+        found
     }
 
     /// All messages, separated by empty lines.
@@ -243,6 +301,19 @@ pub fn check_text_in(around: &Surroundings<'_>, path: &Path, text: &str) -> Chec
         );
     }
     Checked { script, facts, diagnostics: messages.in_order(&sources), sources, programs }
+}
+
+/// Adds the strings in quotes with which a function is called in an expression.
+fn literals(expr: &ast::Expr, function: &str, found: &mut BTreeSet<String>) {
+    if let ast::ExprKind::Call(name, arguments) = &expr.kind
+        && name == function
+    {
+        found.extend(arguments.iter().filter_map(|argument| match &argument.kind {
+            ast::ExprKind::Text(text) => Some(String::from_utf8_lossy(text).into_owned()),
+            _ => None,
+        }));
+    }
+    walk::parts(expr, &mut |part| literals(part, function, found));
 }
 
 /// Parses a text into the tree as it is written, macros included.

@@ -90,8 +90,10 @@ fn shown(compiled: &Compiled, instruction: &Instruction) -> (String, String) {
         | Op::Has
         | Op::Next
         | Op::Entries
-        | Op::StackOf => compiled.maps.get(index).map_or(String::new(), |map| match map.name.as_str() {
-            _ if instruction.op == Op::StackOf => "stacks".to_string(),
+        | Op::StackOf
+        | Op::KStackOf
+        | Op::Depth => compiled.maps.get(index).map_or(String::new(), |map| match map.name.as_str() {
+            _ if matches!(instruction.op, Op::StackOf | Op::KStackOf | Op::Depth) => "stacks".to_string(),
             name => format!("@{name}"),
         }),
         _ => String::new(),

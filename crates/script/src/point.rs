@@ -15,12 +15,12 @@ pub struct AttachPoint {
     /// Its provider.
     pub provider: Provider,
     /// Where it is.
-    pub place: Place,
+    pub place: AttachTarget,
 }
 
 /// Where an attach point is. Names of functions, events, modules and files may have wildcards.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum AttachTarget {
     /// The provider has one point.
     Only,
     /// A signal to dprobes.
@@ -136,6 +136,8 @@ pub enum Number {
 pub enum Memory {
     /// An address.
     Address(u64),
+    /// A variable, or a function: of the probed program, else of the kernel.
+    Symbol(String),
     /// Where an argument of a function points.
     Argument(String, u32),
 }
@@ -186,23 +188,23 @@ impl Display for AttachPoint {
         }
         let name = self.provider.name();
         match &self.place {
-            Place::Only => out.write_str(name),
-            Place::Signal(signal) => write!(out, "{name}:signal:{signal}"),
-            Place::Period(unit, count) => match Unit::ALL.iter().find(|(each, _)| each == unit) {
+            AttachTarget::Only => out.write_str(name),
+            AttachTarget::Signal(signal) => write!(out, "{name}:signal:{signal}"),
+            AttachTarget::Period(unit, count) => match Unit::ALL.iter().find(|(each, _)| each == unit) {
                 Some((_, unit)) => write!(out, "{name}:{unit}:{count}"),
                 None => write!(out, "{name}:{count}"),
             },
-            Place::Event(event, count) => {
+            AttachTarget::Event(event, count) => {
                 write!(out, "{name}:{event}")?;
                 count.map_or(Ok(()), |count| write!(out, ":{count}"))
             }
-            Place::Kernel { module, function, offset } => {
+            AttachTarget::Kernel { module, function, offset } => {
                 write!(out, "{name}:{}{}{}", before(module), function_name(function), plus(*offset))
             }
-            Place::Tracepoint(group, event) => {
+            AttachTarget::Tracepoint(group, event) => {
                 write!(out, "{name}:{}{}", before(group), field(event, false))
             }
-            Place::Function { binary, function, cpp, offset } => {
+            AttachTarget::Function { binary, function, cpp, offset } => {
                 let function = function_name(function);
                 if let Some(process) = binary.process {
                     let process = match process {
@@ -219,12 +221,14 @@ impl Display for AttachPoint {
                 let cpp = if *cpp { "cpp:" } else { "" };
                 write!(out, "{name}:{}:{cpp}{function}{}", field(&binary.path, true), plus(*offset))
             }
-            Place::Offset(binary, offset) => write!(out, "{name}:{}:{offset:#x}", field(&binary.path, true)),
-            Place::Line { binary, file, line } => {
+            AttachTarget::Offset(binary, offset) => {
+                write!(out, "{name}:{}:{offset:#x}", field(&binary.path, true))
+            }
+            AttachTarget::Line { binary, file, line } => {
                 let file = if file.contains('/') { field(file, true) } else { function_name(file) };
                 write!(out, "{name}:{}:{file}:{line}", field(&binary.path, true))
             }
-            Place::Usdt { binary, namespace, name: probe } => {
+            AttachTarget::Usdt { binary, namespace, name: probe } => {
                 write!(
                     out,
                     "{name}:{}:{}{}",
@@ -233,13 +237,14 @@ impl Display for AttachPoint {
                     field(probe, false)
                 )
             }
-            Place::Watch { memory, length, mode } => match memory {
+            AttachTarget::Watch { memory, length, mode } => match memory {
                 Memory::Address(address) => write!(out, "{name}:{address:#x}:{length}:{mode}"),
+                Memory::Symbol(symbol) => write!(out, "{name}:{}:{length}:{mode}", function_name(symbol)),
                 Memory::Argument(function, index) => {
                     write!(out, "{name}:{}+arg{index}:{length}:{mode}", field(function, false))
                 }
             },
-            Place::Other(fields) => {
+            AttachTarget::Other(fields) => {
                 let path = self.provider == Provider::Iter;
                 out.write_str(name)?;
                 fields.iter().try_for_each(|each| write!(out, ":{}", field(each, path)))

@@ -4,8 +4,8 @@ use source::{Diagnostic, Span, nearest, quote};
 
 use crate::ast::At;
 use crate::number;
-use crate::point::{AttachPoint, Binary, Memory, Number, Place, Process, Unit};
-use crate::provider::{HARDWARE_EVENTS, Provider, Row, SOFTWARE_EVENTS, TABLE};
+use crate::point::{AttachPoint, AttachTarget, Binary, Memory, Number, Process, Unit};
+use crate::provider::{CountedEvent, HARDWARE_EVENTS, Provider, Row, SOFTWARE_EVENTS, TABLE, counted_event};
 
 /// A part of an attach point between colons.
 #[derive(Clone, Debug)]
@@ -123,7 +123,7 @@ fn malformed(provider: Provider, span: Span, label: &str) -> Diagnostic {
         .help(format!("write {forms}"))
 }
 
-fn place(provider: Provider, rest: &[Piece], span: Span) -> Result<(Provider, Place), Diagnostic> {
+fn place(provider: Provider, rest: &[Piece], span: Span) -> Result<(Provider, AttachTarget), Diagnostic> {
     let wrong = |label: &str| malformed(provider, span, label);
     if let Some(empty) = rest.iter().find(|piece| piece.text.is_empty() && provider != Provider::Software) {
         return Err(malformed(provider, empty.span, "the field is empty"));
@@ -131,12 +131,12 @@ fn place(provider: Provider, rest: &[Piece], span: Span) -> Result<(Provider, Pl
     let names: Vec<&str> = rest.iter().map(|piece| piece.text.as_str()).collect();
     let place = match provider {
         Provider::Begin | Provider::End => match rest {
-            [] => Place::Only,
+            [] => AttachTarget::Only,
             [first, ..] => return Err(malformed(provider, first.span, "nothing follows here")),
         },
         Provider::Own => match names[..] {
             ["signal", signal] if signal.bytes().all(|each| each.is_ascii_alphanumeric()) => {
-                Place::Signal(signal.to_string())
+                AttachTarget::Signal(signal.to_string())
             }
             _ => return Err(wrong("expected `signal` and a signal's name")),
         },
@@ -147,26 +147,28 @@ fn place(provider: Provider, rest: &[Piece], span: Span) -> Result<(Provider, Pl
             kernel(provider, rest, span)?
         }
         Provider::Tracepoint => match names[..] {
-            [group, event] => Place::Tracepoint(Some(group.to_string()), event.to_string()),
+            [group, event] => AttachTarget::Tracepoint(Some(group.to_string()), event.to_string()),
             _ => return Err(wrong("expected a subsystem and an event")),
         },
         Provider::Rawtracepoint => match names[..] {
-            [event] => Place::Tracepoint(None, event.to_string()),
-            [group, event] => Place::Tracepoint(Some(group.to_string()), event.to_string()),
+            [event] => AttachTarget::Tracepoint(None, event.to_string()),
+            [group, event] => AttachTarget::Tracepoint(Some(group.to_string()), event.to_string()),
             _ => return Err(wrong("expected an event")),
         },
         Provider::Uprobe | Provider::Uretprobe => return user(provider, rest, span),
         Provider::Usdt => match names[..] {
-            [path, name] => Place::Usdt { binary: binary(path), namespace: None, name: name.to_string() },
+            [path, name] => {
+                AttachTarget::Usdt { binary: binary(path), namespace: None, name: name.to_string() }
+            }
             [path, namespace, name] => {
                 let namespace = Some(namespace.to_string());
-                Place::Usdt { binary: binary(path), namespace, name: name.to_string() }
+                AttachTarget::Usdt { binary: binary(path), namespace, name: name.to_string() }
             }
             _ => return Err(wrong("expected a program and a probe's name")),
         },
         Provider::Watchpoint | Provider::Asyncwatchpoint => watch(provider, rest, span)?,
         Provider::Iter | Provider::Test | Provider::Bench => {
-            Place::Other(names.into_iter().map(String::from).collect())
+            AttachTarget::Other(names.into_iter().map(String::from).collect())
         }
     };
     Ok((provider, place))
@@ -191,11 +193,11 @@ fn amount(provider: Provider, piece: &Piece) -> Result<Number, Diagnostic> {
     }
 }
 
-fn period(provider: Provider, rest: &[Piece], span: Span) -> Result<Place, Diagnostic> {
+fn period(provider: Provider, rest: &[Piece], span: Span) -> Result<AttachTarget, Diagnostic> {
     match rest {
-        [count] => Ok(Place::Period(Unit::Nanoseconds, amount(provider, count)?)),
+        [count] => Ok(AttachTarget::Period(Unit::Nanoseconds, amount(provider, count)?)),
         [unit, count] => match Unit::ALL.iter().find(|(_, name)| *name == unit.text) {
-            Some((found, _)) => Ok(Place::Period(*found, amount(provider, count)?)),
+            Some((found, _)) => Ok(AttachTarget::Period(*found, amount(provider, count)?)),
             None => Err(malformed(provider, unit.span, "expected `us`, `ms`, `s` or `hz`")),
         },
         _ => Err(malformed(provider, span, "expected a period")),
@@ -206,20 +208,18 @@ fn event(
     provider: Provider,
     rest: &[Piece],
     span: Span,
-    events: &[(&str, &str)],
-) -> Result<Place, Diagnostic> {
+    events: &[CountedEvent],
+) -> Result<AttachTarget, Diagnostic> {
     let (name, count) = match rest {
         [name] => (name, None),
         [name, count] if count.text.is_empty() => (name, None),
         [name, count] => (name, Some(amount(provider, count)?)),
         _ => return Err(malformed(provider, span, "expected an event")),
     };
-    let found =
-        events.iter().find(|(each, other)| *each == name.text || *other == name.text && !other.is_empty());
-    match found {
-        Some((event, _)) => Ok(Place::Event(event.to_string(), count)),
+    match counted_event(provider, &name.text) {
+        Some(event) => Ok(AttachTarget::Event(event.name.to_string(), count)),
         None => {
-            let names = events.iter().flat_map(|(each, other)| [*each, *other]);
+            let names = events.iter().flat_map(|event| [event.name, event.alias]);
             Err(Diagnostic::error(
                 name.span,
                 format!("`{}` has no event {}", provider.name(), quote(&name.text)),
@@ -242,7 +242,7 @@ fn with_offset(provider: Provider, piece: &Piece) -> Result<(String, Option<u64>
     }
 }
 
-fn kernel(provider: Provider, rest: &[Piece], span: Span) -> Result<Place, Diagnostic> {
+fn kernel(provider: Provider, rest: &[Piece], span: Span) -> Result<AttachTarget, Diagnostic> {
     let (module, function) = match rest {
         [function] => (None, function),
         [module, function] => (Some(module.text.clone()), function),
@@ -257,11 +257,11 @@ fn kernel(provider: Provider, rest: &[Piece], span: Span) -> Result<Place, Diagn
     if offset.is_some() && provider != Provider::Kprobe {
         return Err(malformed(provider, span, "only `kprobe` takes an offset"));
     }
-    Ok(Place::Kernel { module, function, offset })
+    Ok(AttachTarget::Kernel { module, function, offset })
 }
 
 /// What `uprobe` and `uretprobe` take, with the forms that are ours.
-fn user(provider: Provider, rest: &[Piece], span: Span) -> Result<(Provider, Place), Diagnostic> {
+fn user(provider: Provider, rest: &[Piece], span: Span) -> Result<(Provider, AttachTarget), Diagnostic> {
     let Some((path, rest)) = rest.split_first().filter(|(_, rest)| !rest.is_empty()) else {
         return Err(malformed(provider, span, "expected a program or library, and a function"));
     };
@@ -278,18 +278,18 @@ fn user(provider: Provider, rest: &[Piece], span: Span) -> Result<(Provider, Pla
     }
     let binary = binary(&path.text);
     let place = match rest {
-        [point] if point.number().is_some() => Place::Offset(binary, point.number().unwrap_or(0)),
+        [point] if point.number().is_some() => AttachTarget::Offset(binary, point.number().unwrap_or(0)),
         [function] => {
             let (function, offset) = with_offset(provider, function)?;
-            Place::Function { binary, function, cpp: false, offset }
+            AttachTarget::Function { binary, function, cpp: false, offset }
         }
         [language, function] if language.word() == Some("cpp") => {
-            Place::Function { binary, function: function.text.clone(), cpp: true, offset: None }
+            AttachTarget::Function { binary, function: function.text.clone(), cpp: true, offset: None }
         }
         [file, line] if line.number().is_some() => {
             let line = line.number().filter(|line| *line > 0 && *line <= u64::from(u32::MAX));
             let line = line.ok_or_else(|| malformed(provider, span, "lines count from 1"))?;
-            Place::Line { binary, file: file.text.clone(), line }
+            AttachTarget::Line { binary, file: file.text.clone(), line }
         }
         [.., last] => {
             let label = "expected `entry`, `return` or a line";
@@ -297,7 +297,7 @@ fn user(provider: Provider, rest: &[Piece], span: Span) -> Result<(Provider, Pla
         }
         [] => return Err(malformed(provider, span, "expected a function")),
     };
-    let whole = matches!(place, Place::Function { offset: None, .. });
+    let whole = matches!(place, AttachTarget::Function { offset: None, .. });
     if provider == Provider::Uretprobe && !whole {
         let label = "only a function returns, not an instruction or a line";
         return Err(malformed(provider, span, label));
@@ -306,7 +306,12 @@ fn user(provider: Provider, rest: &[Piece], span: Span) -> Result<(Provider, Pla
 }
 
 /// D's `pidN:module:function:point`.
-fn pid(process: &str, first: &Piece, rest: &[Piece], span: Span) -> Result<(Provider, Place), Diagnostic> {
+fn pid(
+    process: &str,
+    first: &Piece,
+    rest: &[Piece],
+    span: Span,
+) -> Result<(Provider, AttachTarget), Diagnostic> {
     let process = match process {
         "$target" => Process::Target,
         digits => match digits.parse() {
@@ -332,10 +337,17 @@ fn pid(process: &str, first: &Piece, rest: &[Piece], span: Span) -> Result<(Prov
             }
         },
     };
-    Ok((provider, Place::Function { binary, function, cpp: false, offset }))
+    Ok((provider, AttachTarget::Function { binary, function, cpp: false, offset }))
 }
 
-fn watch(provider: Provider, rest: &[Piece], span: Span) -> Result<Place, Diagnostic> {
+/// Whether a text can be the name of a variable, or of a part of one: `config.limits[1].soft`.
+fn is_variable(text: &str) -> bool {
+    !text.starts_with(|first: char| first.is_ascii_digit())
+        && !text.is_empty()
+        && text.chars().all(|each| each.is_alphanumeric() || "_.[]$@:".contains(each))
+}
+
+fn watch(provider: Provider, rest: &[Piece], span: Span) -> Result<AttachTarget, Diagnostic> {
     let [memory, length, mode] = rest else {
         return Err(malformed(provider, span, "expected an address, a length and a mode"));
     };
@@ -346,6 +358,9 @@ fn watch(provider: Provider, rest: &[Piece], span: Span) -> Result<Place, Diagno
         },
         _ => match number::value(&memory.text) {
             Ok(address) => Memory::Address(address),
+            Err(_) if provider == Provider::Watchpoint && is_variable(&memory.text) => {
+                Memory::Symbol(memory.text.clone())
+            }
             Err(_) => return Err(malformed(provider, memory.span, "expected an address")),
         },
     };
@@ -360,78 +375,8 @@ fn watch(provider: Provider, rest: &[Piece], span: Span) -> Result<Place, Diagno
         "r" => return Err(malformed(provider, mode.span, "x86-64 cannot watch reads alone: write `rw`")),
         _ => return Err(malformed(provider, mode.span, "expected `w`, `rw` or `x`")),
     };
-    Ok(Place::Watch { memory: place, length, mode: mode.to_string() })
+    Ok(AttachTarget::Watch { memory: place, length, mode: mode.to_string() })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn shown(text: &str) -> String {
-        match parse(text, Span::default()) {
-            Ok(point) => point.to_string(),
-            Err(message) => format!("{}: {}", message.message, message.label),
-        }
-    }
-
-    #[test]
-    fn each_form_is_read_and_shown_in_full() {
-        let cases = [
-            ("BEGIN", "begin"),
-            ("self:signal:SIGUSR1", "self:signal:SIGUSR1"),
-            ("i:s:1", "interval:s:1"),
-            ("interval:1s", "interval:1000000000"),
-            ("p:hz:$1", "profile:hz:$1"),
-            ("h:cycles:1e6", "hardware:cpu-cycles:1000000"),
-            ("software:faults:", "software:page-faults"),
-            ("k:kvm:x86_emulate_insn", "kprobe:kvm:x86_emulate_insn"),
-            ("kprobe:vfs_read+0x10", "kprobe:vfs_read+0x10"),
-            ("kfunc:tcp_reset", "fentry:tcp_reset"),
-            ("t:syscalls:sys_enter_*", "tracepoint:syscalls:sys_enter_*"),
-            ("rt:sched_switch", "rawtracepoint:sched_switch"),
-            ("u:/bin/bash:readline", "uprobe:/bin/bash:readline"),
-            ("u:libc:malloc+4", "uprobe:libc:malloc+0x4"),
-            ("u:a.out:0x1234", "uprobe:a.out:0x1234"),
-            ("u:a.out:cpp:\"ns::f(int)\"", "uprobe:a.out:cpp:\"ns::f(int)\""),
-            ("u:a.out:main:return", "uretprobe:a.out:main"),
-            ("u:a.out:src/main.c:12", "uprobe:a.out:src/main.c:12"),
-            ("pid$target:libc.so:malloc:entry", "pid$target:libc.so:malloc:entry"),
-            ("pid12:a.out:main:1a", "pid12:a.out:main:1a"),
-            ("pid$target:::return", "pid$target:*:*:return"),
-            ("U:*:loop", "usdt:*:loop"),
-            ("usdt:/root/tick:ns:loop", "usdt:/root/tick:ns:loop"),
-            ("w:0x10000000:8:rw", "watchpoint:0x10000000:8:rw"),
-            ("aw:increment+arg1:4:w", "asyncwatchpoint:increment+arg1:4:w"),
-            ("event=kprobe:f", "event=kprobe:f"),
-            ("iter:task:list", "iter:task:list"),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(shown(text), expected, "{text}");
-            assert_eq!(shown(expected), expected, "it is read back");
-        }
-    }
-
-    #[test]
-    fn what_is_wrong_is_said() {
-        let cases = [
-            ("urpobe:a:b", "no provider of probes is called `urpobe`: expected a provider, such as `uprobe`"),
-            (
-                "uprobe:a",
-                "this is no attach point of `uprobe`: expected a program or library, and a function",
-            ),
-            (
-                "uretprobe:a:f+3",
-                "this is no attach point of `uretprobe`: only a function returns, not an instruction or a line",
-            ),
-            ("interval:0", "this is no attach point of `interval`: it must be more than 0"),
-            ("interval:parsec:1", "this is no attach point of `interval`: expected `us`, `ms`, `s` or `hz`"),
-            ("watchpoint:0x10:3:w", "this is no attach point of `watchpoint`: expected 1, 2, 4 or 8"),
-            ("hardware:cache-mises", "`hardware` has no event `cache-mises`: expected an event"),
-            ("kprobe:", "this is no attach point of `kprobe`: the field is empty"),
-            ("u:a:\"b", "the quotes are not closed: opened here"),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(shown(text), expected, "{text}");
-        }
-    }
-}
+mod tests;

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use vm::Register;
 
-use crate::point::{AttachPoint, Place};
+use crate::point::{AttachPoint, AttachTarget};
 use crate::provider::Provider;
 use crate::types::{Tag, Type};
 
@@ -46,6 +46,10 @@ pub enum ValuePlace {
     Stack(u64),
     /// In memory, at the address in a register.
     Pointed(Register),
+    /// In a field of this name, with which the kernel calls handlers: an argument of a tracepoint
+    /// or of a function, `retval`, or a field of a tracepoint's record. Of an array or a struct,
+    /// the field is the address.
+    Field(String),
     /// It cannot be read, for this reason.
     Nowhere(String),
 }
@@ -146,6 +150,13 @@ pub trait ProgramTypes: Debug {
     /// The constants of the enum of a key.
     fn constants(&self, key: &str) -> Vec<(String, i64)>;
 
+    /// The address of a symbol in the file that an attach point names, as the file counts, and its
+    /// size; `None` if it has none of that name.
+    ///
+    /// # Errors
+    /// Why that is not known.
+    fn symbol(&self, point: &AttachPoint, name: &str) -> Result<Option<(u64, u64)>, String>;
+
     /// How the functions that an attach point means have their arguments.
     fn convention(&self, point: &AttachPoint) -> Convention;
 }
@@ -175,6 +186,10 @@ impl ProgramTypes for NoProgramTypes {
         Vec::new()
     }
 
+    fn symbol(&self, _: &AttachPoint, _: &str) -> Result<Option<(u64, u64)>, String> {
+        Err("no program is known".into())
+    }
+
     fn convention(&self, _: &AttachPoint) -> Convention {
         Convention::SystemV
     }
@@ -192,9 +207,15 @@ pub(crate) struct Probed {
 impl Probed {
     /// Asks for the functions of all points.
     pub(crate) fn of(types: &dyn ProgramTypes, points: &[AttachPoint]) -> Probed {
-        let is_function = |point: &AttachPoint| {
-            matches!(point.provider, Provider::Uprobe | Provider::Uretprobe)
-                && matches!(point.place, Place::Function { offset: None, .. })
+        let is_function = |point: &AttachPoint| match (point.provider, &point.place) {
+            (Provider::Uprobe | Provider::Uretprobe, place) => {
+                matches!(place, AttachTarget::Function { offset: None, .. })
+            }
+            (Provider::Fentry | Provider::Fexit, place) => {
+                matches!(place, AttachTarget::Kernel { offset: None, .. })
+            }
+            (Provider::Rawtracepoint | Provider::Tracepoint, _) => true,
+            _ => false,
         };
         if !points.iter().all(is_function) {
             let reason = "the probe is not at the entry or the return of a function".to_owned();

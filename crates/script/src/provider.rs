@@ -77,6 +77,8 @@ impl Providers {
         Provider::Uprobe,
         Provider::Uretprobe,
     ]);
+    /// Those that fire at a function's entry, and where its result can be decided.
+    pub const OVERRIDDEN: Providers = Providers::of(&[Provider::Kprobe, Provider::Uprobe]);
     /// Those that interrupt code at one instruction, so that registers have a meaning.
     pub const REGISTERS: Providers = Providers::of(&[
         Provider::Kprobe,
@@ -104,6 +106,20 @@ impl Providers {
         Provider::Rawtracepoint,
         Provider::Fentry,
         Provider::Fexit,
+        Provider::Hardware,
+        Provider::Software,
+        Provider::Watchpoint,
+        Provider::Asyncwatchpoint,
+    ]);
+    /// Those that only the kernel serves: its own code and events.
+    pub const KERNEL: Providers = Providers::of(&[
+        Provider::Kprobe,
+        Provider::Kretprobe,
+        Provider::Fentry,
+        Provider::Fexit,
+        Provider::Tracepoint,
+        Provider::Rawtracepoint,
+        Provider::Profile,
         Provider::Hardware,
         Provider::Software,
         Provider::Watchpoint,
@@ -238,7 +254,11 @@ pub static TABLE: &[Row] = &[
     row(
         Provider::Watchpoint,
         &["watchpoint", "w"],
-        &["watchpoint:ADDRESS:LENGTH:MODE", "watchpoint:FUNCTION+argN:LENGTH:MODE"],
+        &[
+            "watchpoint:ADDRESS:LENGTH:MODE",
+            "watchpoint:VARIABLE:LENGTH:MODE",
+            "watchpoint:FUNCTION+argN:LENGTH:MODE",
+        ],
         PERF,
     ),
     row(
@@ -269,34 +289,67 @@ impl Provider {
     }
 }
 
-/// Event names of `hardware`; the first of a pair is the name, the second another name.
-pub(crate) const HARDWARE_EVENTS: &[(&str, &str)] = &[
-    ("cpu-cycles", "cycles"),
-    ("instructions", ""),
-    ("cache-references", ""),
-    ("cache-misses", ""),
-    ("branch-instructions", "branches"),
-    ("branch-misses", ""),
-    ("bus-cycles", ""),
-    ("frontend-stalls", ""),
-    ("backend-stalls", ""),
-    ("ref-cycles", ""),
+/// An event that the processor or the kernel counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountedEvent {
+    /// Its name.
+    pub name: &'static str,
+    /// Another name of it, or none.
+    pub(crate) alias: &'static str,
+    /// Its number in the kernel: `PERF_COUNT_HW_...` or `PERF_COUNT_SW_...`.
+    pub number: u64,
+    /// After how many events a probe fires that does not state it: as in bpftrace.
+    pub count: u64,
+}
+
+const fn counted(name: &'static str, alias: &'static str, number: u64, count: u64) -> CountedEvent {
+    CountedEvent { name, alias, number, count }
+}
+
+/// The events of `hardware`.
+pub(crate) const HARDWARE_EVENTS: &[CountedEvent] = &[
+    counted("cpu-cycles", "cycles", 0, 1_000_000),
+    counted("instructions", "", 1, 1_000_000),
+    counted("cache-references", "", 2, 1_000_000),
+    counted("cache-misses", "", 3, 1_000_000),
+    counted("branch-instructions", "branches", 4, 100_000),
+    counted("branch-misses", "", 5, 100_000),
+    counted("bus-cycles", "", 6, 100_000),
+    counted("frontend-stalls", "", 7, 1_000_000),
+    counted("backend-stalls", "", 8, 1_000_000),
+    counted("ref-cycles", "", 9, 1_000_000),
 ];
 
-/// Event names of `software`.
-pub(crate) const SOFTWARE_EVENTS: &[(&str, &str)] = &[
-    ("cpu-clock", "cpu"),
-    ("task-clock", ""),
-    ("page-faults", "faults"),
-    ("context-switches", "cs"),
-    ("cpu-migrations", ""),
-    ("minor-faults", ""),
-    ("major-faults", ""),
-    ("alignment-faults", ""),
-    ("emulation-faults", ""),
-    ("dummy", ""),
-    ("bpf-output", ""),
+/// The events of `software`.
+pub(crate) const SOFTWARE_EVENTS: &[CountedEvent] = &[
+    counted("cpu-clock", "cpu", 0, 1_000_000),
+    counted("task-clock", "", 1, 1_000_000),
+    counted("page-faults", "faults", 2, 100),
+    counted("context-switches", "cs", 3, 1000),
+    counted("cpu-migrations", "", 4, 1),
+    counted("minor-faults", "", 5, 100),
+    counted("major-faults", "", 6, 1),
+    counted("alignment-faults", "", 7, 1),
+    counted("emulation-faults", "", 8, 1),
+    counted("dummy", "", 9, 1),
+    counted("bpf-output", "", 10, 1),
 ];
+
+/// The events of a provider that has such events.
+pub fn counted_events(provider: Provider) -> Option<&'static [CountedEvent]> {
+    match provider {
+        Provider::Hardware => Some(HARDWARE_EVENTS),
+        Provider::Software => Some(SOFTWARE_EVENTS),
+        _ => None,
+    }
+}
+
+/// The event of a name, for a provider that has such events.
+pub fn counted_event(provider: Provider, name: &str) -> Option<&'static CountedEvent> {
+    counted_events(provider)?
+        .iter()
+        .find(|event| event.name == name || !event.alias.is_empty() && event.alias == name)
+}
 
 #[cfg(test)]
 mod tests {

@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use source::{Diagnostic, Files, Messages, SourceId, Sources, Span, quote};
 
@@ -110,7 +111,7 @@ impl<'a> Reader<'a> {
 
     /// Reads a text; returns the place of its end.
     fn text(&mut self, path: &Path, text: &str, named: Option<Span>, depth: usize) -> Span {
-        let text: Rc<str> = text.into();
+        let text: Arc<str> = text.into();
         let source: SourceId = self.sources.add(path.display().to_string(), text.clone(), named);
         let mut scanner = Scanner::new(source, text);
         // The interpreter's line: `#!/usr/bin/env dprobes`.

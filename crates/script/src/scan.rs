@@ -1,6 +1,7 @@
 //! Reads one token at a time from a text.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use source::{Diagnostic, SourceId, Span, quote};
 
@@ -14,14 +15,14 @@ const MAX_LENGTH: usize = 4096;
 /// A position in a text.
 #[derive(Clone, Debug)]
 pub(crate) struct Scanner {
-    text: Rc<str>,
+    text: Arc<str>,
     source: SourceId,
     at: usize,
     end: usize,
 }
 
 impl Scanner {
-    pub(crate) fn new(source: SourceId, text: Rc<str>) -> Scanner {
+    pub(crate) fn new(source: SourceId, text: Arc<str>) -> Scanner {
         let end = text.len();
         Scanner { text, source, at: 0, end }
     }

@@ -7,7 +7,7 @@ use source::{Diagnostic, Messages};
 
 use crate::ast::{Expr, ExprKind, Item, Probe, Script};
 use crate::library;
-use crate::point::{AttachPoint, Place};
+use crate::point::{AttachPoint, AttachTarget};
 use crate::program_types::{Functions, ProgramTypes};
 use crate::provider::Provider;
 use crate::types::{Tag, Type};
@@ -68,9 +68,18 @@ fn divide(probe: Probe, types: &dyn ProgramTypes, messages: &mut Messages) -> Ve
         if asks.numbers && point.provider == Provider::Uprobe {
             name.push_str(&format!("\n{:?}", types.convention(point)));
         }
+        // Their arguments are in fields, those of others in registers.
+        if let Provider::Fentry | Provider::Fexit | Provider::Rawtracepoint | Provider::Tracepoint =
+            point.provider
+        {
+            name.push_str(point.provider.name());
+        }
         let is_typed = match point.provider {
-            Provider::Uprobe => asks.names,
+            Provider::Uprobe | Provider::Fentry | Provider::Rawtracepoint | Provider::Tracepoint => {
+                asks.names
+            }
             Provider::Uretprobe => asks.result,
+            Provider::Fexit => asks.names || asks.result,
             _ => false,
         };
         let functions = match is_typed {
@@ -93,7 +102,10 @@ fn divide(probe: Probe, types: &dyn ProgramTypes, messages: &mut Messages) -> Ve
             }
             for function in names {
                 let mut point = point.clone();
-                if let Place::Function { function: meant, .. } = &mut point.place {
+                if let AttachTarget::Function { function: meant, .. }
+                | AttachTarget::Kernel { function: meant, .. }
+                | AttachTarget::Tracepoint(_, meant) = &mut point.place
+                {
                     *meant = function;
                 }
                 add(name.clone(), point);
@@ -116,13 +128,14 @@ fn divide(probe: Probe, types: &dyn ProgramTypes, messages: &mut Messages) -> Ve
     parts.into_iter().map(|points| Probe { points, ..probe.clone() }).collect()
 }
 
-/// The program or library of an attach point.
+/// The program or library of an attach point, or the kernel.
 pub(crate) fn binary(point: &AttachPoint) -> Option<&str> {
     match &point.place {
-        Place::Function { binary, .. }
-        | Place::Offset(binary, _)
-        | Place::Line { binary, .. }
-        | Place::Usdt { binary, .. } => Some(&binary.path),
+        AttachTarget::Kernel { .. } | AttachTarget::Tracepoint(..) => Some("vmlinux"),
+        AttachTarget::Function { binary, .. }
+        | AttachTarget::Offset(binary, _)
+        | AttachTarget::Line { binary, .. }
+        | AttachTarget::Usdt { binary, .. } => Some(&binary.path),
         _ => None,
     }
 }

@@ -91,6 +91,10 @@ pub enum Opaque {
     Timestamp,
     /// The path of a cgroup.
     CgroupPath,
+    /// The name of a user, by its number.
+    User,
+    /// The name of a process, by its number.
+    Process,
 }
 
 /// The value of a map that is updated by a function, such as `count()`.
@@ -135,6 +139,8 @@ pub enum Type {
     Bool,
     /// An integer.
     Integer(Integer),
+    /// A floating-point number of 4 or 8 bytes: printed and converted, not calculated with.
+    Float(u8),
     /// A string.
     Text,
     /// Bytes, as `buf()` reads them.
@@ -145,7 +151,8 @@ pub enum Type {
     Array(Rc<Type>, Option<u32>),
     /// A struct, union or enum by its name.
     Named(Tag, Rc<str>),
-    /// A type of a program that scripts cannot calculate with, such as `double`: its name and size.
+    /// A type of a program that scripts cannot calculate with, such as `__int128`: its name and
+    /// size.
     Foreign(Rc<str>, u32),
     /// A tuple.
     Tuple(Rc<[Type]>),
@@ -162,13 +169,15 @@ impl Type {
     /// `int64`.
     pub(crate) const I64: Type = Type::Integer(Integer::I64);
     /// `uint64`.
-    pub(crate) const U64: Type = Type::Integer(Integer::U64);
+    pub const U64: Type = Type::Integer(Integer::U64);
 
-    pub(crate) fn unsigned(bytes: u8) -> Type {
+    /// An unsigned integer of so many bytes.
+    pub fn unsigned(bytes: u8) -> Type {
         Type::Integer(Integer { bytes, signed: false })
     }
 
-    pub(crate) fn signed(bytes: u8) -> Type {
+    /// A signed integer of so many bytes.
+    pub fn signed(bytes: u8) -> Type {
         Type::Integer(Integer { bytes, signed: true })
     }
 
@@ -208,6 +217,8 @@ impl Type {
             "void" => Some(Type::Void),
             "string" => Some(Type::Text),
             "buffer" => Some(Type::Bytes),
+            "float" => Some(Type::Float(4)),
+            "double" => Some(Type::Float(8)),
             "char" | "int8" | "int8_t" | "s8" | "__s8" => signed(1),
             "short" | "int16" | "int16_t" | "s16" | "__s16" => signed(2),
             "int" | "int32" | "int32_t" | "s32" | "__s32" | "pid_t" => signed(4),
@@ -228,6 +239,8 @@ const OPAQUE: &[(&str, Type)] = &[
     ("macaddr_t", Type::Opaque(Opaque::Mac)),
     ("timestamp", Type::Opaque(Opaque::Timestamp)),
     ("cgroup_path_t", Type::Opaque(Opaque::CgroupPath)),
+    ("username_t", Type::Opaque(Opaque::User)),
+    ("comm_t", Type::Opaque(Opaque::Process)),
     ("kstack_t", Type::Opaque(Opaque::KernelStack)),
     ("ustack_t", Type::Opaque(Opaque::UserStack)),
     ("ksym_t", Type::Opaque(Opaque::KernelSymbol)),
@@ -256,6 +269,8 @@ impl Display for Type {
             Type::Integer(Integer { bytes, signed }) => {
                 write!(out, "{}int{}", if *signed { "" } else { "u" }, u32::from(*bytes) * 8)
             }
+            Type::Float(4) => out.write_str("float"),
+            Type::Float(_) => out.write_str("double"),
             Type::Text => out.write_str("string"),
             Type::Bytes => out.write_str("buffer"),
             Type::Pointer(inner) => {

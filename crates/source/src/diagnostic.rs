@@ -6,7 +6,7 @@ use std::ops::Range;
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
 
-use crate::text::{Place, Position, Sources, Span};
+use crate::text::{Position, SourceLocation, Sources, Span};
 
 /// The severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,7 +46,7 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    fn new(severity: Severity, place: impl Into<Place>, message: impl Into<String>) -> Diagnostic {
+    fn new(severity: Severity, place: impl Into<SourceLocation>, message: impl Into<String>) -> Diagnostic {
         let place = place.into();
         let related = place.spelled.map(|span| Related { span, label: "in the expansion of this".into() });
         Diagnostic {
@@ -60,17 +60,17 @@ impl Diagnostic {
     }
 
     /// A message that refuses the program.
-    pub fn error(place: impl Into<Place>, message: impl Into<String>) -> Diagnostic {
+    pub fn error(place: impl Into<SourceLocation>, message: impl Into<String>) -> Diagnostic {
         Diagnostic::new(Severity::Error, place, message)
     }
 
     /// A message about what was probably not meant.
-    pub fn warning(place: impl Into<Place>, message: impl Into<String>) -> Diagnostic {
+    pub fn warning(place: impl Into<SourceLocation>, message: impl Into<String>) -> Diagnostic {
         Diagnostic::new(Severity::Warning, place, message)
     }
 
     /// A message that says how the program was read.
-    pub fn note(place: impl Into<Place>, message: impl Into<String>) -> Diagnostic {
+    pub fn note(place: impl Into<SourceLocation>, message: impl Into<String>) -> Diagnostic {
         Diagnostic::new(Severity::Note, place, message)
     }
 

@@ -26,4 +26,4 @@ pub use diagnostic::{
     Diagnostic, Keep, MAX_MESSAGES, Messages, Related, Severity, nearest, printable, quote,
 };
 pub use files::{DiskFiles, Files, MAX_FILE_BYTES, MemoryFiles};
-pub use text::{Place, Position, Source, SourceId, Sources, Span};
+pub use text::{Position, Source, SourceId, SourceLocation, Sources, Span};

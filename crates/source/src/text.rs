@@ -3,7 +3,7 @@
 //! Each inclusion of a file is a source of its own, so that a message can name the `#include` that
 //! brought its line in. The definitions of the command line (`-D`) are a source too.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Identifies a text: an index into [`Sources`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -39,31 +39,31 @@ impl Span {
 
 /// A place in the source and, for text that a macro produced, in the macro's definition.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Place {
+pub struct SourceLocation {
     /// Its span in the source; for text that a macro produced, the use of the macro.
     pub span: Span,
     /// For text that a macro produced: its span in the definition.
     pub spelled: Option<Span>,
 }
 
-impl Place {
+impl SourceLocation {
     /// From the start of this place to the end of `last`.
-    pub fn to(self, last: Place) -> Place {
-        Place { span: self.span.to(last.span), spelled: self.spelled.or(last.spelled) }
+    pub fn to(self, last: SourceLocation) -> SourceLocation {
+        SourceLocation { span: self.span.to(last.span), spelled: self.spelled.or(last.spelled) }
     }
 
     /// The empty place right after this one.
-    pub fn after(self) -> Place {
+    pub fn after(self) -> SourceLocation {
         match self.spelled {
-            None => Place { span: self.span.after(), spelled: None },
+            None => SourceLocation { span: self.span.after(), spelled: None },
             Some(_) => self,
         }
     }
 }
 
-impl From<Span> for Place {
-    fn from(span: Span) -> Place {
-        Place { span, spelled: None }
+impl From<Span> for SourceLocation {
+    fn from(span: Span) -> SourceLocation {
+        SourceLocation { span, spelled: None }
     }
 }
 
@@ -73,7 +73,7 @@ pub struct Source {
     /// Its path, or what stands for one.
     pub name: String,
     /// The text.
-    pub text: Rc<str>,
+    pub text: Arc<str>,
     /// The offsets at which its lines start.
     lines: Vec<u32>,
     /// The `#include` that included it.
@@ -98,7 +98,7 @@ pub struct Sources {
 
 impl Sources {
     /// Adds a text. `included` is the `#include` that named it.
-    pub fn add(&mut self, name: String, text: Rc<str>, included: Option<Span>) -> SourceId {
+    pub fn add(&mut self, name: String, text: Arc<str>, included: Option<Span>) -> SourceId {
         let id = SourceId(u32::try_from(self.all.len()).unwrap_or(u32::MAX));
         let byte = |at| u32::try_from(at).unwrap_or(u32::MAX);
         let after_newlines = text.match_indices('\n').map(|(newline, _)| byte(newline + 1));

@@ -7,6 +7,7 @@
 //! | [`target`], [`variant`], [`go_target`] | the programs of `tests/targets`, built |
 //! | [`output`], [`repository`] | commands that must succeed; where the sources are |
 //! | [`Trials`] | tests that are found at run time: one for each entry of a case file |
+//! | [`ObjectStore`] | an object store with the protocol of S3 |
 //! | [`machine`] | a virtual machine, for tests that probe a kernel |
 //! | [`conformance`] | the conformance cases of the language, and how to run them |
 
@@ -15,12 +16,14 @@
 pub mod conformance;
 pub mod machine;
 mod needs;
+pub mod object_store;
 mod place;
 mod programs;
 mod scratch;
 mod trials;
 
 pub use needs::{THOROUGH, VARIABLE, find_program, have, is_root, rounds, skipped};
+pub use object_store::ObjectStore;
 pub use place::{repository, scratch_directory};
 pub use programs::{go_target, output, spawn, target, variant};
 pub use scratch::Scratch;

@@ -95,6 +95,12 @@ impl Items {
         Items(self.0 & items.0)
     }
 
+    /// This set without `items`.
+    #[must_use]
+    pub const fn without(self, items: Items) -> Items {
+        Items(self.0 & !items.0)
+    }
+
     /// Parses a list of item names, separated by commas or blanks, in upper or lower case. The
     /// result always includes the codes and the processor.
     ///

@@ -1,4 +1,6 @@
-//! Writes a record as text in the original's kernel log format.
+//! Writes a record as text: in the original's kernel log format, by a template, or as a line.
+//!
+//! In: a record, and how it is to be shown (`Text`). Out: its bytes, written to a block.
 //!
 //! ```text
 //! DProbes(1,2) cpu=0 name=ls pid=4711 uid=0 cs=33 eip=00007f0012345678 ss=2b esp=00007ffc00001000 tsc=672f0a10:0003c1b2
@@ -18,10 +20,12 @@
 //! ```
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use crate::digits::HEXADECIMAL;
 use crate::header;
 use crate::header_cache::{self, HeaderCache, ROW};
+use crate::line::{Line, LineProbe, LineView};
 use crate::template::{self, Template, Templates};
 use crate::{Items, Record};
 
@@ -44,6 +48,7 @@ pub struct Text {
     items: Option<Items>,
     form: Form,
     templates: Option<Templates>,
+    line: Option<Line>,
     text: Vec<u8>,
     known: HeaderCache,
 }
@@ -55,6 +60,7 @@ impl Text {
             items: Some(items),
             form,
             templates: None,
+            line: None,
             text: Vec::with_capacity(512),
             known: HeaderCache::default(),
         }
@@ -65,6 +71,22 @@ impl Text {
     #[must_use]
     pub fn with_templates(self, templates: Templates) -> Text {
         Text { templates: Some(templates), ..self }
+    }
+
+    /// The same writer with a line for each record that no template is for.
+    #[must_use]
+    pub fn with_lines(self, view: LineView) -> Text {
+        Text { line: Some(Line::new(view)), ..self }
+    }
+
+    /// Sets whether lines are coloured, for a terminal.
+    pub fn set_colour(&mut self, colour: bool) {
+        self.line.iter_mut().for_each(|line| line.set_colour(colour));
+    }
+
+    /// Sets the head and the probes of the lines that follow.
+    pub fn set_probes(&mut self, items: Items, probes: &Arc<[LineProbe]>) {
+        self.line.iter_mut().for_each(|line| line.set_probes(items, probes));
     }
 
     /// Changes the header items for the following records.
@@ -113,9 +135,13 @@ impl Text {
 
     fn build(&mut self, record: &Record) {
         let items = self.items.unwrap_or(Items::DEFAULT);
-        let Text { templates, known, text, .. } = self;
+        let Text { templates, line, known, text, .. } = self;
         if let Some(templates) = templates {
             templates.format(items, record, text);
+            return;
+        }
+        if let Some(line) = line {
+            line.append(record, text);
             return;
         }
         known.codes(record, text);

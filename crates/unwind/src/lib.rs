@@ -13,7 +13,8 @@
 //!   bytes. [`build`] lays the tables of all modules of a process out as one block of words; with
 //!   [`list`] and [`words`] a block grows as modules come.
 //! * [`walk`] finds the row of an instruction by binary search, applies it, and so goes from frame
-//!   to frame. Registers and memory are the caller's to give. [`walk_frame_pointers`] uses no table.
+//!   to frame. Registers and memory are the caller's to give. [`walk_frame_pointers`] uses no
+//!   table. [`Memos`] keep what the last walks have read: most stacks come again.
 //!
 //! Design constraints:
 //!
@@ -34,6 +35,7 @@
 //! | `index` | the block of words with all modules; its reader and its builder |
 //! | `registers` | registers of the innermost frame, and where those of the others are |
 //! | `walk` | from frame to frame |
+//! | `memo` | walks that were done before |
 //! | `table` | from an ELF file to rows: `elf` finds the sections, `entries` lists the functions, `rules` translates their rows, `rows` collects them, `stubs` knows code that has no information or special one |
 #![no_std]
 #![forbid(unsafe_code)]
@@ -43,6 +45,7 @@ extern crate std;
 
 mod index;
 mod lookup;
+mod memo;
 mod registers;
 mod row;
 #[cfg(feature = "std")]
@@ -53,6 +56,7 @@ pub use index::Index;
 #[cfg(feature = "std")]
 pub use index::{Listed, build, list, word_count, words};
 pub use lookup::{Lookup, Module};
+pub use memo::Memos;
 pub use registers::Registers;
 pub use row::{Base, Cfa, Row, Rule, Saved};
 #[cfg(feature = "std")]

@@ -30,7 +30,7 @@ pub struct Registers<'a> {
 
 /// Where a register of a frame is.
 #[derive(Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum RegisterLocation {
     Value(u64),
     Memory(u64),
     Lost,
@@ -50,8 +50,8 @@ enum Others<'a> {
 pub(crate) struct Frame<'a> {
     pub(crate) rip: u64,
     pub(crate) rsp: u64,
-    rbp: Place,
-    rbx: Place,
+    rbp: RegisterLocation,
+    rbx: RegisterLocation,
     others: Others<'a>,
     /// Whether `rip` is a return address, not an instruction that is executed next.
     pub(crate) is_caller: bool,
@@ -60,8 +60,10 @@ pub(crate) struct Frame<'a> {
 impl<'a> Frame<'a> {
     pub(crate) fn innermost(registers: &Registers<'a>) -> Frame<'a> {
         let others = registers.all.map_or(Others::Lost, Others::Known);
-        let rbx = registers.all.map_or(Place::Lost, |all| Place::Value(all[usize::from(RBX)]));
-        let rbp = Place::Value(registers.rbp);
+        let rbx = registers
+            .all
+            .map_or(RegisterLocation::Lost, |all| RegisterLocation::Value(all[usize::from(RBX)]));
+        let rbp = RegisterLocation::Value(registers.rbp);
         Frame { rip: registers.rip, rsp: registers.rsp, rbp, rbx, others, is_caller: false }
     }
 
@@ -71,8 +73,8 @@ impl<'a> Frame<'a> {
         Some(Frame {
             rip: read(at(16))?,
             rsp: read(at(RSP))?,
-            rbp: Place::Memory(at(RBP)),
-            rbx: Place::Memory(at(RBX)),
+            rbp: RegisterLocation::Memory(at(RBP)),
+            rbx: RegisterLocation::Memory(at(RBX)),
             others: Others::Context(context),
             is_caller: false,
         })
@@ -91,11 +93,11 @@ impl<'a> Frame<'a> {
                 Others::Lost => return None,
             },
         };
-        if let Place::Memory(at) = *place {
-            *place = Place::Value(read(at)?);
+        if let RegisterLocation::Memory(at) = *place {
+            *place = RegisterLocation::Value(read(at)?);
         }
         match *place {
-            Place::Value(value) => Some(value),
+            RegisterLocation::Value(value) => Some(value),
             _ => None,
         }
     }
@@ -107,7 +109,7 @@ impl<'a> Frame<'a> {
 
     /// Makes it the frame of its caller.
     #[inline(always)]
-    pub(crate) fn become_caller(&mut self, rip: u64, cfa: u64, rbp: Place, rbx: Place) {
+    pub(crate) fn become_caller(&mut self, rip: u64, cfa: u64, rbp: RegisterLocation, rbx: RegisterLocation) {
         *self = Frame { rip, rsp: cfa, rbp, rbx, others: Others::Lost, is_caller: true };
     }
 
@@ -119,17 +121,17 @@ impl<'a> Frame<'a> {
         rbp: Saved,
         rbx: Saved,
         mut read: impl FnMut(u64) -> Option<u64>,
-    ) -> (Place, Place) {
+    ) -> (RegisterLocation, RegisterLocation) {
         let (own_rbp, own_rbx) = (self.rbp, self.rbx);
         let mut place = |saved, own| match saved {
             Saved::No => own,
-            Saved::Below(bytes) => Place::Memory(cfa.wrapping_sub(u64::from(bytes))),
+            Saved::Below(bytes) => RegisterLocation::Memory(cfa.wrapping_sub(u64::from(bytes))),
             // Compilers do not say that the last instructions of such a function have rbp restored.
             // Then it points beyond the frame.
-            Saved::AtRbp => self
-                .rbp(&mut read)
-                .map_or(Place::Lost, |rbp| if rbp < cfa { Place::Memory(rbp) } else { Place::Value(rbp) }),
-            Saved::Lost => Place::Lost,
+            Saved::AtRbp => self.rbp(&mut read).map_or(RegisterLocation::Lost, |rbp| {
+                if rbp < cfa { RegisterLocation::Memory(rbp) } else { RegisterLocation::Value(rbp) }
+            }),
+            Saved::Lost => RegisterLocation::Lost,
         };
         (place(rbp, own_rbp), place(rbx, own_rbx))
     }

@@ -1,7 +1,7 @@
 //! Goes from frame to frame, by rows or by frame pointers.
 
 use super::lookup::Lookup;
-use super::registers::{Frame, Place, Registers};
+use super::registers::{Frame, RegisterLocation, Registers};
 use super::row::{Base, Cfa, Rule, Saved};
 
 /// The most bytes between rsp and rbp that are believed where nothing but rbp is known.
@@ -18,7 +18,7 @@ const CODE: core::ops::Range<u64> = 0x1000..1 << 56;
 ///
 /// `read` reads the word at an address; all are multiples of 8. The walk ends at the outermost
 /// frame, where `read` returns `None`, where what is found cannot be a frame, or when `frames` is
-/// full. It calls `read` at most six times for a frame.
+/// full. It calls `read` at most six times for a frame. It depends on nothing but its arguments.
 #[inline]
 pub fn walk<L: Lookup + ?Sized>(
     registers: &Registers<'_>,
@@ -26,14 +26,16 @@ pub fn walk<L: Lookup + ?Sized>(
     mut read: impl FnMut(u64) -> Option<u64>,
     frames: &mut [u64],
 ) -> usize {
+    let Some((first, rest)) = frames.split_first_mut() else { return 0 };
     let mut frame = Frame::innermost(registers);
-    let mut count = 0;
-    for slot in frames {
-        *slot = frame.rip;
-        count += 1;
+    *first = frame.rip;
+    let mut count = 1;
+    for slot in rest {
         if step(&mut frame, modules, &mut read).is_none() {
             break;
         }
+        *slot = frame.rip;
+        count += 1;
     }
     count
 }
@@ -119,7 +121,7 @@ fn without_rule<'a, L: Lookup + ?Sized>(
     if let Some(rbp) = rbp.filter(|rbp| is_frame_pointer(frame.rsp, *rbp))
         && let Some(rip) = read(rbp + 8).filter(|rip| CODE.contains(rip))
     {
-        frame.become_caller(rip, rbp + 16, Place::Memory(rbp), Place::Lost);
+        frame.become_caller(rip, rbp + 16, RegisterLocation::Memory(rbp), RegisterLocation::Lost);
         return Some(frame);
     }
     if frame.is_caller {

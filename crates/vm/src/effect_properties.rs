@@ -89,6 +89,18 @@ impl Machine for Watched {
         self.machine.random()
     }
 
+    fn parent(&mut self) -> Option<u32> {
+        self.machine.parent()
+    }
+
+    fn signal(&mut self, _: u64, _: bool) -> bool {
+        self.note(Effects::ACTS).calls.is_some()
+    }
+
+    fn override_function(&mut self, _: u64) -> bool {
+        self.note(Effects::ACTS).calls.is_some()
+    }
+
     fn ids(&mut self) -> Option<(u32, u32)> {
         self.machine.ids()
     }

@@ -2,8 +2,8 @@
 //! accesses.
 //!
 //! Every row of [`crate::TABLE`] has both. They are upper bounds: an instruction does nothing that
-//! its row does not say, whatever its operand and the stack. The tests in `effect_laws` check the
-//! interpreter against them.
+//! its row does not say, whatever its operand and the stack. The tests in `effect_properties` check
+//! the interpreter against them.
 
 /// Where execution continues after an instruction that raises no exception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,6 +74,7 @@ effects! {
     21 USES_PORTS "Reads or writes an input or output port.";
     22 USES_FRAME "Reads or writes the frame.";
     23 USES_MAPS "Reads or changes maps.";
+    24 ACTS "Sends a signal, or has the function return: only the tracer can.";
 }
 
 impl Effects {
@@ -173,7 +174,10 @@ mod tests {
         assert_eq!(with(Effects::COUNTS_GLOBALS), ["inc gv", "inc gv", "dec gv", "dec gv"]);
         assert_eq!(
             with(Effects::LOGS),
-            ["log str", "log mrf", "log", "log", "log lv", "log gv", "log fr", "log text"]
+            [
+                "log str", "log mrf", "log b", "log w", "log d", "log", "log", "log lv", "log gv", "log fr",
+                "log text"
+            ]
         );
         assert_eq!(with(Effects::CUTS_LOG), ["pop lp"]);
         assert_eq!(with(Effects::SETS_CODES), ["setmin", "setmin", "setmaj", "setmaj"]);

@@ -93,6 +93,12 @@ pub(crate) fn execute<M: Machine, const WIDE: bool>(
             };
             flow.stack.push(word.truncate(found.map_or(u64::MAX, |place| place as u64)));
         }
+        Op::GlobF => {
+            let [text, pattern] = [(); 2].map(|()| (flow.stack.pop(), flow.stack.pop()));
+            let frame = &hit.aside().frame;
+            let matches = crate::glob::matches(frame.get(text.0, text.1)?, frame.get(pattern.0, pattern.1)?);
+            flow.stack.push(matches.into());
+        }
         Op::LogF => {
             let (offset, count) = (flow.stack.pop(), flow.stack.pop());
             hit.log_frame(&[], (offset, count), &[])?;
@@ -119,6 +125,23 @@ pub(crate) fn execute<M: Machine, const WIDE: bool>(
         Op::PushIds => {
             let (user, group) = granted(flow, hit.machine.ids())?;
             flow.stack.push(word.truncate(u64::from(group) << 32 | u64::from(user)));
+        }
+        Op::PushParent => {
+            let parent = granted(flow, hit.machine.parent())?;
+            flow.stack.push(parent.into());
+        }
+        Op::Signal => {
+            let to_thread = match flow.code.u8()? {
+                0 => false,
+                1 => true,
+                _ => return Err(flow.code.invalid()),
+            };
+            let sent = hit.machine.signal(flow.stack.pop(), to_thread);
+            granted(flow, sent.then_some(()))?;
+        }
+        Op::Override => {
+            let taken = hit.machine.override_function(flow.stack.pop());
+            granted(flow, taken.then_some(()))?;
         }
         Op::CommF => {
             let offset = flow.stack.pop();

@@ -85,6 +85,19 @@ impl<'s, 'm, M: Machine, const WIDE: bool> RunContext<'s, 'm, M, WIDE> {
         self.logged(logged)
     }
 
+    /// Logs the lowest `bytes` bytes of `count` elements, from the one at slot `top` on.
+    pub(crate) fn log_parts(
+        &mut self,
+        bytes: usize,
+        words: &[u64; STACK_WORDS],
+        top: usize,
+        count: u64,
+    ) -> Result<(), Exception> {
+        let element = |place| Ok(words[top.wrapping_add(place as usize) % STACK_WORDS]);
+        let logged = self.log.parts::<Exception>(bytes, None, count, element)?;
+        self.logged(logged)
+    }
+
     /// Logs `count` variables from the index `first` on.
     pub(crate) fn log_variables(
         &mut self,

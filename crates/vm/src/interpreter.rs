@@ -79,6 +79,17 @@ pub(crate) fn execute<M: Machine, const WIDE: bool>(
                 flow.stack.discard(count);
                 hit.log_elements(None, flow.stack.words(), top, count)?;
             }
+            op @ (Op::LogB | Op::LogW | Op::LogD) => {
+                let count = flow.code.u16()?.into();
+                let top = flow.stack.slot();
+                flow.stack.discard(count);
+                let bytes = match op {
+                    Op::LogB => 1,
+                    Op::LogW => 2,
+                    _ => 4,
+                };
+                hit.log_parts(bytes, flow.stack.words(), top, count)?;
+            }
             Op::Log => {
                 let count = flow.stack.pop();
                 let top = flow.stack.slot();
@@ -386,12 +397,16 @@ pub(crate) fn execute<M: Machine, const WIDE: bool>(
             | Op::TextF
             | Op::CompareF
             | Op::FindF
+            | Op::GlobF
             | Op::LogF
             | Op::LogTextF
             | Op::PushTid
             | Op::PushNsecs
             | Op::PushRand
             | Op::PushIds
+            | Op::PushParent
+            | Op::Signal
+            | Op::Override
             | Op::CommF
             | Op::Update
             | Op::Fetch
@@ -403,7 +418,9 @@ pub(crate) fn execute<M: Machine, const WIDE: bool>(
             | Op::Has
             | Op::Next
             | Op::Entries
-            | Op::StackOf) => return Ok(LoopExit::Instruction(op)),
+            | Op::StackOf
+            | Op::KStackOf
+            | Op::Depth) => return Ok(LoopExit::Instruction(op)),
         }
     }
 }

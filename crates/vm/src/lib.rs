@@ -121,6 +121,7 @@ mod exception;
 mod flow;
 mod frame;
 mod frame_instructions;
+mod glob;
 mod handler_frame;
 mod handler_run;
 mod heap;
@@ -142,7 +143,9 @@ mod trace;
 mod variables;
 mod word;
 
-pub use crate::limits::{CALL_LIMIT, HANDLER_LIMIT, INSTRUCTION_LIMIT, INSTRUCTIONS, JUMP_LIMIT};
+pub use crate::limits::{
+    CALL_LIMIT, FRAMES_LIMIT, HANDLER_LIMIT, INSTRUCTION_LIMIT, INSTRUCTIONS, JUMP_LIMIT,
+};
 pub use crate::partial_run::{Call, Element, FrameText, FrameWord, PartialRun};
 pub use constants::Constants;
 pub use decode::{Decoded, Instruction, Instructions, instructions, may};
@@ -170,9 +173,9 @@ extern crate self as vm;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
-mod resume_tests;
+mod random_script_instructions;
 #[cfg(test)]
-mod script_instructions;
+mod resume_tests;
 #[cfg(test)]
 #[allow(unreachable_pub, reason = "a library's file")]
 #[path = "../../testing/src/conformance/machine.rs"]

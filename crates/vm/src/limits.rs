@@ -18,3 +18,6 @@ pub const INSTRUCTION_LIMIT: u32 = 1 << 30;
 /// Instructions that one run may execute if the program does not say: far more than a handler
 /// should need, and done in a fraction of a second.
 pub const INSTRUCTIONS: u32 = 1 << 24;
+
+/// The most frames of a stack that a handler takes.
+pub const FRAMES_LIMIT: usize = 127;

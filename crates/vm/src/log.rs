@@ -154,6 +154,18 @@ impl<'s> Log<'s> {
         word: Word,
         token: Option<Token>,
         count: u64,
+        element: impl FnMut(u64) -> Result<u64, E>,
+    ) -> Result<Result<(), Failure>, E> {
+        self.parts(word.bytes(), token, count, element)
+    }
+
+    /// The same with the lowest `bytes` bytes of each word, at least one.
+    #[inline]
+    pub(crate) fn parts<E>(
+        &mut self,
+        bytes: usize,
+        token: Option<Token>,
+        count: u64,
         mut element: impl FnMut(u64) -> Result<u64, E>,
     ) -> Result<Result<(), Failure>, E> {
         let room = match token {
@@ -163,12 +175,12 @@ impl<'s> Log<'s> {
                 Err(failure) => return Ok(Err(failure)),
             },
         };
-        let fits = count.min((room.len() / word.bytes()) as u64) as usize;
+        let fits = count.min((room.len() / bytes) as u64) as usize;
         let mut result = Ok(if fits as u64 == count { Ok(()) } else { Err(Failure::Overflow) });
         let mut logged = 0;
-        for place in room.chunks_exact_mut(word.bytes()).take(fits) {
+        for place in room.chunks_exact_mut(bytes).take(fits) {
             match element(logged as u64) {
-                Ok(value) => place.copy_from_slice(&value.to_le_bytes()[..word.bytes()]),
+                Ok(value) => place.copy_from_slice(&value.to_le_bytes()[..bytes]),
                 Err(error) => {
                     result = Err(error);
                     break;
@@ -177,8 +189,8 @@ impl<'s> Log<'s> {
             logged += 1;
         }
         match token {
-            None => self.length += logged * word.bytes(),
-            Some(token) => self.commit(token, logged, logged * word.bytes()),
+            None => self.length += logged * bytes,
+            Some(token) => self.commit(token, logged, logged * bytes),
         }
         result
     }

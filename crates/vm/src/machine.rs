@@ -1,6 +1,6 @@
 //! The [`Machine`] trait: the thread that hit a probe, as a handler sees it.
 
-use crate::{Register, Word};
+use crate::{FRAMES_LIMIT, Maps, Register, Word};
 
 /// A memory access that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -123,6 +123,23 @@ pub trait Machine {
         None
     }
 
+    /// The id of the process's parent.
+    fn parent(&mut self) -> Option<u32> {
+        None
+    }
+
+    /// Sends a signal to the thread, or to its process. Returns whether it may; a number that is no
+    /// signal's is ignored.
+    fn signal(&mut self, _number: u64, _to_thread: bool) -> bool {
+        false
+    }
+
+    /// At a function's entry: when all handlers have run, the function returns this value at once.
+    /// Returns whether it will.
+    fn override_function(&mut self, _result: u64) -> bool {
+        false
+    }
+
     /// The thread's name, padded with zeros.
     fn name(&mut self) -> Option<[u8; 16]> {
         None
@@ -132,6 +149,19 @@ pub trait Machine {
     /// innermost first. Returns how many were found, at most `frames.len()`.
     fn stack(&mut self, _frames: &mut [u64]) -> Option<usize> {
         None
+    }
+
+    /// The number under which a map has the thread's stack of at most `most` frames, no more than
+    /// [`FRAMES_LIMIT`], or 0 if there is none or no room for it.
+    fn stack_number(&mut self, maps: &Maps<'_>, map: usize, most: usize) -> Option<u64> {
+        let mut frames = [0; FRAMES_LIMIT];
+        let room = frames.get_mut(..most)?;
+        let found = self.stack(room)?.min(most);
+        let bytes = frames.map(u64::to_le_bytes);
+        Some(match found {
+            0 => 0,
+            found => maps.intern(map, bytes[..found].as_flattened()),
+        })
     }
 
     /// The linear address of an offset in the segment that a selector names; `None`, if it names

@@ -4,14 +4,10 @@ use crate::flow::Flow;
 use crate::hit::RunContext;
 use crate::machine::{Clock, Machine};
 use crate::slow_path::granted;
-use crate::{Exception, Maps, Op, Program, Word};
+use crate::{Exception, FRAMES_LIMIT, Op, Program, Word};
 
 /// `parm1` of INVALID_OPERAND: a map's index, or the length of a key or a value.
 const MAP: u64 = 9;
-
-/// The most frames of a stack, and of a short one.
-const MAX_FRAMES: usize = 127;
-const FEW_FRAMES: usize = 16;
 
 /// Pops a key's offset, then its length.
 fn pop_key<const WIDE: bool>(flow: &mut Flow<'_, '_, WIDE>) -> (u64, u64) {
@@ -101,35 +97,23 @@ pub(crate) fn execute<M: Machine, const WIDE: bool>(
         }
         Op::Entries => flow.stack.push(word.truncate(maps.entries(index))),
         Op::StackOf => {
-            let most = flow.stack.pop().min(MAX_FRAMES as u64) as usize;
-            // Most stacks are short, and clearing room for long ones takes as long as walking them.
-            let number = match most {
-                ..=FEW_FRAMES => number_of_stack::<FEW_FRAMES>(hit.machine, maps, index, most),
-                _ => number_of_stack::<MAX_FRAMES>(hit.machine, maps, index, most),
-            };
-            let number = granted(flow, number)?;
+            let most = flow.stack.pop().min(FRAMES_LIMIT as u64) as usize;
+            let number = granted(flow, hit.machine.stack_number(maps, index, most))?;
             flow.stack.push(word.truncate(number));
+        }
+        // Only the kernel has it.
+        Op::KStackOf => {
+            flow.stack.pop();
+            flow.stack.push(0);
+        }
+        Op::Depth => {
+            let number = flow.stack.pop();
+            flow.stack.push(word.truncate(maps.depth(index, number)));
         }
         // The others are elsewhere.
         _ => return Err(flow.code.invalid()),
     }
     Ok(())
-}
-
-/// The number under which a map has the thread's stack of at most `most` frames, or 0.
-fn number_of_stack<const N: usize>(
-    machine: &mut impl Machine,
-    maps: &Maps<'_>,
-    map: usize,
-    most: usize,
-) -> Option<u64> {
-    let mut frames = [0; N];
-    let found = machine.stack(&mut frames[..most])?.min(most);
-    let bytes = frames.map(u64::to_le_bytes);
-    Some(match found {
-        0 => 0,
-        found => maps.intern(map, bytes[..found].as_flattened()),
-    })
 }
 
 /// A word as a number of 64 bits: an aggregate is of 64 bits whatever the word.

@@ -1,8 +1,11 @@
 //! The instruction set: one table, which the interpreter, assembler, printer and compilers share.
 //!
 //! Opcodes are those of the original DProbes (0x00-0x98 and, for IA32, 0xb0-0xb6; see
-//! `docs/language.md`), and 0xb7. From 0xc0 on are those that scripts are compiled to. Operands follow the opcode, little-endian. To add an instruction, add a row
-//! here and its arm in the interpreter.
+//! `docs/language.md`), and 0xb7. From 0xc0 on are those that scripts are compiled to. Operands
+//! follow the opcode, little-endian.
+//!
+//! A new instruction is a row here and its meaning in every engine. ARCHITECTURE.md lists the
+//! places ("An instruction").
 
 use crate::effects::{ControlFlow, Effects};
 
@@ -216,6 +219,9 @@ instructions! {
     0x14 SetMaj "setmaj" None 1 0 Logging [SETS_CODES] "Pops this record's major code.";
     0x15 LogStr "log str" None 2 0 Logging [RAISES READS_MEMORY LOGS] "Pops an address, then a length, and logs a string.";
     0x17 LogMrf "log mrf" None 2 0 Logging [RAISES READS_MEMORY LOGS] "Pops an address, then a length, and logs memory.";
+    0x18 LogB "log b" U16 n 0 Logging [RAISES LOGS] "Pops that many elements and logs the lowest byte of each, top first.";
+    0x19 LogW "log w" U16 n 0 Logging [RAISES LOGS] "Pops that many elements and logs the lowest 2 bytes of each, top first.";
+    0x1a LogD "log d" U16 n 0 Logging [RAISES LOGS] "Pops that many elements and logs the lowest 4 bytes of each, top first.";
     0x1b LogImm "log" U16 n 0 Logging [RAISES LOGS] "Pops that many elements and logs them, top first.";
     0x1f PushGvImm "push gv" Global 0 1 Global [RAISES READS_GLOBALS] "Pushes a global variable.";
     0x20 PushGv "push gv" None 1 1 Global [RAISES READS_GLOBALS] "Pops an index and pushes that global variable.";
@@ -349,6 +355,7 @@ instructions! {
     0xc9 FindF "find fr" None 4 1 Frame [RAISES USES_FRAME] "Pops an offset and a length, then those of other bytes; pushes the place of those in the first ones, or -1.";
     0xca LogF "log fr" None 2 0 Frame [RAISES USES_FRAME LOGS] "Pops an offset, then a count, and logs those bytes of the frame without a prefix.";
     0xcb LogTextF "log text" None 2 0 Frame [RAISES USES_FRAME LOGS] "Pops an offset, then a length, and logs the length as 8 bytes, those bytes of the frame, and zeros up to a multiple of 8.";
+    0xcc GlobF "glob fr" None 4 1 Frame [RAISES USES_FRAME] "Pops an offset and a length, then those of a pattern; pushes 1 if all of the first bytes match it, else 0. In a pattern, `*` is any bytes, `?` one, `[a-z]` one of these, `[!a-z]` one that is none of these.";
     0xd0 Eq "eq" None 2 1 Arithmetic [] "Pops two values and pushes 1 if they are equal, else 0.";
     0xd1 Slt "slt" None 2 1 Arithmetic [] "Pops two values and pushes 1 if the first popped is less than the second, else 0. Signed.";
     0xd2 Ult "ult" None 2 1 Arithmetic [] "Pops two values and pushes 1 if the first popped is less than the second, else 0. Unsigned.";
@@ -363,6 +370,7 @@ instructions! {
     0xdb PushRand "push rand" None 0 1 System [RAISES] "Pushes a random number of 32 bits.";
     0xdc PushIds "push ids" None 0 1 System [RAISES] "Pushes the thread's user id, and above its 32 bits the group id.";
     0xdd CommF "comm fr" None 1 1 Frame [RAISES USES_FRAME] "Pops an offset: 16 bytes there in the frame become the thread's name; pushes its length.";
+    0xde PushParent "push parent" None 0 1 System [RAISES] "Pushes the id of the process's parent.";
     0xe0 Update "update" U16 3 0 Map [RAISES USES_FRAME USES_MAPS] "Pops a key's offset and length, then a value, and adds it to the map's entry.";
     0xe1 Fetch "fetch" U16 3 1 Map [RAISES USES_FRAME USES_MAPS] "Pops a key's offset and length, then an offset, and copies the map's entry there; pushes 1, or 0 if there is none, and then it is zeros.";
     0xe2 Store "store" U16 4 0 Map [RAISES USES_FRAME USES_MAPS] "Pops a key's offset and length, then those of a value, and sets the map's entry.";
@@ -374,6 +382,10 @@ instructions! {
     0xe8 Next "next" U16 3 1 Map [RAISES USES_FRAME USES_MAPS] "Pops a position, then offsets for a key and a value, and copies the map's next entry there; pushes the position to continue from, or 0 if there was no entry.";
     0xe9 Entries "entries" U16 0 1 Map [RAISES USES_MAPS] "Pushes the number of the map's entries.";
     0xea StackOf "stack" U16 1 1 Map [RAISES USES_MAPS READS_MEMORY READS_REGISTERS] "Pops a number of frames and pushes the number under which the map has the thread's stack of at most that many frames, or 0.";
+    0xeb KStackOf "kstack" U16 1 1 Map [RAISES USES_MAPS] "Pops a number of frames and pushes the number under which the map has the kernel's stack of at most that many frames, or 0: outside of the kernel there is none.";
+    0xec Depth "depth" U16 1 1 Map [RAISES USES_MAPS] "Pops a number and pushes how many frames the stack has that the map has under it; 0 if it has none.";
+    0xf0 Signal "signal" U8 1 0 System [RAISES ACTS] "Pops a signal's number and sends it: 0 to the process, 1 to the thread.";
+    0xf1 Override "override" None 1 0 System [RAISES ACTS] "Pops a value: at the end of the run the function returns it, at once. Only at a function's entry.";
 }
 
 /// For each opcode, its row's index in [`TABLE`] plus 1; 0 if it has no row.

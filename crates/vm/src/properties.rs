@@ -10,8 +10,8 @@ use crate::machine::Machine;
 use crate::test_machine::{Region, TestMachine, ThreadFacts};
 use crate::{
     CALL_LIMIT, End, Exception, HANDLER_LIMIT, INSTRUCTION_LIMIT, JUMP_LIMIT, LOG_LIMIT, Maps, Op, Operand,
-    Outcome, ProbepointInfo, Program, Register, STACK_WORDS, Shape, State, TABLE, TRACE_LIMIT, Word, run,
-    script_instructions,
+    Outcome, ProbepointInfo, Program, Register, STACK_WORDS, Shape, State, TABLE, TRACE_LIMIT, Word,
+    random_script_instructions, run,
 };
 
 /// The inputs of a run.
@@ -61,7 +61,7 @@ impl Start {
         let plain = |values: &[AtomicU64]| values.iter().map(|value| value.load(Relaxed)).collect();
         let (locals, globals) = (atomic(&self.locals), atomic(&self.globals));
         let mut machine = self.machine.clone();
-        let (infos, words) = script_instructions::maps();
+        let (infos, words) = random_script_instructions::maps();
         let words = atomic(&vec![0; words]);
         let program = Program {
             word: self.word,
@@ -76,7 +76,7 @@ impl Start {
             autostacktrace: self.autostacktrace,
             heap: self.heap,
             maps: Maps { infos: &infos, words: &words },
-            constants: script_instructions::CONSTANTS,
+            constants: random_script_instructions::CONSTANTS,
             point: ProbepointInfo { module: b"module", offset: 1, id: 2, major: 3, minor: 4 },
         };
         let outcome = by(&program, state, &mut machine);
@@ -142,6 +142,7 @@ pub(crate) fn machine(word: Word) -> impl Strategy<Value = TestMachine> {
                     times: [granted.then_some(system[1]); 4],
                     random: granted.then_some(7),
                     ids: granted.then_some((1, 2)),
+                    parent: granted.then_some(3),
                     name: granted.then_some(*b"name\0\0\0\0\0\0\0\0\0\0\0\0"),
                     stack: granted.then(|| system.to_vec()),
                 },
@@ -188,7 +189,7 @@ pub(crate) fn instruction(word: Word) -> impl Strategy<Value = Vec<u8>> {
             bytes
         },
     );
-    prop_oneof![8 => usual, 1 => script_instructions::with_operands(word)]
+    prop_oneof![8 => usual, 1 => random_script_instructions::with_operands(word)]
 }
 
 pub(crate) fn start(code: impl Fn(Word) -> BoxedStrategy<Vec<u8>>) -> impl Strategy<Value = Start> {

@@ -31,7 +31,7 @@ const HANDLER: u64 = SAVED + offset_of!(Saved, handler) as u64;
 ///     lea  CONTEXT_SIZE(%rdi), %rsp
 ///     push $2 ; popfq
 ///     call function
-///     jmp  leave
+///     jmp  return_to_code
 /// ```
 macro_rules! entry {
     ($(#[$attribute:meta])* $name:ident calls $function:path, for the handler $operand:literal) => {
@@ -58,7 +58,7 @@ macro_rules! entry {
                 "push {flags}",
                 "popfq",
                 "call {function}",
-                "jmp {leave}",
+                "jmp {return_to_code}",
                 no_trap_flag = const NO_TRAP_FLAG,
                 flags = const FLAGS,
                 stack = const STACK,
@@ -66,7 +66,7 @@ macro_rules! entry {
                 vectors = const VECTORS,
                 size = const CONTEXT_SIZE,
                 function = sym $function,
-                leave = sym leave,
+                return_to_code = sym return_to_code,
             )
         }
     };
@@ -126,7 +126,7 @@ macro_rules! each_used_vector {
 ///     movups %xmm0 ..., VECTORS(%rdi)
 ///     mov  %rdi, %rbx ; lea CONTEXT_SIZE(%rdi), %rsp
 ///     call carry_out
-///     jmp  leave_map
+///     jmp  return_from_map
 /// ```
 ///
 /// # Safety
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn dprobes_map() {
         "lea rsp, [rdi + {size}]",
         "jnz 3f",
         "2: call {function}",
-        "jmp {leave}",
+        "jmp {return_from_map}",
         "3: push {flags}",
         "popfq",
         "jmp 2b",
@@ -162,14 +162,14 @@ pub unsafe extern "C" fn dprobes_map() {
         vectors = const VECTORS,
         size = const CONTEXT_SIZE,
         function = sym super::map_call::carry_out,
-        leave = sym leave_map,
+        return_from_map = sym return_from_map,
     )
 }
 
 /// Returns to compiled code behind a call of [`dprobes_map`]: `rbx` is the context, `rax` the
 /// result.
 #[unsafe(naked)]
-unsafe extern "C" fn leave_map() -> ! {
+unsafe extern "C" fn return_from_map() -> ! {
     naked_asm!(
         each_used_vector!("movups xmm\\number, [rbx + {vectors} + 16 * \\number]"),
         // Where the tracer looks for the context of a thread on the program's stack.
@@ -197,7 +197,7 @@ unsafe extern "C" fn leave_map() -> ! {
 
 /// Returns to compiled code: `rbx` is the context, `rax` the result.
 #[unsafe(naked)]
-unsafe extern "C" fn leave() -> ! {
+unsafe extern "C" fn return_to_code() -> ! {
     naked_asm!(
         ".irp number, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15",
         "movups xmm\\number, [rbx + {vectors} + 16 * \\number]",
@@ -229,7 +229,7 @@ pub extern "C" fn dprobes_give_up() -> ! {
         "mov rcx, [rbx + {handler}]",
         "mov rax, rcx",
         "test rcx, rcx",
-        "jz {leave}",
+        "jz {return_to_code}",
         "cmp rcx, {map_call}",
         "je 3f",
         "mov ecx, [rcx + {dropped}]",
@@ -239,17 +239,17 @@ pub extern "C" fn dprobes_give_up() -> ! {
         "2:",
         "mov rax, [rip + {settings}]",
         "add rax, {nothing}",
-        "jmp {leave}",
+        "jmp {return_to_code}",
         "3: xor eax, eax",
-        "jmp {leave_map}",
+        "jmp {return_from_map}",
         map_call = const MAP_CALL,
-        leave_map = sym leave_map,
+        return_from_map = sym return_from_map,
         mask = const -(CONTEXT_SIZE as i64),
         handler = const HANDLER,
         dropped = const offset_of!(HandlerInfo, dropped),
         settings = sym dprobes_settings,
         nothing = const offset_of!(Identity, dummy_state),
-        leave = sym leave,
+        return_to_code = sym return_to_code,
     )
 }
 

@@ -1,9 +1,15 @@
 //! Completes a run that compiled code has left, in the interpreter, and makes its record.
+//!
+//! In: the context that the thread has claimed, where compiled code has written how far the run is
+//! (`layout::Resume`). Out: a record in the context's ring (`ring`), committed, or tentative: then
+//! with the address of its state, by which the trampoline commits it behind the displaced
+//! instruction.
 
 use core::slice::from_raw_parts;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use maps::{MapInfo, Maps};
+use unwind::Memos;
 use vm::{End, Outcome, PartialRun, ProbepointInfo, Program, State, Word};
 
 use super::hidden::Hidden;
@@ -11,8 +17,9 @@ use super::machine::Thread;
 use super::ring::Ring;
 use super::{kernel, settings};
 use layout::{
-    Context, ExtraHeader, FRAME, FRAME_SIZE, HandlerInfo, Header, MORE, ProbeEnd, RESUME, RESUME_ELEMENTS,
-    RESUME_TEXTS, RESUME_WORDS, Resume, SAVED, STATE, Saved, UNSET, flag, record_size, state, status,
+    Context, ExtraHeader, FRAME, FRAME_SIZE, HandlerInfo, Header, MEMOS, MORE, ProbeEnd, RESUME,
+    RESUME_ELEMENTS, RESUME_TEXTS, RESUME_WORDS, Resume, SAVED, STATE, Saved, UNSET, flag, record_size,
+    state, status,
 };
 
 /// Resumes the run in a context to its end and makes its record. Returns the address of the
@@ -28,12 +35,13 @@ pub(super) unsafe extern "C" fn run(context: *mut Context, handler: *const Handl
     // them, and the tracer does not write them meanwhile. All bytes are valid values of their
     // types, except in the interpreter's working memory, which was zeroed and then written only by
     // the interpreter.
-    let (resume, frame, saved, state, registers) = unsafe {
+    let (resume, frame, saved, state, memos, registers) = unsafe {
         (
             &*region.add(RESUME as usize).cast::<Resume>(),
             from_raw_parts(region.add(FRAME as usize), FRAME_SIZE as usize),
             &*region.add(SAVED as usize).cast::<Saved>(),
             &mut *region.add(STATE as usize).cast::<State>(),
+            &mut *region.add(MEMOS as usize).cast::<Memos>(),
             &mut (*context).registers,
         )
     };
@@ -45,11 +53,12 @@ pub(super) unsafe extern "C" fn run(context: *mut Context, handler: *const Handl
         vectors: &saved.vectors,
         hidden: Hidden::at(handler.hidden),
         float: None,
-        over: over(handler),
+        over: probe_end(handler),
         // SAFETY: the tracer has put that many words there.
         clock: layout::ClockWords(unsafe { words(handler.tables, handler.table_words) }),
         // SAFETY: as above.
         maps: unsafe { maps_of(handler) },
+        memos,
         threads: (handler.threads as usize).checked_sub(1),
         // SAFETY: the context is this thread's.
         tid: unsafe { (*context).holder.load(Ordering::Relaxed) },
@@ -228,16 +237,16 @@ impl Record<'_> {
 
     /// Notes that the handler has removed its probe; returns whether it was removed before.
     fn is_removed(&self) -> bool {
-        over(self.handler).is_some_and(|over| {
-            let before = over.removed.swap(ProbeEnd::BY_HANDLER, Ordering::Relaxed);
-            over.closed.store(1, Ordering::Relaxed);
+        probe_end(self.handler).is_some_and(|end| {
+            let before = end.removed.swap(ProbeEnd::BY_HANDLER, Ordering::Relaxed);
+            end.closed.store(1, Ordering::Relaxed);
             before != 0
         })
     }
 }
 
 /// The word that says whether the handler's probe is disabled.
-fn over(handler: &HandlerInfo) -> Option<&ProbeEnd> {
+fn probe_end(handler: &HandlerInfo) -> Option<&ProbeEnd> {
     // SAFETY: a nonzero address is that of words which the tracer has put there and which stay
     // there.
     unsafe { (handler.over as usize as *const ProbeEnd).as_ref() }

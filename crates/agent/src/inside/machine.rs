@@ -10,6 +10,7 @@ use vm::{Clock, Fault, Machine, Register, RegisterSet, Shape};
 
 use super::float::FloatRegisters;
 use super::hidden::Hidden;
+use super::stack::Stack;
 use super::{guarded, kernel, segment, settings};
 use layout::{ClockWords, ProbeEnd, Registers};
 
@@ -28,6 +29,8 @@ pub(super) struct Thread<'a> {
     pub(super) clock: ClockWords<'a>,
     /// The maps.
     pub(super) maps: Maps<'a>,
+    /// What its context remembers of stacks.
+    pub(super) memos: &'a mut unwind::Memos,
     /// The index of the map of threads.
     pub(super) threads: Option<usize>,
     /// The thread's id; 0: not known.
@@ -50,9 +53,6 @@ fn scrambled(seed: u64) -> u32 {
     number = (number ^ number >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     (number ^ number >> 33) as u32
 }
-
-/// The index in [`Registers::general`] of each register, by its DWARF number.
-const DWARF: [usize; 16] = [0, 2, 1, 3, 6, 7, 5, 4, 8, 9, 10, 11, 12, 13, 14, 15];
 
 /// The index of a register in [`Registers::general`].
 fn general(register: Register) -> Option<usize> {
@@ -77,10 +77,16 @@ fn general(register: Register) -> Option<usize> {
     })
 }
 
+/// The number at a place of what is known of a thread.
+fn number_at(known: &[u8; 32], place: usize) -> u32 {
+    known[place..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}
+
 impl Thread<'_> {
-    /// What the tracer has noted of this thread: its name, user and group; zeros if nothing.
-    fn known(&self) -> [u8; 24] {
-        let mut value = [0; 24];
+    /// What the tracer has noted of this thread: its name, user and group, and its process's
+    /// parent; zeros if nothing.
+    fn known(&self) -> [u8; 32] {
+        let mut value = [0; 32];
         if let Some(map) = self.threads {
             self.maps.fetch(map, &u64::from(self.tid).to_le_bytes(), &mut value);
         }
@@ -195,9 +201,11 @@ impl Machine for Thread<'_> {
 
     fn ids(&mut self) -> Option<(u32, u32)> {
         let value = self.known();
-        let number =
-            |place: usize| value[place..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
-        Some((number(16), number(20)))
+        Some((number_at(&value, 16), number_at(&value, 20)))
+    }
+
+    fn parent(&mut self) -> Option<u32> {
+        Some(number_at(&self.known(), 24))
     }
 
     fn name(&mut self) -> Option<[u8; 16]> {
@@ -210,16 +218,9 @@ impl Machine for Thread<'_> {
         Some(scrambled(seed))
     }
 
-    fn stack(&mut self, frames: &mut [u64]) -> Option<usize> {
-        let (general, rip) = (&self.registers.general, self.registers.rip);
-        let [rsp, rbp] = [4, 5].map(|number| general[number]);
-        let all = DWARF.map(|number| general[number]);
-        let registers = unwind::Registers { rip, rsp, rbp, all: Some(&all) };
-        let read = |address| self.hidden.word(address, rsp);
-        Some(match settings::stacks() {
-            Some(index) => unwind::walk(&registers, &index, read, frames),
-            None => unwind::walk_frame_pointers(&registers, read, frames),
-        })
+    fn stack_number(&mut self, maps: &Maps<'_>, map: usize, most: usize) -> Option<u64> {
+        let mut stack = Stack { registers: self.registers, hidden: self.hidden, memos: self.memos };
+        Some(stack.number(maps, map, most))
     }
 
     fn linear_address(&mut self, selector: u16, offset: u64) -> Option<u64> {

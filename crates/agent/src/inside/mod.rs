@@ -13,6 +13,7 @@
 //! | `map_call` | an instruction on a map, for compiled code |
 //! | `machine` | the thread, as the interpreter sees it |
 //! | `guarded`, `hidden` | access to its memory; the memory hidden from handlers |
+//! | `stack` | its stack |
 //! | `segment`, `float` | its segment and floating-point registers |
 //! | `kernel`, `settings` | the processor's number; parameters of the process |
 //! | `memory` | functions that the compiler expects, such as `memcpy` |
@@ -30,3 +31,4 @@ mod memory;
 mod ring;
 mod segment;
 mod settings;
+mod stack;

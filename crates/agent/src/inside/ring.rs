@@ -1,4 +1,7 @@
 //! The ring of a context: only this thread writes records to it, and one reader reads them.
+//!
+//! In: the context that the thread has claimed. Out: room for a record of a given size, or none;
+//! records that the reader sees.
 
 use core::sync::atomic::Ordering;
 

@@ -31,19 +31,21 @@ pub(super) fn identity() -> &'static Identity {
     unsafe { &*(core::ptr::read_volatile(&raw const dprobes_settings.identity) as *const Identity) }
 }
 
-/// The tables for walking stacks, if there are any.
-pub(super) fn stacks() -> Option<unwind::Index<'static>> {
+/// The tables for walking stacks, and their version, if there are any.
+pub(super) fn stacks() -> Option<(unwind::Index<'static>, u64)> {
     // SAFETY: the constant is mapped; a nonzero value is the address of a directory, which is
     // mapped wherever handlers work in a context, and whose fields are atomic.
     let directory = unsafe {
         (core::ptr::read_volatile(&raw const dprobes_settings.stacks) as *const Directory).as_ref()?
     };
+    // Before the list is looked for, so that it is no version of one after that list.
+    let version = directory.version.load(Ordering::Acquire);
     let (block, list) = directory.block()?;
     let words = block as *const u64;
     // SAFETY: the tracer has put the number of the block's words into its first word. Of these,
     // only those are read that stay as they are, until no thread can have found this block.
     let words = unsafe { core::slice::from_raw_parts(words, words.read() as usize) };
-    Some(unwind::Index::new(words, list))
+    Some((unwind::Index::new(words, list), version))
 }
 
 /// The process id: common to all threads, or else the one stored for this thread.

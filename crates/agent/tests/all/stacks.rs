@@ -2,13 +2,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use dprobes_agent::image::Entry;
 use layout::stacks::{Directory, slot};
-use layout::{Context, Registers};
+use layout::{Context, MapCall, Registers};
 use maps::{Kind, MapInfo, Maps};
 use proptest::prelude::*;
 use testing::conformance::assemble;
 use unwind::{Cfa, Index, Listed, Module, Row, Rule, Saved, walk, walk_frame_pointers};
-use vm::{Program, Word};
+use vm::{Op, Program, Word};
 
 use crate::common::{Bench, loaded, low};
 
@@ -70,9 +71,11 @@ impl Scene {
             directory.slots[1].store(slot(self.block, list).expect("it fits"), Ordering::Relaxed);
         }
         directory.current.store(list.is_some().into(), Ordering::Relaxed);
+        directory.version.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The stack that the agent takes.
+    /// The stack that the agent takes: when it interprets, and when compiled code asks for it, for
+    /// the first time and again.
     fn taken(&mut self, (rip, all): (u64, [u64; 16])) -> Vec<u64> {
         let lines = [format!("push {FRAMES}"), "stack 0".to_owned(), "exit".to_owned()];
         let code = assemble(&lines, Word::W8).code;
@@ -87,7 +90,15 @@ impl Scene {
         let info = self.bench.describe(&program, 0);
         let left = self.bench.run(&info);
         self.bench.take_variables(&program);
-        let bytes = maps.stack(0, *left.stack.first().expect("a number")).unwrap_or_default();
+        let number = *left.stack.first().expect("a number");
+        let info = self.bench.begin(&info);
+        for _ in 0..2 {
+            let call = MapCall { op: Op::StackOf as u32, value: FRAMES as u64, ..MapCall::default() };
+            *self.bench.map_call().0 = call;
+            assert_eq!(self.bench.call_with_everything(Entry::Map, info, 0).0, number);
+        }
+        self.bench.take_variables(&program);
+        let bytes = maps.stack(0, number).unwrap_or_default();
         bytes.chunks(8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("a word"))).collect()
     }
 

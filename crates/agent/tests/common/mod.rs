@@ -4,6 +4,8 @@
 //! table says.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
+mod low;
+
 use std::collections::BTreeMap;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
@@ -12,38 +14,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dprobes_agent::image::{Entry, Settings, image};
 use layout::{
     CALL, CLOCK_WORDS, CONTEXT_SIZE, CONTROL, Clock, Context, Control, ExtraHeader, FRAME, HEADER,
-    HandlerInfo, Header, Identity, LOG_SHIFT, LOW_END, MapCall, RESUME, RING_SIZE, Resume, SCRATCH,
-    SCRATCH_SIZE, STATE, UNSET, flag, record_size, state,
+    HandlerInfo, Header, Identity, LOG_SHIFT, MapCall, RESUME, RING_SIZE, Resume, SCRATCH, SCRATCH_SIZE,
+    STATE, UNSET, flag, record_size, state,
 };
 use libc::{c_int, c_void, siginfo_t};
+pub use low::{low, protect};
 use maps::MapInfo;
 use vm::{FRAME_LIMIT, Program, State};
-
-/// Maps fresh memory below 2 GiB, at a multiple of `align`.
-pub fn low(size: u64, align: u64) -> u64 {
-    // SAFETY: fresh anonymous memory; the excess stays unused.
-    let place = unsafe {
-        libc::mmap(
-            null_mut(),
-            (size + align) as usize,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_32BIT,
-            -1,
-            0,
-        )
-    };
-    assert_ne!(place, libc::MAP_FAILED, "there is room below 2 GiB");
-    let place = (place as u64).next_multiple_of(align);
-    assert!(place + size <= LOW_END);
-    place
-}
-
-/// Changes the protection of memory that [`low`] gave.
-pub fn protect(address: u64, size: u64, protection: c_int) {
-    // SAFETY: the memory is the test's own.
-    let result = unsafe { libc::mprotect(address as *mut c_void, size as usize, protection) };
-    assert_eq!(result, 0);
-}
 
 /// The agent loaded in this process.
 pub struct Loaded {
@@ -430,13 +407,11 @@ impl Bench {
 
 /// The bytes of a map's description.
 fn map_bytes(map: &MapInfo) -> Vec<u8> {
-    let halves = [map.kind, map.signed, map.key, map.value, map.entries, map.copies, map.place, map.words];
+    let sizes = [map.kind, map.signed, map.key, map.value, map.entries];
+    let halves = sizes.into_iter().chain([map.copies, map.place, map.words, map.evicts, 0]);
     let whole = [map.a, map.b, map.c];
-    let bytes: Vec<u8> = halves
-        .iter()
-        .flat_map(|half| half.to_le_bytes())
-        .chain(whole.iter().flat_map(|it| it.to_le_bytes()))
-        .collect();
+    let bytes: Vec<u8> =
+        halves.flat_map(u32::to_le_bytes).chain(whole.iter().flat_map(|it| it.to_le_bytes())).collect();
     assert_eq!(bytes.len(), size_of::<MapInfo>());
     bytes
 }

@@ -84,7 +84,7 @@ impl Tracer for Dprobes {
         }
         let mut command = Command::new(&self.command);
         command.args(["attach", "--log", "PID,TSC", "-p", &place.pid.to_string(), "--stats"]).arg(&stats);
-        command.arg("-o").arg(&output);
+        command.args(["--log-format", "klog"]).arg("-o").arg(&output);
         command.args(["--engine", &self.engine]);
         let process = Process::start(command.arg(&program))?;
         Ok(Box::new(Running { process, task: self.task, stats, output }))

@@ -235,7 +235,13 @@ impl Session<'_> {
         }
         let mut command = Command::new(&self.plan.dprobes);
         command.args(["attach", "-p", &self.pid.to_string(), "--engine", self.engine]);
-        command.arg("--stats").arg(&stats).arg("-o").arg(&records).arg(self.file("soak.rpn"));
+        command
+            .arg("--stats")
+            .arg(&stats)
+            .arg("--log-format=klog")
+            .arg("-o")
+            .arg(&records)
+            .arg(self.file("soak.rpn"));
         if self.end == End::Time {
             command.arg("--for").arg(format!("{}ms", self.time.as_millis()));
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bpf::{Access, AttachError, Breakpoint, Errno, ProgramKind};
 
-use crate::support::{Words, counter, load, permitted, thread};
+use crate::support::{Words, counter, load, permitted, thread, without_children};
 
 /// A breakpoint on a variable for the thread that calls this.
 fn on(variable: &AtomicU64, access: Access) -> Breakpoint {
@@ -49,6 +49,7 @@ fn accesses_to_a_variable_are_counted_while_the_link_lives() {
         variable.store(2, Ordering::Relaxed);
         black_box(variable.load(Ordering::Relaxed));
     };
+    let _links_end = without_children();
     // One after the other: a machine that imitates a processor may report one breakpoint an access.
     for (access_kind, cookie) in [(Access::Write, 1), (Access::ReadWrite, 2)] {
         let breakpoint = on(&variable, access_kind);
@@ -70,6 +71,7 @@ fn threads_that_are_created_later_inherit_a_breakpoint() {
     let words = Words::new();
     let program = load(ProgramKind::PerfEvent, counter(), &[&words.map]);
     let variable = AtomicU64::new(0);
+    let _links_end = without_children();
     let breakpoint = Breakpoint { inherit: true, ..on(&variable, Access::Write) };
     let Some(link) = attached(test, breakpoint.attach(&program, 1)) else { return };
     let (written, dropped) = (Barrier::new(2), Barrier::new(2));

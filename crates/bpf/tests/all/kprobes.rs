@@ -5,7 +5,7 @@ use bpf::{
     attach_tracing, kernel_function,
 };
 
-use crate::support::{Words, count_by_cookie, end, load, only_this_thread, permitted};
+use crate::support::{Words, count_by_cookie, end, load, only_this_thread, permitted, without_children};
 
 /// The function of getpgid(2).
 const FUNCTION: &str = "__x64_sys_getpgid";
@@ -28,6 +28,7 @@ fn call() {
 /// Counts two calls with the link, and one without.
 #[track_caller]
 fn counts_while_attached(words: &Words, cookie: usize, link: Result<Link, AttachError>) {
+    let _links_end = without_children();
     let link = link.expect("the function can be probed");
     call();
     call();

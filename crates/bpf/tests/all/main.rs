@@ -2,6 +2,7 @@
 
 mod assembling;
 mod breakpoints;
+mod events;
 mod features;
 mod kprobes;
 mod loading;

@@ -4,6 +4,8 @@ use std::process::Command;
 
 use bpf::{Assembler, Cond, Helper, Insn, Reg, write_object};
 
+use crate::support::with_a_child;
+
 #[test]
 fn llvm_objdump_reads_an_object() {
     let Some(objdump) = testing::find_program("llvm-objdump") else {
@@ -27,6 +29,7 @@ fn llvm_objdump_reads_an_object() {
     let scratch = testing::Scratch::new();
     let file = scratch.path().join("handler.o");
     std::fs::write(&file, object).expect("the scratch directory is writable");
+    let _child = with_a_child();
     let output = Command::new(objdump).args(["-dr", "--no-show-raw-insn"]).arg(&file).output();
     let output = output.expect("llvm-objdump can be executed");
     let text = String::from_utf8_lossy(&output.stdout);

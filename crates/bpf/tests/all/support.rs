@@ -2,11 +2,27 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use bpf::{
     Alu, Assembler, Atomic, Cond, Errno, Helper, Insn, Label, LoadError, Map, MapSpec, Program, ProgramKind,
     ProgramSpec, Reg, Shared, Size,
 };
+
+/// A child has this process's descriptors until it ends or executes another file, and a link stays
+/// attached as long as anyone has it. So nobody creates a child while a test sees that dropping a
+/// link detaches it.
+static DESCRIPTORS: RwLock<()> = RwLock::new(());
+
+/// While this is held, no child has a descriptor of this process.
+pub(crate) fn without_children() -> RwLockReadGuard<'static, ()> {
+    DESCRIPTORS.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Is held by who creates a child, until the child has ended.
+pub(crate) fn with_a_child() -> RwLockWriteGuard<'static, ()> {
+    DESCRIPTORS.write().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Whether this process may load programs; if not, the test is skipped.
 #[track_caller]

@@ -2,7 +2,7 @@
 
 use bpf::{Assembler, Atomic, AttachError, Errno, Insn, ProgramKind, RawTracepoint, Reg, Size, Tracepoint};
 
-use crate::support::{Words, end, load, only_this_thread, permitted};
+use crate::support::{Words, end, load, only_this_thread, permitted, without_children};
 
 /// A program that adds 1 to word 1 for this thread. Tracepoints fire for all.
 fn counts_this_thread() -> Assembler {
@@ -49,6 +49,7 @@ fn raw() {
     let program = load(ProgramKind::RawTracepoint, counts_this_thread(), &[&words.map]);
     let missing = RawTracepoint { name: "no_such_tracepoint" }.attach(&program, 0).err();
     assert_eq!(missing, Some(AttachError::Link(Errno::ENOENT)));
+    let _links_end = without_children();
     let link = RawTracepoint { name: "task_rename" }.attach(&program, 0);
     let link = link.expect("every kernel has this tracepoint");
     rename();
@@ -62,6 +63,7 @@ fn raw() {
 fn numbered(point: Tracepoint) {
     let words = Words::new();
     let program = load(ProgramKind::Tracepoint, counts_this_thread(), &[&words.map]);
+    let _links_end = without_children();
     let link = point.attach(&program, 0).expect("the tracepoint is there");
     rename();
     assert_eq!(words.get(1), 1);

@@ -6,7 +6,7 @@ use bpf::{
     Assembler, AttachError, Errno, Feature, Helper, Insn, Link, ProgramKind, Reg, Size, Uprobe, UprobeMulti,
 };
 
-use crate::support::{Words, counter, end, load, permitted, place, process};
+use crate::support::{Words, counter, end, load, permitted, place, process, with_a_child, without_children};
 
 const PLAIN: ProgramKind = ProgramKind::Uprobe { sleepable: false };
 
@@ -49,6 +49,7 @@ fn hits_are_counted_by_cookie_until_the_link_is_dropped() {
     if !permitted("hits_are_counted_by_cookie_until_the_link_is_dropped") {
         return;
     }
+    let _links_end = without_children();
     let words = Words::new();
     let program = load(PLAIN, counter(), &[&words.map]);
     let first = attach(&program, counted_first, 1, false);
@@ -105,6 +106,7 @@ fn all_processes_that_execute_the_file_hit_a_probe_of_the_file() {
     let probe = Uprobe { path: &path, offset, on_return: false, reference_counter: 0, process: None };
     let _all = probe.attach(&program, 1).expect("the function can be probed");
     let _one = Uprobe { process: process(), ..probe }.attach(&program, 2).expect("so it can");
+    let _child = with_a_child();
     // SAFETY: the child calls a function without locks or allocation and ends, without unwinding.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -130,6 +132,7 @@ fn one_link_has_several_places_each_with_its_cookie() {
     if !Feature::UprobeMulti.is_available() {
         return testing::skipped(&format!("optional: {test}"), "Linux 6.6");
     }
+    let _links_end = without_children();
     let words = Words::new();
     let program = load(ProgramKind::UprobeMulti { sleepable: false }, counter(), &[&words.map]);
     let (path, first) = place(several_first);
@@ -168,6 +171,7 @@ fn only_a_sleepable_program_reads_memory_that_is_not_there_yet() {
     if !Feature::SleepableUprobe.is_available() {
         return testing::skipped(&format!("optional: {test}"), "Linux 6.0");
     }
+    let _links_end = without_children();
     let words = Words::new();
     // Puts the helper's result into a word: reading 8 bytes at the function's argument.
     let reader = |helper, word: u32| {

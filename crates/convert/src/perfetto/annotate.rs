@@ -64,6 +64,7 @@ fn annotation(
             Value::Signed(value) => signed(annotation::SIGNED, *value, out),
             Value::Float(value) => double(annotation::DOUBLE, *value, out),
             Value::Text(value) => text(annotation::TEXT, value, out),
+            Value::Names(names) => text(annotation::TEXT, names.as_bytes(), out),
             Value::Bytes(bytes) => {
                 let mut digits = Vec::new();
                 hex(bytes, &mut digits);

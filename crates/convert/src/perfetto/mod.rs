@@ -24,7 +24,7 @@ use trace::Record;
 use trace::template::{Template, Value};
 
 use crate::event::{Event, Form};
-use crate::facts::{Side, TraceFacts};
+use crate::facts::TraceFacts;
 use crate::map::Map;
 use crate::plural::counted;
 use crate::spans::{Losses, Spans, Step};
@@ -255,24 +255,19 @@ impl<W: Write> Form for Perfetto<W> {
         let time = record.time;
         self.last = self.last.max(time);
         let track = self.tracks.thread(record);
-        let thread = (record.pid, record.tid);
-        let step = match (place.function, place.side) {
-            (Some(function), Side::Entry) => self.spans.enter(thread, function, time, record.esp),
-            (Some(function), Side::Return) => self.spans.leave(thread, function, time, record.esp),
-            _ => Step::Lone,
-        };
-        if place.function.is_some() {
+        let step = self.spans.step(event);
+        if step.is_some() {
             self.close(track, self.spans.left().len(), time);
         }
         match step {
-            Step::Begin => {
+            Some(Step::Begin) => {
                 self.start(event::BEGIN, track);
                 let function = place.function.and_then(|number| self.functions.get(number as usize));
                 let function = function.map_or("?", String::as_str);
                 name(function, &place.module, &mut self.names, &mut self.event);
             }
-            Step::End(_) => self.start(event::END, track),
-            Step::Lone => {
+            Some(Step::End(_)) => self.start(event::END, track),
+            Some(Step::Unsure | Step::Lone) | None => {
                 self.start(event::INSTANT, track);
                 let described = template.map(|template| template.description.as_str());
                 let called = described.unwrap_or_else(|| place.name());

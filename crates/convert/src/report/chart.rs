@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use super::histogram::Histogram;
-use super::html::escape;
 use super::numbers::{count_of, duration, grouped, rate};
 use super::timeline::{Axis, PARTS, Timeline};
+use printable::markup;
 
 /// The size of a large chart, in SVG units.
 const WIDTH: f64 = 960.0;
@@ -39,32 +39,59 @@ fn tick(value: f64) -> String {
 }
 
 /// Draws horizontal lines with labels, up to `greatest`; returns the value at the top.
-fn grid(out: &mut String, greatest: f64, label: impl Fn(f64) -> String) -> f64 {
+fn grid(out: &mut String, greatest: f64) -> f64 {
     let step = step(greatest);
     let top = (greatest / step).ceil().max(1.0) * step;
     let mut value = 0.0;
     while value <= top * 1.001 {
         let y = TOP + (HEIGHT - TOP - BOTTOM) * (1.0 - value / top);
+        let label = tick(value);
         let class = if value == 0.0 { "axis" } else { "grid" };
-        // Writing to a string cannot fail.
-        let _ = write!(
-            out,
-            "<line class=\"{class}\" x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
-             <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            LEFT - 8.0,
-            y + 4.0,
-            label(value)
-        );
+        line(out, class, y, &label);
         value += step;
     }
     top
+}
+
+/// The least count of a logarithmic axis: a count of 1 is higher.
+const LEAST: f64 = 0.5;
+
+/// The height of a count on a logarithmic axis that ends at `top`.
+fn log_height(count: f64, top: f64) -> f64 {
+    (count.max(LEAST) / LEAST).log10() / (top / LEAST).log10() * (HEIGHT - TOP - BOTTOM)
+}
+
+/// Draws horizontal lines at powers of ten, with labels, up to `greatest`; returns the value at the
+/// top.
+fn log_grid(out: &mut String, greatest: u64) -> f64 {
+    let powers = (greatest.max(1) as f64).log10().ceil().max(1.0) as i32;
+    let top = 10_f64.powi(powers);
+    // At most six labels.
+    let every = (powers / 6 + 1) as usize;
+    line(out, "axis", HEIGHT - BOTTOM, "0");
+    for value in (0..=powers).step_by(every).map(|power| 10_f64.powi(power)) {
+        line(out, "grid", HEIGHT - BOTTOM - log_height(value, top), &tick(value));
+    }
+    top
+}
+
+/// Draws a horizontal line with a label.
+fn line(out: &mut String, class: &str, y: f64, label: &str) {
+    // Writing to a string cannot fail.
+    let _ = write!(
+        out,
+        "<line class=\"{class}\" x1=\"{LEFT}\" x2=\"{WIDTH}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
+         <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
+        LEFT - 8.0,
+        y + 4.0
+    );
 }
 
 fn begin(out: &mut String, label: &str) {
     let _ = write!(
         out,
         "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">",
-        escape(label)
+        markup(label)
     );
 }
 
@@ -75,7 +102,7 @@ fn bar(out: &mut String, class: &str, [x, y, width, height]: [f64; 4], title: &s
     let _ = write!(
         out,
         "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"><title>{}</title></rect>",
-        escape(title)
+        markup(title)
     );
 }
 
@@ -87,7 +114,7 @@ pub(super) fn over_time(series: &[Series<'_>], axis: Axis, first: u64) -> String
     let sums: Vec<u64> =
         (0..PARTS).map(|part| series.iter().map(|(_, timeline)| timeline.0[part]).sum()).collect();
     let greatest = sums.iter().copied().max().unwrap_or(0) as f64 / seconds;
-    let top = grid(&mut out, greatest, tick);
+    let top = grid(&mut out, greatest);
     let (width, height) = ((WIDTH - LEFT) / PARTS as f64, HEIGHT - TOP - BOTTOM);
     for part in 0..PARTS {
         let x = LEFT + part as f64 * width;
@@ -128,18 +155,19 @@ pub(super) fn over_time(series: &[Series<'_>], axis: Axis, first: u64) -> String
     out
 }
 
-/// A histogram of times in powers of two, with marks at the median and the 99th percentile.
+/// A histogram of times in powers of two, with marks at the median and at high percentiles. Both
+/// axes are logarithmic: the few slow calls are seen beside the many fast ones.
 pub(super) fn lengths(times: &Histogram, name: &str) -> String {
     let mut out = String::new();
     begin(&mut out, &format!("times of {name}"));
     let powers = times.powers();
     let greatest = powers.iter().map(|power| power.count).max().unwrap_or(0);
-    let top = grid(&mut out, greatest as f64, tick);
-    let (width, height) = ((WIDTH - LEFT) / powers.len().max(1) as f64, HEIGHT - TOP - BOTTOM);
+    let top = log_grid(&mut out, greatest);
+    let width = (WIDTH - LEFT) / powers.len().max(1) as f64;
     let column = width.min(72.0);
     for (place, power) in powers.iter().enumerate() {
         let x = LEFT + place as f64 * column;
-        let share = power.count as f64 / top * height;
+        let share = log_height(power.count as f64, top);
         if power.count > 0 {
             let title = format!(
                 "{} to {}: {}, {:.2}%",
@@ -166,7 +194,7 @@ pub(super) fn lengths(times: &Histogram, name: &str) -> String {
         LEFT + column * (at as f64 + (value.max(1) as f64 / from as f64).log2().clamp(0.0, 1.0))
     };
     let mut row = 0.0;
-    for (percent, label) in [(50.0, "median"), (99.0, "99%")] {
+    for (percent, label) in [(50.0, "median"), (99.0, "99%"), (99.9, "99.9%")] {
         let value = times.percentile(percent);
         let x = place(value);
         let (anchor, shift) = if x > WIDTH - 130.0 { ("end", -5.0) } else { ("start", 5.0) };
@@ -212,6 +240,26 @@ mod tests {
             let chart = over_time(&[("all".to_owned(), &timeline)], Axis::new(start, end), first);
             assert!(chart.ends_with("</svg>") && chart.contains("+18446744074 s"), "{chart}");
         }
+    }
+
+    #[test]
+    fn the_few_are_seen_beside_the_many() {
+        let mut times = Histogram::default();
+        (0..100_000).for_each(|_| times.add(1000));
+        times.add(1_000_000);
+        let chart = lengths(&times, "f");
+        let heights: Vec<f64> = chart
+            .split("<rect ")
+            .skip(1)
+            .filter_map(|bar| bar.split_once(" height=\"")?.1.split_once('"')?.0.parse().ok())
+            .collect();
+        assert_eq!(heights.len(), 2, "{chart}");
+        // On a linear axis the one call would be a pixel high; the axis has its powers of ten.
+        assert!(heights[0] > 150.0 && heights[1] > 8.0 && heights[1] < 20.0, "{heights:?}");
+        let labels = ["1", "10", "100", "1 k", "10 k", "100 k"];
+        assert!(labels.iter().all(|label| chart.contains(&format!(">{label}</text>"))), "{chart}");
+        times.add(u64::MAX);
+        assert!(lengths(&times, "f").ends_with("</svg>"));
     }
 
     #[test]

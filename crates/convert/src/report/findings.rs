@@ -2,6 +2,7 @@
 
 use trace::store::{About, Counts};
 
+use super::functions::Function;
 use super::latency::Latency;
 use super::talkers::Process;
 use super::timeline::{Axis, Timeline};
@@ -54,6 +55,8 @@ pub struct Findings {
     /// Times between points: first those asked for, then functions in descending order of their
     /// total time.
     pub(crate) latencies: Vec<Latency>,
+    /// The functions of which entries and returns were probed.
+    pub(crate) functions: Vec<Function>,
     /// The processes that logged, in descending order of records.
     pub(crate) processes: Vec<Process>,
     /// Records of threads that were not counted individually, since there were too many.
@@ -67,6 +70,11 @@ pub struct Findings {
 }
 
 impl Findings {
+    /// Whether calls of functions were timed.
+    pub fn has_functions(&self) -> bool {
+        !self.functions.is_empty()
+    }
+
     /// The time from the first to the last record, in nanoseconds.
     pub(crate) fn length(&self) -> u64 {
         self.times.map_or(0, |(least, greatest)| greatest - least)

@@ -2,8 +2,11 @@
 
 use std::fmt::Write;
 
+use printable::markup;
+
 use super::chart::{Series, lengths, over_time, spark};
 use super::findings::{Findings, Probe};
+use super::functions::Function;
 use super::numbers::{count_of, duration, grouped, percent, rate};
 use super::page::STYLE;
 use super::plain::summary;
@@ -13,30 +16,11 @@ use crate::text::Clock;
 /// Number of probes with a colour of their own in the chart; the others share one.
 const COLOURS: usize = 6;
 
-/// Escapes text for a page: nothing in it is markup.
-pub(super) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            '\n' => out.push('\n'),
-            letter if printable::is_plain(letter) => out.push(letter),
-            // Visible in escaped form wherever the page is shown.
-            letter => out.push_str(&printable::text(letter.encode_utf8(&mut [0; 4]))),
-        }
-    }
-    out
-}
-
 /// The findings as a page. Shows `most` probes, places, histograms and processes, and says how many
 /// more there are.
 pub fn html(found: &Findings, most: usize) -> String {
     let mut out = String::new();
-    let name = escape(&found.name);
+    let name = markup(&found.name);
     // Writing to a string cannot fail.
     let _ = write!(
         out,
@@ -51,6 +35,7 @@ pub fn html(found: &Findings, most: usize) -> String {
     }
     probes(&mut out, found, most);
     if found.records > 0 {
+        functions(&mut out, found, most);
         places(&mut out, found, most);
         latencies(&mut out, found, most);
         talkers(&mut out, found, most);
@@ -61,27 +46,27 @@ pub fn html(found: &Findings, most: usize) -> String {
         out,
         "<footer>dprobes {} report; the trace was made by dprobes {}.</footer>\n</main></body></html>\n",
         env!("CARGO_PKG_VERSION"),
-        escape(&found.about.version)
+        markup(&found.about.version)
     );
     out
 }
 
 fn head(out: &mut String, found: &Findings) {
     let about = &found.about;
-    let _ = write!(out, "<h1>{}</h1>", escape(&found.name));
+    let _ = write!(out, "<h1>{}</h1>", markup(&found.name));
     if !about.host.is_empty() {
         let _ = write!(
             out,
             "<p>{} &middot; {} &middot; <code>{}</code></p>",
-            escape(&about.host),
-            escape(&about.kernel),
-            escape(&about.command.join(" "))
+            markup(&about.host),
+            markup(&about.kernel),
+            markup(&about.command.join(" "))
         );
     }
     if let Some((least, _)) = found.times {
         let (mut clock, mut date) = (Clock::default(), Vec::new());
         clock.show(least, &mut date);
-        let _ = write!(out, "<p>first record {}</p>", escape(&String::from_utf8_lossy(&date)));
+        let _ = write!(out, "<p>first record {}</p>", markup(&String::from_utf8_lossy(&date)));
     }
     out.push_str("<div class=\"tiles\">");
     let mut tile = |value: String, what: &str, class: &str| {
@@ -122,7 +107,7 @@ fn timeline(out: &mut String, found: &Findings) {
     }
     out.push_str("<section><h2>Records per second</h2><ul class=\"legend\">");
     for (place, (name, _)) in series.iter().enumerate() {
-        let _ = write!(out, "<li><i class=\"s{}\"></i>{}</li>", colour(place), escape(name));
+        let _ = write!(out, "<li><i class=\"s{}\"></i>{}</li>", colour(place), markup(name));
     }
     let first = found.times.map_or(found.axis.start, |(least, _)| least);
     let _ = writeln!(out, "</ul>{}</section>", over_time(&series, found.axis, first));
@@ -166,7 +151,7 @@ fn probes(out: &mut String, found: &Findings, most: usize) {
         let _ = write!(
             rows,
             "<tr><td><code>{}</code></td><td>{}</td><td>{:.2}%</td><td>{}</td>{}{}{}<td>{}</td></tr>",
-            escape(name),
+            markup(name),
             grouped(*records),
             percent(*records, found.records),
             rate(found.rate(*records)),
@@ -191,6 +176,28 @@ fn probes(out: &mut String, found: &Findings, most: usize) {
     out.push_str("</section>\n");
 }
 
+fn functions(out: &mut String, found: &Findings, most: usize) {
+    if found.functions.is_empty() {
+        return;
+    }
+    out.push_str("<section><h2>Functions</h2>");
+    let own = |function: &Function| function.own;
+    let all = found.functions.iter().map(own).fold(0, u64::saturating_add);
+    let mut rows = String::new();
+    for function in found.functions.iter().take(most) {
+        let Function { name, calls, total, mean, slow, greatest, .. } = function;
+        let _ = write!(rows, "<tr><td><code>{}</code></td><td>{}</td>", markup(name), grouped(*calls));
+        for time in [total, mean, slow, greatest, &own(function)] {
+            let _ = write!(rows, "<td>{}</td>", duration(*time));
+        }
+        let _ = write!(rows, "{}</tr>", share(own(function), all));
+    }
+    let heads = ["function", "calls", "total", "mean", "99.9%", "max", "self", "share of self", ""];
+    table(out, &heads, &rows);
+    more(out, found.functions.len(), most, "function");
+    out.push_str("</section>\n");
+}
+
 fn places(out: &mut String, found: &Findings, most: usize) {
     if found.places.is_empty() {
         return;
@@ -201,7 +208,7 @@ fn places(out: &mut String, found: &Findings, most: usize) {
         let _ = write!(
             rows,
             "<tr><td><code>{}</code></td><td>{}</td>{}</tr>",
-            escape(&place.name),
+            markup(&place.name),
             grouped(place.records),
             share(place.records, found.records)
         );
@@ -222,7 +229,7 @@ fn latencies(out: &mut String, found: &Findings, most: usize) {
         let _ = write!(
             rows,
             "<tr><td><code>{}</code></td><td>{}</td>",
-            escape(&latency.name),
+            markup(&latency.name),
             grouped(times.count)
         );
         for value in [
@@ -232,13 +239,14 @@ fn latencies(out: &mut String, found: &Findings, most: usize) {
             times.percentile(50.0),
             times.percentile(90.0),
             times.percentile(99.0),
+            times.percentile(99.9),
             times.greatest,
         ] {
             let _ = write!(rows, "<td>{}</td>", duration(value));
         }
         rows.push_str("</tr>");
     }
-    let heads = ["between", "times", "total", "mean", "least", "median", "90%", "99%", "greatest"];
+    let heads = ["between", "times", "total", "mean", "least", "median", "90%", "99%", "99.9%", "greatest"];
     table(out, &heads, &rows);
     for latency in found.latencies.iter().take(most).filter(|latency| latency.times.count > 0) {
         let open = if latency.open > 0 {
@@ -249,8 +257,8 @@ fn latencies(out: &mut String, found: &Findings, most: usize) {
         let _ = write!(
             out,
             "<h3>{}</h3><p>{}{open}</p>{}",
-            escape(&latency.name),
-            escape(&summary(&latency.times)),
+            markup(&latency.name),
+            markup(&summary(&latency.times)),
             lengths(&latency.times, &latency.name)
         );
     }
@@ -261,7 +269,7 @@ fn latencies(out: &mut String, found: &Findings, most: usize) {
 fn talkers(out: &mut String, found: &Findings, most: usize) {
     out.push_str("<section><h2>Processes and threads</h2>");
     let mut rows = String::new();
-    let named = |id: u32, name: &str| format!("{} <code>{id}</code>", escape(name));
+    let named = |id: u32, name: &str| format!("{} <code>{id}</code>", markup(name));
     let mut row = |class: &str, label: &str, records: u64| {
         let _ = write!(
             rows,
@@ -302,7 +310,7 @@ fn variables(out: &mut String, found: &Findings, most: usize) {
         .map(|(name, value)| {
             format!(
                 "<tr><td><code>{}</code></td><td>{}</td><td><code>{value:#x}</code></td></tr>",
-                escape(name),
+                markup(name),
                 grouped(*value)
             )
         })
@@ -319,10 +327,10 @@ fn notes(out: &mut String, found: &Findings, most: usize) {
     }
     out.push_str("<section><h2>Messages</h2>");
     for remark in &found.remarks {
-        let _ = write!(out, "<p>{}</p>", escape(remark));
+        let _ = write!(out, "<p>{}</p>", markup(remark));
     }
     for (time, note) in found.notes.iter().take(most) {
-        let _ = write!(out, "<p><code>+{}</code> {}</p>", escape(&duration(*time)), escape(note));
+        let _ = write!(out, "<p><code>+{}</code> {}</p>", markup(&duration(*time)), markup(note));
     }
     more(out, found.notes.len(), most, "message");
     out.push_str("</section>\n");

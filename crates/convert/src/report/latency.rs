@@ -1,12 +1,12 @@
 //! Times from one point to another: from a function's entry to its return, and between points that
 //! the user names.
 
+use super::functions::Function;
 use super::histogram::Histogram;
 use crate::event::Event;
-use crate::facts::Side;
 use crate::map::{Map, Set};
-use crate::plural::counted;
-use crate::spans::{Losses, Spans, Step};
+use crate::remarks::on_calls;
+use crate::spans::{Losses, Span, Spans, Step};
 
 /// Most functions whose times are counted.
 const MAX_FUNCTIONS: usize = 4096;
@@ -46,11 +46,31 @@ struct Pair {
     open: u64,
 }
 
+/// The calls of a function.
+#[derive(Debug, Default)]
+struct Calls {
+    times: Histogram,
+    /// The time of the outermost calls.
+    total: u64,
+    /// The time outside of other calls.
+    own: u64,
+}
+
+impl Calls {
+    fn add(&mut self, span: &Span) {
+        self.times.add(span.length);
+        self.own = self.own.saturating_add(span.own);
+        if span.is_outermost {
+            self.total = self.total.saturating_add(span.length);
+        }
+    }
+}
+
 /// Collects all times.
 #[derive(Debug, Default)]
 pub(super) struct Latencies {
     spans: Spans,
-    functions: Map<u32, Histogram>,
+    functions: Map<u32, Calls>,
     pairs: Vec<Pair>,
     /// Calls not timed because there are too many functions.
     uncounted: u64,
@@ -75,18 +95,11 @@ impl Latencies {
     pub(super) fn record(&mut self, event: &Event<'_>) {
         let record = event.record;
         let thread = (record.pid, record.tid);
-        if let Some(function) = event.place.function {
-            let step = match event.place.side {
-                Side::Entry => self.spans.enter(thread, function, record.time, record.esp),
-                Side::Return => self.spans.leave(thread, function, record.time, record.esp),
-                Side::Inside => Step::Lone,
-            };
-            if let Step::End(span) = step {
-                if self.functions.len() >= MAX_FUNCTIONS && !self.functions.contains_key(&function) {
-                    self.uncounted += 1;
-                } else {
-                    self.functions.entry(function).or_default().add(span.length);
-                }
+        if let (Some(Step::End(span)), Some(function)) = (self.spans.step(event), event.place.function) {
+            if self.functions.len() >= MAX_FUNCTIONS && !self.functions.contains_key(&function) {
+                self.uncounted += 1;
+            } else {
+                self.functions.entry(function).or_default().add(&span);
             }
         }
         let probe = (event.place.program, event.place.probe);
@@ -110,53 +123,23 @@ impl Latencies {
     }
 
     /// The results: first the points that the user names, then functions in descending order of
-    /// their total time; and remarks.
-    pub(super) fn end(&mut self, names: &[String]) -> (Vec<Latency>, Vec<String>) {
+    /// their total time; the table of functions; and remarks.
+    pub(super) fn end(&mut self, names: &[String]) -> (Vec<Latency>, Vec<Function>, Vec<String>) {
         let mut all: Vec<Latency> = Vec::new();
         for pair in self.pairs.drain(..) {
             let open = pair.open + pair.started.len() as u64;
             all.push(Latency { name: pair.name, times: pair.times, open });
         }
-        let mut functions: Vec<(u32, Histogram)> = self.functions.drain().collect();
-        functions.sort_by_key(|(number, times)| (std::cmp::Reverse(times.sum), *number));
-        all.extend(functions.into_iter().map(|(number, times)| Latency {
-            name: format!("{}, entry to return", names.get(number as usize).map_or("?", String::as_str)),
-            times,
-            open: 0,
-        }));
-        let mut remarks = Vec::new();
-        let open = self.spans.end().len() as u64;
-        for (count, one, many) in [
-            (
-                self.spans.entries,
-                "call ended without a return hit and is not timed",
-                "calls ended without a return hit and are not timed",
-            ),
-            (
-                open,
-                "call had not returned when the trace ended",
-                "calls had not returned when the trace ended",
-            ),
-            (
-                self.spans.unsure + self.unsure,
-                "time spans lost records and is not counted: its ends may be of different calls",
-                "times span lost records and are not counted: their ends may be of different calls",
-            ),
-            (
-                self.spans.returns,
-                "return has no entry in the trace and is not timed",
-                "returns have no entry in the trace and are not timed",
-            ),
-            (
-                self.spans.beyond + self.uncounted,
-                "call is not timed: too many functions, or calls nested too deeply",
-                "calls are not timed: too many functions, or calls nested too deeply",
-            ),
-        ] {
-            if count > 0 {
-                remarks.push(counted(count, one, many));
-            }
+        let mut functions: Vec<(u32, Calls)> = self.functions.drain().collect();
+        functions.sort_by_key(|(number, calls)| (std::cmp::Reverse(calls.total), *number));
+        let mut table = Vec::new();
+        for (number, calls) in functions {
+            let name = names.get(number as usize).map_or("?", String::as_str);
+            table.push(Function::new(name, &calls.times, calls.total, calls.own));
+            all.push(Latency { name: format!("{name}, entry to return"), times: calls.times, open: 0 });
         }
-        (all, remarks)
+        let open = self.spans.end().len();
+        let remarks = on_calls(&self.spans, open, self.unsure, self.uncounted);
+        (all, table, remarks)
     }
 }

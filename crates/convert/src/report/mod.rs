@@ -5,11 +5,15 @@
 //! [`Findings`], shown as text or as a self-contained HTML page.
 
 mod chart;
+mod ends;
 mod findings;
+mod functions;
+mod heat;
 mod histogram;
 mod html;
 mod latency;
 mod numbers;
+mod overview;
 mod page;
 mod plain;
 mod talkers;
@@ -20,12 +24,15 @@ use std::io;
 use trace::store::{Info, Lookup, point_name};
 
 use crate::event::{Event, Form};
-use crate::facts::TraceFacts;
+use crate::facts::{Side, TraceFacts};
 use crate::map::Map;
 pub use findings::Findings;
+pub use functions::{Sort, functions};
 pub use html::html;
 pub use latency::Between;
-pub use numbers::{grouped, rate};
+pub(crate) use numbers::{aligned, count_of, percent};
+pub use numbers::{duration, grouped, rate};
+pub use overview::Overview;
 pub use plain::text;
 
 use findings::{Probe, Where};
@@ -138,7 +145,9 @@ impl Form for Report {
             }
             let place = &mut self.places[number];
             if place.records == 0 {
-                place.name = point_name(&event.place.module, event.place.name());
+                let own = event.place;
+                let name = if own.side == Side::Return { own.function_name() } else { own.name() };
+                place.name = point_name(&own.module, name);
             }
             place.records += 1;
         }
@@ -149,9 +158,11 @@ impl Form for Report {
 
     fn finish(&mut self) -> io::Result<Vec<String>> {
         let found = &mut self.found;
+        found.probes = ends::joined(std::mem::take(&mut found.probes));
         found.probes.sort_by(|one, other| (other.records, &one.name).cmp(&(one.records, &other.name)));
         let mut places = std::mem::take(&mut self.places);
-        // The same symbol may have been mapped at several addresses.
+        // The same symbol may have been mapped at several addresses, and a function returns in
+        // several places.
         places.sort_by(|one, other| one.name.cmp(&other.name));
         places.dedup_by(|next, kept| {
             let same = next.name == kept.name;
@@ -162,7 +173,7 @@ impl Form for Report {
         places.sort_by(|one, other| (other.records, &one.name).cmp(&(one.records, &other.name)));
         let fired = found.probes.iter().filter(|probe| probe.records > 0).count();
         found.places = if places.len() > fired { places } else { Vec::new() };
-        (found.latencies, found.remarks) = self.latencies.end(&self.functions);
+        (found.latencies, found.functions, found.remarks) = self.latencies.end(&self.functions);
         (found.processes, found.others) = self.talkers.end();
         Ok(found.remarks.clone())
     }

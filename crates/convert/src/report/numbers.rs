@@ -14,7 +14,7 @@ pub fn grouped(count: u64) -> String {
 }
 
 /// A count and its noun: `1 record`, `1,234 records`.
-pub(super) fn count_of(number: u64, noun: &str) -> String {
+pub(crate) fn count_of(number: u64, noun: &str) -> String {
     let ending = match number {
         1 => "",
         _ if noun.ends_with('s') => "es",
@@ -24,7 +24,7 @@ pub(super) fn count_of(number: u64, noun: &str) -> String {
 }
 
 /// Nanoseconds, in a suitable unit: `683 ns`, `12.3 µs`, `1.25 ms`, `2.50 s`.
-pub(super) fn duration(nanoseconds: u64) -> String {
+pub fn duration(nanoseconds: u64) -> String {
     let value = nanoseconds as f64;
     let (value, unit) = match nanoseconds {
         0..1_000 => return format!("{nanoseconds} ns"),
@@ -33,6 +33,13 @@ pub(super) fn duration(nanoseconds: u64) -> String {
         _ => (value / 1e9, "s"),
     };
     format!("{value:.*} {unit}", decimals(value))
+}
+
+/// Nanoseconds as [`duration`] has them, in nine columns: below one another, the units are, too.
+pub(crate) fn aligned(nanoseconds: u64) -> String {
+    let shown = duration(nanoseconds);
+    let (number, unit) = shown.split_once(' ').unwrap_or((&shown, ""));
+    format!("{number:>6} {unit:<2}")
 }
 
 /// A rate: `0`, `950`, `12.5 k`, `1.25 M`.
@@ -56,15 +63,8 @@ fn decimals(value: f64) -> usize {
     }
 }
 
-/// A power of two, as in bpftrace: `512`, `1K`, `16M`.
-pub(super) fn power(value: u64) -> String {
-    let units = ["", "K", "M", "G", "T", "P", "E"];
-    let unit = if value == 0 { 0 } else { value.ilog2() as usize / 10 };
-    format!("{}{}", value >> (10 * unit), units[unit.min(6)])
-}
-
 /// A part of all, in percent.
-pub(super) fn percent(part: u64, all: u64) -> f64 {
+pub(crate) fn percent(part: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { part as f64 * 100.0 / all as f64 }
 }
 
@@ -79,7 +79,7 @@ mod tests {
             [5, 1_000, 12_345, 999_999, 1_250_000_000, 61_000_000_000].map(duration),
             ["5 ns", "1.00 µs", "12.3 µs", "1000 µs", "1.25 s", "61.0 s"]
         );
+        assert_eq!([5, 12_345, 61_000_000_000].map(aligned), ["     5 ns", "  12.3 µs", "  61.0 s "]);
         assert_eq!([0.5, 950.0, 12_500.0, 1_250_000.0].map(rate), ["0.5", "950", "12.5 k", "1.25 M"]);
-        assert_eq!([0, 1, 512, 1024, 1 << 24, 1 << 63].map(power), ["0", "1", "512", "1K", "16M", "8E"]);
     }
 }

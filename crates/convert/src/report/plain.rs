@@ -6,8 +6,9 @@ use super::histogram::Histogram;
 use printable::text as clean;
 
 use super::findings::{Findings, Probe};
+use super::functions::{self, Sort};
 use super::latency::Latency;
-use super::numbers::{count_of, duration, grouped, percent, power, rate};
+use super::numbers::{aligned, count_of, duration, grouped, percent, rate};
 use crate::text::Clock;
 
 /// Characters of the longest bar.
@@ -21,6 +22,10 @@ pub fn text(found: &Findings, most: usize) -> String {
     // Also without records: probes may have fired without logging, and their hits are shown.
     probes(&mut out, found, most);
     if found.records > 0 {
+        if !found.functions.is_empty() {
+            out.push('\n');
+            functions::table(&mut out, &found.functions, Sort::Total, most);
+        }
         places(&mut out, found, most);
         timeline(&mut out, found, most);
         for latency in found.latencies.iter().take(most) {
@@ -186,25 +191,27 @@ fn histogram(out: &mut String, latency: &Latency) {
     if times.count == 0 {
         return;
     }
-    line(out, format!("  {}; buckets in nanoseconds:", summary(times)));
+    line(out, format!("  {}; the lengths of the bars are logarithmic:", summary(times)));
     let powers = times.powers();
     let greatest = powers.iter().map(|power| power.count).max().unwrap_or(1).max(1);
+    let length = |count: u64| (count as f64 + 1.0).ln() / (greatest as f64 + 1.0).ln() * BAR as f64;
     for each in powers {
-        let range = format!("[{}, {})", power(each.from), power(each.to()));
-        let bar = "@".repeat((each.count as f64 * BAR as f64 / greatest as f64).round() as usize);
-        line(out, format!("  {range:<16} {:>10} |{bar:<BAR$}|", each.count));
+        let bar = "@".repeat(length(each.count).round() as usize);
+        let [from, to] = [each.from, each.to()].map(aligned);
+        line(out, format!("  {from} ..{to} {:>12} |{bar:<BAR$}|", grouped(each.count)));
     }
 }
 
 /// The mean and the percentiles.
 pub(super) fn summary(times: &Histogram) -> String {
     format!(
-        "mean {}, least {}, median {}, 90% {}, 99% {}, greatest {}",
+        "mean {}, least {}, median {}, 90% {}, 99% {}, 99.9% {}, greatest {}",
         duration(times.mean()),
         duration(times.least),
         duration(times.percentile(50.0)),
         duration(times.percentile(90.0)),
         duration(times.percentile(99.0)),
+        duration(times.percentile(99.9)),
         duration(times.greatest)
     )
 }

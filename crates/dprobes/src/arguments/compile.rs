@@ -19,6 +19,7 @@ Examples:
   dprobes check --emit asm -D LIMIT=4096 malloc.rpn
   dprobes check --arch s390 count.rpn
   dprobes check --emit ast latency.bt
+  dprobes check --emit bpf -o count.o count.rpn
   dprobes check -e 'uprobe:libc:malloc { @[comm] = hist(arg0); }'"
 )]
 pub(crate) struct Check {
@@ -34,6 +35,10 @@ pub(crate) struct Check {
     /// Print the compiled program in this form
     #[arg(long, value_name = "FORM")]
     pub(crate) emit: Option<Emit>,
+    /// With `--emit bpf`: write ELF objects for `llvm-objdump -dr`, one for each probe: FILE, and
+    /// for further probes FILE with their number
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// What stands for the file's name where a script is given on the command line.
@@ -45,12 +50,14 @@ pub(crate) enum Emit {
     Asm,
     /// A script in its normal form, with its types
     Ast,
+    /// A program's handlers as the kernel engine compiles them: eBPF instructions
+    Bpf,
 }
 
 /// Compile a probe program and resolve its probes, for machines without the compiler or the symbols
 ///
-/// `run` and `attach` take the resulting file (a PPDF, see docs/ppdf.md) in place of the program.
-/// It is valid for this one build of the module and refused for any other.
+/// `run` and `attach` take the resulting file (a PPDF, see `dprobes help ppdf`) in place of the
+/// program. It is valid for this one build of the module and refused for any other.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -5,11 +5,15 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use trace::sink::Target;
 
+use super::export::Export;
 use super::probes::{Probes, Select};
 use super::processes::Processes;
 use super::show::Shown;
-use super::tracing::{Buffering, Engine, Format, Plugin};
-use super::values::{kept_target, plugin, range};
+use super::tracing::{Buffering, Cost, Format, InsertEngine, Plugin};
+use super::values::{kept_target, plugin, range, targets_help, targets_long_help};
+
+/// Where records go if nothing else is said, in the help.
+const FILE: &str = "a file, whose name is printed";
 
 /// Insert probes and return; a background session keeps them
 ///
@@ -17,6 +21,10 @@ use super::values::{kept_target, plugin, range};
 /// children of probed processes at once, others within a tenth of a second of their start (a
 /// second, if they load the module late). Records go to a file, whose name is printed, or to where
 /// --log-target and -o say.
+///
+/// Programs for the kernel (`modtype = kernel` and `kmod`), and watchpoints, are run by the kernel;
+/// so are others with `--engine kernel`, without -p in the processes of all users. That takes root,
+/// or the capabilities CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE; see `dprobes help kernel-engine`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -24,8 +32,10 @@ Examples:
   dprobes --insert count.rpn --merge             the same command, as the original spelled it
   dprobes insert -p 4711 -o records.txt malloc.rpn
   dprobes insert --sym app.debug --log PID TSC app.rpn
-  dprobes insert --log-target KLOG,evl app.rpn             several targets: docs/targets.md
-  dprobes insert -p 4711 --at a.out:main_loop:entry")]
+  dprobes insert --log-target KLOG,evl app.rpn             several targets: `dprobes help targets`
+  dprobes insert -p 4711 --at a.out:main_loop:entry
+  dprobes insert opens.rpn                                 a tracepoint, or a function of the kernel
+  dprobes insert --engine kernel count.rpn                 all processes of the machine")]
 pub(crate) struct Insert {
     #[command(flatten)]
     pub(crate) probes: Probes,
@@ -71,13 +81,9 @@ pub(crate) struct Placing {
     pub(crate) processes: Processes,
     #[command(flatten)]
     pub(crate) shown: Shown,
-    #[allow(rustdoc::broken_intra_doc_links, reason = "the text is what `--help` says")]
-    /// Where records go, separated by commas or given several times: KLOG, COM1, COM2,
-    /// serial:DEVICE, LTT[:FILE], EVL, ctf:DIR, file:PATH, store:PATH.dpt
-    /// [default: a file, whose name is printed]
-    ///
-    /// See docs/targets.md for what each target is and guarantees.
+    /// Where records go.
     #[arg(long, value_name = "TARGET", value_delimiter = ',', value_parser = kept_target)]
+    #[arg(help = targets_help(Target::KEPT, FILE), long_help = targets_long_help(Target::KEPT, FILE))]
     pub(crate) log_target: Vec<Target>,
     /// Append records to a file; write a new trace store if its name ends in .dpt
     #[arg(short, long, value_name = "FILE")]
@@ -95,7 +101,11 @@ pub(crate) struct Placing {
     pub(crate) max_dumps: u32,
     /// How probes fire
     #[arg(long, value_name = "ENGINE", default_value = "auto", overrides_with = "engine")]
-    pub(crate) engine: Engine,
+    pub(crate) engine: InsertEngine,
+    /// Let handlers of kernel probes call the kernel's debugger (`exit 1`) or crash the kernel for
+    /// a dump (`exit 2`)
+    #[arg(long)]
+    pub(crate) allow_panic: bool,
     /// Load a plugin into the session, where it stays; may be given several times
     #[arg(long, value_name = "FILE.so[=ARGUMENT]", value_parser = plugin)]
     pub(crate) plugin: Vec<Plugin>,
@@ -151,15 +161,35 @@ pub(crate) struct Which {
     pub(crate) all: bool,
 }
 
-/// Show or stop the background session
+/// Start, show or stop the background session
+///
+/// The first `insert` starts it too.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  dprobes session start --export prometheus:9464     hits and variables as metrics
+  dprobes session status
+  dprobes session stop
+  systemctl start dprobes                 root's session as a service, where a package has installed it")]
 pub(crate) struct Session {
     #[command(subcommand)]
     pub(crate) action: SessionAction,
 }
 
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub(crate) enum SessionAction {
+    /// Start the session, unless there is one, and say what it does
+    Start {
+        /// Be the session until it is stopped, as a service; messages go to standard error
+        ///
+        /// Fails if there is a session. SIGTERM removes all probes and ends it.
+        #[arg(long)]
+        foreground: bool,
+        #[command(flatten)]
+        export: Export,
+        #[command(flatten)]
+        cost: Cost,
+    },
     /// Say whether there is a session
     Status,
     /// Remove all probes and end the session

@@ -17,6 +17,7 @@ Examples:
   dprobes list --tactics /bin/ls       which jumps its functions' entries would get
   dprobes list --tactics -p 4711 'libc:mem*' --points '*'   each of their instructions, in a process
   dprobes list -u /usr/bin/python3 'gc__*'   static probes (USDT) and the types of their arguments
+  dprobes list --data -p 4711 'a.out:*state*'   variables for `dprobes watch`, with their sizes
   dprobes list -p 4711                 the modules of a process
   dprobes list -p 4711 libc            the functions of one of them
   dprobes list -p 4711 'libc:mall*'    those whose names match")]
@@ -24,8 +25,8 @@ pub(crate) struct List {
     /// A program or shared library: its path, or its name, as in libc; with -p, the pattern
     #[arg(value_name = "FILE", required_unless_present = "pid")]
     pub(crate) file: Option<OsString>,
-    /// Functions whose names match, with * ? [ ]; MODULE:FUNCTION for both. With -u, static probes:
-    /// NAME or PROVIDER:NAME
+    /// Functions whose names match, with * ? [ ]; MODULE:FUNCTION for both. With --data, variables.
+    /// With -u, static probes: NAME or PROVIDER:NAME
     #[arg(value_name = "PATTERN")]
     pub(crate) pattern: Option<String>,
     /// List the points of these functions that --at MODULE:FUNCTION:POINT would probe: entry,
@@ -36,6 +37,10 @@ pub(crate) struct List {
     /// question mark marks an argument whose place is not understood
     #[arg(short, long, conflicts_with_all = ["points", "tactics"])]
     pub(crate) usdt: bool,
+    /// List global and static variables with their addresses and sizes, as `dprobes watch` and
+    /// `uaddr` of scripts name them
+    #[arg(long, conflicts_with_all = ["points", "tactics", "usdt"])]
+    pub(crate) data: bool,
     /// Count how many of these points would be jumps, by tactic, and how many would not, by reason;
     /// no process is changed
     ///
@@ -43,7 +48,7 @@ pub(crate) struct List {
     /// file alone, around the address where the kernel would most likely map it.
     #[arg(long)]
     pub(crate) tactics: bool,
-    /// Print --tactics as JSON (docs/tactics.md)
+    /// Print --tactics as JSON (`dprobes help tactics`)
     #[arg(long, requires = "tactics")]
     pub(crate) json: bool,
     /// A running process: its id, or the name of its program

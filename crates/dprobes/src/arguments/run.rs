@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::only::Only;
 use super::probes::{Probes, Select};
 use super::processes::Processes;
 use super::tracing::{AttachEngine, Engine, Tracing};
@@ -47,9 +48,9 @@ pub(crate) struct Run {
 /// restored. Processes that they create meanwhile are probed too.
 ///
 /// Without -p, all processes are probed, those that run and those that will: by the kernel, which
-/// executes the handlers (`--engine kernel`; see docs/kernel-engine.md). It takes root, or the
-/// capabilities CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE. With -p and `--engine kernel`, the kernel
-/// probes that process only, without its children.
+/// executes the handlers (`--engine kernel`; see `dprobes help kernel-engine`). It takes root, or
+/// the capabilities CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE. With -p and `--engine kernel`, the
+/// kernel probes these processes only, without their children.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -60,7 +61,10 @@ Examples:
   dprobes attach -p 4711 --log-target serial:/dev/ttyS0 app.rpn
   dprobes attach count.rpn --for 1m                        all processes
   dprobes attach --at libcrypto:EVP_*Init:entry --for 10s   calls of functions, in all processes
-  dprobes attach --engine kernel -p 4711 count.rpn         one process, which is never stopped")]
+  dprobes attach --at libc:openat --user www-data          in all processes of a user
+  dprobes attach --at libc:openat --by-process --for 10s   which processes call it how often
+  dprobes attach --engine kernel -p 4711 count.rpn         one process, which is never stopped
+  dprobes attach --engine kernel -p nginx count.rpn        all that run nginx now, likewise")]
 pub(crate) struct Attach {
     #[command(flatten)]
     pub(crate) probes: Probes,
@@ -73,6 +77,11 @@ pub(crate) struct Attach {
     pub(crate) engine: AttachEngine,
     #[command(flatten)]
     pub(crate) processes: Processes,
+    #[command(flatten)]
+    pub(crate) only: Only,
+    /// Count hits by process, too: in the summary and in --stats (with the kernel engine)
+    #[arg(long)]
+    pub(crate) by_process: bool,
     /// Stop this long after the probes are in: 10s, 500ms, 2m
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Duration>,

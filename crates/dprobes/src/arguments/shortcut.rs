@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::processes::Processes;
-use super::trace::{Firing, ScriptFormat, Trace};
-use super::tracing::AttachEngine;
+use super::trace::{Printed, Trace};
+use super::tracing::{AttachEngine, Cost, Verbose};
 use super::values::duration;
 use crate::points::At;
 
@@ -44,6 +44,7 @@ pub(crate) struct Traced {
 Examples:
   dprobes count -p redis-server 'a.out:dict*' --for 5s
   dprobes count 'libc:mem*' -- ls -l /
+  dprobes count -f json -o counts.json -p 4711 a.out:serve --for 10s
   dprobes count libcrypto:EVP_DigestUpdate --for 10s       in all processes, by the kernel")]
 pub(crate) struct Count {
     #[command(flatten)]
@@ -51,9 +52,31 @@ pub(crate) struct Count {
     /// How probes fire
     #[arg(long, value_name = "ENGINE", default_value = "auto", overrides_with = "engine")]
     pub(crate) engine: AttachEngine,
+    /// The form of the counts; as JSON they go to standard output
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) format: CountFormat,
+    /// Write the counts to a file
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Say nothing but the counts
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
     /// Write the counts to a file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) verbose: Verbose,
+    #[command(flatten)]
+    pub(crate) cost: Cost,
+}
+
+/// The form of counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CountFormat {
+    /// A table
+    Text,
+    /// A JSON object: `dprobes help stats`
+    Json,
 }
 
 /// `dprobes latency`.
@@ -62,12 +85,47 @@ pub(crate) struct Count {
 Examples:
   dprobes latency -p redis-server a.out:call --for 5s
   dprobes latency 'libc:read' 'libc:write' -- ls -lR /etc
-  dprobes latency -p 4711 a.out:handle --every 1s          a histogram each second")]
+  dprobes latency -p 4711 a.out:handle --every 1s          a histogram each second
+  dprobes latency -p 4711 a.out:handle --by arg0           for each value of an argument
+  dprobes latency -p 4711 a.out:handle --by name           of one that debug information names")]
 pub(crate) struct Latency {
     #[command(flatten)]
     pub(crate) of: Functions,
+    /// Apart for each value of an argument: `arg0`, or its name; `str(arg0)` if it points to text
+    ///
+    /// A name needs debug information, which also tells whether the argument is a string. Of more
+    /// than 20 values, the slowest and the most frequent are shown.
+    #[arg(long, value_name = "ARGUMENT", value_parser = by_argument)]
+    pub(crate) by: Option<ByArgument>,
     #[command(flatten)]
     pub(crate) shown: ShortcutOutput,
+}
+
+/// An argument of functions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ByArgument {
+    /// `arg0`, or a name.
+    pub(crate) name: String,
+    /// Whether it is said to point to text.
+    pub(crate) is_text: bool,
+}
+
+impl ByArgument {
+    /// Whether it has a name, and no number.
+    pub(crate) fn is_named(&self) -> bool {
+        self.name.strip_prefix("arg").is_none_or(|number| number.parse::<u8>().is_err())
+    }
+}
+
+fn by_argument(text: &str) -> Result<ByArgument, String> {
+    let inside = text.strip_prefix("str(").and_then(|rest| rest.strip_suffix(')'));
+    let name = inside.unwrap_or(text).trim();
+    let is_first = |letter: char| letter.is_ascii_alphabetic() || letter == '_';
+    let is_name = name.starts_with(is_first) && name.chars().all(|it| is_first(it) || it.is_ascii_digit());
+    match is_name {
+        true => Ok(ByArgument { name: name.to_owned(), is_text: inside.is_some() }),
+        false => Err("an argument is expected: arg0, its name, or str(arg0) if it points to text".to_owned()),
+    }
 }
 
 /// `dprobes stacks`.
@@ -75,7 +133,7 @@ pub(crate) struct Latency {
 #[command(after_help = "\
 Examples:
   dprobes stacks -p redis-server libc:write --for 5s
-  dprobes stacks libc:malloc -- ls -l /
+  dprobes stacks libc:malloc --flame malloc.svg -- ls -l /     a flame graph
   dprobes stacks -p 4711 --depth 5 --top 3 a.out:handle")]
 pub(crate) struct Stacks {
     #[command(flatten)]
@@ -103,34 +161,16 @@ pub(crate) struct ShortcutOutput {
     pub(crate) show_script: bool,
 }
 
-/// Where the output of a ready-made script goes, and how its probes fire.
-#[derive(Debug, Args)]
-pub(crate) struct Printed {
-    /// The form of the output
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub(crate) format: ScriptFormat,
-    /// Write what is printed to a file
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-    /// Say nothing about the probes
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
-    #[command(flatten)]
-    pub(crate) firing: Firing,
-}
-
 /// The arguments of `trace` for a ready-made script with its parameters.
 pub(crate) fn of_script(text: String, parameters: &[String], traced: &Traced, printed: &Printed) -> Trace {
     Trace {
         script: parameters.to_vec(),
         text: Some(text),
         processes: traced.processes.clone(),
-        format: printed.format,
-        output: printed.output.clone(),
-        quiet: printed.quiet,
-        firing: printed.firing,
+        printed: printed.clone(),
         duration: traced.duration,
         command: traced.command.clone(),
+        durations: true,
         ..Trace::default()
     }
 }

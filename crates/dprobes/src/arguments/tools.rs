@@ -2,7 +2,8 @@
 
 use clap::{Args, Subcommand};
 
-use super::shortcut::{Printed, Traced};
+use super::shortcut::Traced;
+use super::trace::Printed;
 
 /// Run ready-made scripts: leaks, locks, opened files, TLS data and more
 ///
@@ -30,7 +31,7 @@ pub(crate) enum ToolsAction {
         name: String,
     },
     /// Run a tool
-    Run(RunTool),
+    Run(Box<RunTool>),
 }
 
 /// How a tool is run.

@@ -1,14 +1,16 @@
 //! The arguments of `dprobes trace`.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use trace::sink::Target;
 
+use super::export::Export;
 use super::processes::Processes;
-use super::tracing::Engine;
-use super::values::duration;
+use super::tracing::{Cost, Engine};
+use super::values::{duration, targets_help, targets_long_help};
 
 /// Run a script in the language of bpftrace on processes, or in the kernel
 ///
@@ -24,9 +26,11 @@ Examples:
   dprobes trace -p 4711 'interval:s:1 { print(@); clear(@); } uprobe:libc:read { @ = count(); }'
   dprobes trace 'uprobe:libssl:SSL_write { @[comm] = sum(arg2); }'     all processes
   dprobes trace 'tracepoint:syscalls:sys_enter_openat { printf(\"%s %s\\n\", comm, str(args.filename)); }'
+  dprobes trace --flame read.svg 'uprobe:libc:read { @[ustack] = sum(arg2); }' -- ls -lR /etc
   dprobes trace -f json -o sizes.json sizes.bt 4096 -- ./app    $1 is 4096 in the script
   dprobes trace -p 4711 'uprobe:a.out:serve { printf(\"%d %s\\n\", args.c->fd, str(args.c->name)); }'
   dprobes trace -p 4711 'uprobe:a.out:server.c:120 { @[ustack] = count(); }'
+  dprobes trace -p 4711 --export prometheus:9464 'uprobe:libc:malloc { @bytes[comm] = hist(arg0); }'
   dprobes trace -l 'uprobe:libc:mem*'                           what would be probed
   dprobes trace -lv 'uprobe:./app:serve*'                       and the arguments of functions")]
 pub(crate) struct Trace {
@@ -41,15 +45,17 @@ pub(crate) struct Trace {
     /// Start this command, with its arguments in one word
     #[arg(short, long = "cmd", value_name = "COMMAND", conflicts_with = "command")]
     pub(crate) cmd: Option<String>,
-    /// The form of the output
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub(crate) format: ScriptFormat,
-    /// Write what the script prints to a file
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-    /// Say nothing about the probes
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) printed: Printed,
+    /// Look names and types up in this file too: a debug file of a probed program or library, or
+    /// what it was before it was stripped
+    #[arg(short, long, value_name = "SYMFILE")]
+    pub(crate) sym: Option<PathBuf>,
+    /// Where what `printf` says goes, as records, instead of the output; a trace store as well if
+    /// the name behind --output ends in .dpt
+    #[arg(long, value_name = "TARGET", value_delimiter = ',', value_parser = Target::parse)]
+    #[arg(help = targets_help(Target::ALL, "none"), long_help = targets_long_help(Target::ALL, "none"))]
+    pub(crate) log_target: Vec<Target>,
     /// List the places that the script, or an attach point, would probe
     #[arg(short, long)]
     pub(crate) list: bool,
@@ -65,14 +71,55 @@ pub(crate) struct Trace {
     /// A directory with files that the script names
     #[arg(short = 'I', long, value_name = "DIR")]
     pub(crate) include: Vec<PathBuf>,
-    #[command(flatten)]
-    pub(crate) firing: Firing,
     /// Stop this long after the probes are in: 10s, 500ms, 2m
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
+    /// Whether text shows the times of maps that are called `@ns` or `@..._us` with units: in
+    /// scripts that come with the command.
+    #[arg(skip)]
+    pub(crate) durations: bool,
     /// The command and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+impl Trace {
+    /// The targets of what `printf` says; none: it is printed.
+    pub(crate) fn targets(&self) -> Vec<Target> {
+        let store = self.printed.output.as_ref().filter(|path| is_store(path));
+        self.log_target.iter().cloned().chain(store.cloned().map(Target::Store)).collect()
+    }
+
+    /// The file that text goes to; none: to standard output.
+    pub(crate) fn text_file(&self) -> Option<&Path> {
+        self.printed.output.as_deref().filter(|path| !is_store(path))
+    }
+}
+
+fn is_store(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "dpt")
+}
+
+/// Where the output of a script goes, and how its probes fire.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct Printed {
+    /// The form of the output
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) format: ScriptFormat,
+    /// Write what is printed to a file; what `printf` says, to a trace store (read by `dprobes
+    /// show`), if its name ends in .dpt
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Also draw a flame graph of the maps that have stacks as keys, when tracing ends
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) flame: Option<PathBuf>,
+    /// Say nothing about the probes
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) export: Export,
+    #[command(flatten)]
+    pub(crate) firing: Firing,
 }
 
 /// How probes fire, and what becomes of what they print.
@@ -87,6 +134,8 @@ pub(crate) struct Firing {
     /// Bytes of the buffer for each processor: 1M, 256K
     #[arg(long, value_name = "BYTES", value_parser = super::values::size)]
     pub(crate) buffer: Option<u64>,
+    #[command(flatten)]
+    pub(crate) cost: Cost,
 }
 
 /// The form of what a script prints.

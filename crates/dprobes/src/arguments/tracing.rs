@@ -8,23 +8,20 @@ use serde::{Deserialize, Serialize};
 use trace::sink::Target;
 
 use super::show::Shown;
-use super::values::{plugin, size};
+use super::values::{MaxOverhead, max_overhead, plugin, size, targets_help, targets_long_help};
 
 /// How a program is traced.
 #[derive(Debug, Args)]
 pub(crate) struct Tracing {
     /// Look symbols up in this file: a debug file of the module, or the module before it was
-    /// stripped
+    /// stripped; for `modtype = kernel`, the kernel's System.map
     #[arg(short, long, value_name = "SYMFILE")]
     pub(crate) sym: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) shown: Shown,
-    #[allow(rustdoc::broken_intra_doc_links, reason = "the text is what `--help` says")]
-    /// Where records go, separated by commas or given several times: stderr, KLOG, COM1, COM2,
-    /// serial:DEVICE, LTT[:FILE], EVL, ctf:DIR, file:PATH, store:PATH.dpt [default: stderr]
-    ///
-    /// See docs/targets.md for what each target is and guarantees.
+    /// Where records go.
     #[arg(long, value_name = "TARGET", value_delimiter = ',', value_parser = Target::parse)]
+    #[arg(help = targets_help(Target::ALL, "stderr"), long_help = targets_long_help(Target::ALL, "stderr"))]
     pub(crate) log_target: Vec<Target>,
     /// Write records to a file instead of standard error; to a trace store (read by `dprobes show`)
     /// if its name ends in .dpt
@@ -42,6 +39,8 @@ pub(crate) struct Tracing {
     /// Let each probe write up to N core dumps (`exit 3`), in the current directory
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_dumps: u32,
+    #[command(flatten)]
+    pub(crate) cost: Cost,
     /// Fail if anything was lost: a hit whose handler did not run, a record that was dropped, or a
     /// record that a target lost
     ///
@@ -49,6 +48,14 @@ pub(crate) struct Tracing {
     /// and `top`, whatever the command's was.
     #[arg(long)]
     pub(crate) strict: bool,
+    #[command(flatten)]
+    pub(crate) verbose: Verbose,
+    /// Say nothing about the probes, and print no summary
+    #[arg(long)]
+    pub(crate) quiet: bool,
+    /// Write the summary to a file, - for standard error
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub(crate) summary: Option<PathBuf>,
     /// Write counts and variables to a file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,
@@ -56,6 +63,51 @@ pub(crate) struct Tracing {
     /// several times
     #[arg(long, value_name = "FILE.so[=ARGUMENT]", value_parser = plugin)]
     pub(crate) plugin: Vec<Plugin>,
+}
+
+/// What probing may cost.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct Cost {
+    /// The part of the time that hits of traps may take: 5%, or none for no limit [default: 5% for
+    /// running processes, none for a command that is started]
+    ///
+    /// A trap stops the thread for some microseconds. If traps take more in the long run, the probe
+    /// with the most hits is taken out, and a message says so.
+    #[arg(long, value_name = "PERCENT", value_parser = max_overhead)]
+    max_overhead: Option<MaxOverhead>,
+}
+
+impl Cost {
+    /// The limit for a command that is started.
+    pub(crate) fn of_command(self) -> Option<f64> {
+        self.max_overhead.and_then(|limit| limit.0)
+    }
+
+    /// The limit for running processes, which others rely on.
+    pub(crate) fn of_processes(self) -> Option<f64> {
+        self.max_overhead.map_or(Some(0.05), |limit| limit.0)
+    }
+
+    /// Whether the option was given.
+    pub(crate) fn is_given(self) -> bool {
+        self.max_overhead.is_some()
+    }
+
+    /// The option as it was given, for another command line.
+    pub(crate) fn words(self) -> Option<String> {
+        let text = |limit: MaxOverhead| {
+            limit.0.map_or_else(|| "none".to_owned(), |part| format!("{}%", part * 100.0))
+        };
+        self.max_overhead.map(|limit| format!("--max-overhead={}", text(limit)))
+    }
+}
+
+/// How much the summary says.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct Verbose {
+    /// Show in the summary the codes of probes, the tactics of jumps, and why sites are trapped
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
 }
 
 /// How records are buffered, and which processes share variables.
@@ -121,6 +173,46 @@ impl From<Engine> for engine::Engine {
             Engine::Auto => engine::Engine::Auto,
             Engine::Jump => engine::Engine::Jump,
             Engine::Trap => engine::Engine::Trap,
+        }
+    }
+}
+
+/// How the probes of `insert` fire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+pub(crate) enum InsertEngine {
+    /// A jump wherever possible, a trap elsewhere; for the kernel, and to watch memory, the kernel
+    #[default]
+    Auto,
+    /// A jump inside the process; refuse probes where none is possible
+    Jump,
+    /// A breakpoint that dprobes handles
+    Trap,
+    /// A breakpoint that the kernel handles: no process is stopped, and all can be probed
+    Kernel,
+}
+
+impl InsertEngine {
+    /// The engine if a tracer is to probe processes; `None`: the kernel. `kernel_only`: only the
+    /// kernel can run the program.
+    ///
+    /// # Errors
+    /// It cannot run by the engine that was asked for.
+    pub(crate) fn of_tracer(self, kernel_only: bool) -> Result<Option<Engine>, String> {
+        let engine = match self {
+            InsertEngine::Kernel => return Ok(None),
+            InsertEngine::Auto if kernel_only => return Ok(None),
+            InsertEngine::Auto => Engine::Auto,
+            InsertEngine::Jump => Engine::Jump,
+            InsertEngine::Trap => Engine::Trap,
+        };
+        match kernel_only {
+            false => Ok(Some(engine)),
+            true => {
+                let name = self.to_possible_value().map_or_else(String::new, |name| name.get_name().into());
+                Err(format!(
+                    "--engine {name}: only the kernel engine probes the kernel, and watches memory; leave --engine out"
+                ))
+            }
         }
     }
 }

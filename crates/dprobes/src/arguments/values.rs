@@ -1,7 +1,9 @@
 //! Parsers for option values.
 
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use trace::Items;
 use trace::sink::Target;
 
@@ -27,6 +29,22 @@ pub(super) fn items(text: &str) -> Result<String, String> {
     Items::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
+/// A limit to what traps may cost: a part of the time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct MaxOverhead(pub(crate) Option<f64>);
+
+/// Parses a limit: `5%`, `0.5%`, `none`.
+pub(super) fn max_overhead(text: &str) -> Result<MaxOverhead, String> {
+    if text.eq_ignore_ascii_case("none") {
+        return Ok(MaxOverhead(None));
+    }
+    let percent = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+    match percent.filter(|percent| *percent > 0.0 && *percent <= 100.0) {
+        Some(percent) => Ok(MaxOverhead(Some(percent / 100.0))),
+        None => Err("a part of the time is written as 5%, up to 100%, or `none` for no limit".to_owned()),
+    }
+}
+
 /// Parses a plugin and its argument.
 pub(super) fn plugin(text: &str) -> Result<Plugin, String> {
     let (file, argument) = text.split_once('=').unwrap_or((text, ""));
@@ -40,6 +58,17 @@ pub(super) fn plugin(text: &str) -> Result<Plugin, String> {
 pub(super) fn point(text: &str) -> Result<rpn::FunctionPoint, String> {
     let wrong = || "entry, return, * or an offset in hexadecimal expected".to_owned();
     rpn::FunctionPoint::parse(text).ok_or_else(wrong)
+}
+
+/// The help of `--log-target`: these targets, and where records go without any.
+pub(super) fn targets_help(targets: &str, default: &str) -> String {
+    format!("Where records go, separated by commas or given several times: {targets} [default: {default}]")
+}
+
+/// The same, as `--help` says it.
+pub(super) fn targets_long_help(targets: &str, default: &str) -> String {
+    let help = targets_help(targets, default);
+    format!("{help}\n\nSee `dprobes help targets` for what each target is and guarantees.")
 }
 
 /// Parses a target for probes of the background session.
@@ -80,6 +109,26 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
+/// Parses `ADDRESS:PORT`, or one of both: a port of the loopback address, or a free one.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    let of_port = || format!("127.0.0.1:{}", text.strip_prefix(':').unwrap_or(text)).parse().ok();
+    text.parse()
+        .ok()
+        .or_else(|| text.parse().ok().map(|ip: IpAddr| SocketAddr::new(ip, 0)))
+        .or_else(of_port)
+        .ok_or_else(|| "an address and a port are expected, as in 127.0.0.1:8080, or a port".to_owned())
+}
+
+/// Parses one of some words, each of which stands for a value.
+pub(crate) fn one_of<T: Copy + Send + Sync + 'static>(
+    words: &'static [(&'static str, T)],
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(words.iter().map(|(word, _)| *word)).map(|given| {
+        let found = words.iter().find(|(word, _)| *word == given);
+        found.map(|(_, value)| *value).expect("only these words are taken")
+    })
+}
+
 /// Parses a time; a bare number means seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     if let Ok(seconds) = text.parse::<u64>() {
@@ -88,9 +137,16 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}; a time is written as 10s, 500ms or 2m"))
 }
 
+/// Parses the time between two of something: at least a tenth of a second.
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+    let least = Duration::from_millis(100);
+    duration(text)
+        .and_then(|time| if time < least { Err("expected at least 100ms".to_owned()) } else { Ok(time) })
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{definition, size};
+    use super::{address, definition, size};
 
     #[test]
     fn sizes_are_powers_of_two_within_bounds() {
@@ -100,6 +156,21 @@ mod tests {
         for wrong in ["", "M", "1K", "128M", "3M", "4G", "-1", "99999999999999999999M"] {
             assert!(size(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn addresses_and_ports_are_told_apart() {
+        let parsed = |text| address(text).map(|address| address.to_string());
+        for (text, expected) in [
+            ("0.0.0.0:80", "0.0.0.0:80"),
+            ("8080", "127.0.0.1:8080"),
+            (":8080", "127.0.0.1:8080"),
+            ("::1", "[::1]:0"),
+            ("10.0.0.1", "10.0.0.1:0"),
+        ] {
+            assert_eq!(parsed(text).as_deref(), Ok(expected));
+        }
+        assert!(parsed("localhost").is_err() && parsed("99999").is_err());
     }
 
     #[test]

@@ -13,11 +13,13 @@ use super::values::duration;
 ///
 /// Each write is a line: the time, the thread, the function that wrote, the value before and after.
 /// The process is not stopped: the processor watches the memory, and the kernel runs the handler
-/// (see docs/watch.md). It takes root, or the capabilities CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE.
+/// (see `dprobes help watch`). It takes root, or the capabilities CAP_BPF, CAP_PERFMON and
+/// CAP_SYS_PTRACE.
 ///
 /// VARIABLE is the name of a global or static variable, or of a part of one, as in the program's
 /// source: counter, config.limits[2].soft, main::calls, server.c:state. Or an address: 0x404028.
-/// Parts are known by debug information, whole variables by the symbol table too.
+/// Parts are known by debug information, whole variables by the symbol table too; `dprobes list
+/// --data -p PID` lists those.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

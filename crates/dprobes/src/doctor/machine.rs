@@ -5,7 +5,7 @@ use std::fs;
 use bpf::Feature;
 
 use super::finding::{Finding, State};
-use crate::kernel_engine;
+use crate::{debuginfod, kernel_engine};
 
 /// Looks at the machine.
 pub(super) fn findings() -> Vec<Finding> {
@@ -105,5 +105,10 @@ fn debug_information() -> Finding {
             "only that of programs compiled with -g: /usr/lib/debug has none (packages *-dbgsym, *-debuginfo)"
         }
     };
-    Finding::new(State::Note, "debug information", text)
+    let servers = match (debuginfod::is_asked(), debuginfod::client()) {
+        (true, Some(_)) => "; DEBUGINFOD_URLS names servers that are asked for others",
+        (true, None) => "; DEBUGINFOD_URLS is set, but debuginfod-find (package debuginfod) is not installed",
+        (false, _) => "",
+    };
+    Finding::new(State::Note, "debug information", format!("{text}{servers}"))
 }

@@ -1,10 +1,12 @@
 //! Probes in a program that is started for it.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::finding::{Finding, State};
+use crate::scripts::program_named;
 
 /// The counts go to standard output, to which the program itself writes nothing.
 const STATS: &str = "--stats=/dev/stdout";
@@ -18,8 +20,19 @@ pub(super) fn findings() -> Vec<Finding> {
     }
 }
 
+/// What is said where another program is missing, as in an image that has dprobes alone.
+fn not_tried(subject: &'static str, name: &str) -> Option<Finding> {
+    let is_there = program_named(OsStr::new(name)).is_some_and(|path| path.is_file());
+    let text =
+        format!("not tried: there is no program `{name}` here; `dprobes doctor -p PID` examines a process");
+    (!is_there).then(|| Finding::new(State::Lacking, subject, text))
+}
+
 /// Probes the end of `true`.
 fn new_program(own: &Path) -> Finding {
+    if let Some(finding) = not_tried("new program", "true") {
+        return finding;
+    }
     let mut command = Command::new(own);
     command.args(["run", "--at", "::exit:entry", STATS, "--", "true"]);
     match finish(&mut command) {
@@ -55,6 +68,9 @@ impl Drop for Sleeper {
 /// Probes `sleep` while it sleeps.
 fn running_program(own: &Path) -> Finding {
     let subject = "running program";
+    if let Some(finding) = not_tried(subject, "sleep") {
+        return finding;
+    }
     let sleeper = Command::new("sleep").arg("60").stdin(Stdio::null()).stdout(Stdio::null()).spawn();
     let mut sleeper = match sleeper {
         Ok(child) => Sleeper(child),

@@ -2,6 +2,9 @@
 //! Trace for Linux and other Operating Systems*, FREENIX 2001, "Generalised Kernel Hook
 //! Interface"), and `callk`.
 //!
+//! In: records and messages for an observer. Out: the same without the records that an exit has
+//! taken, to the observer that is wrapped ([`WithHooks`]).
+//!
 //! The hooks are dormant until a plugin arms an exit; `plugin` loads plugins. [`WithHooks`] wraps
 //! the observer that takes records: it passes on what no exit has taken. The targets know nothing
 //! of it.
@@ -185,6 +188,14 @@ impl<O: Observer> Observer for WithHooks<O> {
 
     fn begun(&mut self) {
         self.inner.begun();
+    }
+
+    fn mapped(&mut self, pid: i32, modules: &[process::Module]) {
+        self.inner.mapped(pid, modules);
+    }
+
+    fn forked(&mut self, parent: i32, child: i32) {
+        self.inner.forked(parent, child);
     }
 
     fn placed(&mut self, placed: &Placed<'_>) {

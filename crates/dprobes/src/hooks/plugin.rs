@@ -86,6 +86,11 @@ impl Drop for Plugins {
 
 /// Loads a shared object and checks that it is a plugin of this version.
 fn open(path: &Path) -> Result<&'static Library, String> {
+    if cfg!(target_feature = "crt-static") {
+        return Err("this is the static build of dprobes, which loads no plugins; the one of the packages, \
+                    or of `cargo install`, does"
+            .to_owned());
+    }
     // SAFETY: the user who names a plugin wants its code to be executed, including its
     // initialisers.
     let library = unsafe { Library::new(path) }.map_err(|error| {

@@ -9,17 +9,18 @@ use engine::reason::NotPlaced;
 use engine::{Note, Options, Refused, SiteCounts, State, Versions};
 use image::{Image, Machine, Pattern};
 use kernel::session::{Attached, KernelSite, Site, Uprobes, attach_kernel};
-use kernel::{Condition, Globals, Maps, MapsOptions, Place, ProbeState, Refusal, Tables, cookie};
+use kernel::{
+    AttachKind, Condition, Filter, Globals, Maps, MapsOptions, ProbeState, Processes, Refusal, Tables, cookie,
+};
 use rpn::{FunctionPoint, Location, Object, Sources};
 
 use super::attempt::Attempt;
 use super::files::Found;
-use super::handlers::{self, Handlers, Spot};
+use super::handlers::{self, Bound, Handlers, Spot};
 use super::in_kernel::Kernel;
 use super::numbers::Numbers;
-use super::places;
 use super::refusals::{refusal_of_kprobe, refusal_of_uprobe};
-use super::tracepoints;
+use super::{kinds, places, report, semaphores, tracepoints};
 use crate::Failure;
 use crate::session::Loaded;
 
@@ -32,9 +33,8 @@ pub(super) struct Program {
     pub(super) maps: Maps,
     pub(super) numbers: Numbers,
     pub(super) handlers: Handlers,
-    uprobes: Uprobes,
-    /// The process that is probed; all if there is none.
-    process: Option<u32>,
+    /// The events of its probes, if that is what they are at.
+    pub(super) events: Vec<bpf::Event>,
     pub(super) probes: Vec<Probe>,
     /// By number: what the upper half of a cookie means.
     pub(super) sites: Vec<SiteOfFile>,
@@ -43,7 +43,8 @@ pub(super) struct Program {
 /// What is known of a probe beside the kernel's counts.
 #[derive(Debug, Default)]
 pub(super) struct Probe {
-    attached: Vec<Attached>,
+    /// What it is attached to, in all processes or in one.
+    attached: Vec<(Option<i32>, Attached)>,
     pub(super) sites: SiteCounts,
     /// The first address in the kernel, for a probe there.
     pub(super) address: Option<u64>,
@@ -103,12 +104,20 @@ pub(super) struct To<'a> {
     pub(super) globals: &'a Arc<Globals>,
     /// The size of each processor's ring.
     pub(super) ring: u32,
-    /// The process that is probed; all if there is none.
-    pub(super) process: Option<u32>,
+    /// The processes that are probed; all if there is none.
+    pub(super) processes: Option<&'a Arc<Processes>>,
+    /// Which of their threads are.
+    pub(super) only: Filter,
+    /// Whether hits are counted by process, too.
+    pub(super) by_process: bool,
     /// Whether handlers in the kernel may call its debugger or a crash dump.
     pub(super) allow_panic: bool,
     /// The maps and constants of a script.
     pub(super) tables: Option<&'a Arc<Tables>>,
+    /// What of the script only the kernel can run; `None`: it is no script.
+    pub(super) script: Option<Bound>,
+    /// The events of its probes, if that is what they are at.
+    pub(super) events: &'a [bpf::Event],
 }
 
 /// Places of one probe that share a handler.
@@ -125,10 +134,11 @@ impl Program {
         numbers: Numbers,
         to: To<'_>,
     ) -> Result<Program, Failure> {
-        let To { globals, ring, process, allow_panic, tables } = to;
+        let To { globals, ring, processes, only, by_process, allow_panic, tables, script, events } = to;
         let object = loaded.program.main();
         let more = numbers.room().saturating_sub(object.probes.len()) as u32;
-        let options = MapsOptions { ring, more_probes: more, ..MapsOptions::default() };
+        let entries = if by_process { report::PROCESSES } else { 0 };
+        let options = MapsOptions { ring, more_probes: more, by_process: entries, ..MapsOptions::default() };
         let failed = |error: &dyn std::fmt::Display| {
             Failure::new(format!("memory for handlers in the kernel: {error}"))
         };
@@ -136,15 +146,12 @@ impl Program {
             None => Maps::create(object, globals, &options),
             Some(tables) => Maps::with_tables(object, globals, &options, Arc::clone(tables)),
         };
-        let maps = maps.map_err(|error| failed(&error))?;
-        if let Some(process) = process {
-            maps.set_pids(&[process]).map_err(|error| failed(&error))?;
-        }
+        let mut maps = maps.map_err(|error| failed(&error))?;
+        processes.into_iter().for_each(|processes| maps.share_processes(processes));
         let program = Program {
             probes: object.probes.iter().map(|_| Probe::default()).collect(),
-            handlers: Handlers::new(process.is_some(), allow_panic, tables.is_some()),
-            uprobes: Uprobes::new(process),
-            process,
+            handlers: Handlers::new(processes.is_some(), only, by_process, allow_panic, script),
+            events: events.to_vec(),
             versions: loaded.program,
             options: loaded.options,
             sources,
@@ -160,14 +167,10 @@ impl Program {
     fn check(&self) -> Result<(), Failure> {
         let object = self.versions.main();
         for probe in &object.probes {
-            let place = match (object.kind, probe.watch) {
-                (rpn::ModuleKind::User, None) => Place::Uprobe,
-                (rpn::ModuleKind::User, Some(_)) => Place::UserBreakpoint,
-                (_, None) => Place::Kprobe,
-                (_, Some(_)) => Place::KernelBreakpoint,
-            };
-            let spot = Spot::at(place);
-            if tracepoints::is_one(probe) {
+            let spot = Spot::of(object, probe);
+            if kinds::is_typed(object) {
+                self.check_typed(object, probe)?;
+            } else if tracepoints::is_one(probe) {
                 self.check_tracepoint(object, probe)?;
             } else if let Err(refusal) = self.handlers.compile(object, probe, spot, &self.maps) {
                 return Err(self.refused(&refusal, object, probe, None));
@@ -185,20 +188,9 @@ impl Program {
         help: Option<String>,
     ) -> Failure {
         let colour = std::io::IsTerminal::is_terminal(&std::io::stderr());
-        let remedy = match (&help, object.kind) {
-            (Some(help), _) => format!("; {help}"),
-            (None, rpn::ModuleKind::User) => {
-                "; with -p PID, or a command behind `--`, the script runs in the process".to_owned()
-            }
-            (None, _) => String::new(),
-        };
-        let shown = handlers::diagnostic(refusal, object, self.sources.as_ref(), help, colour);
-        let plain = || match self.handlers.is_script {
-            true => {
-                Failure::new(format!("{}: the kernel cannot run this action: {refusal}{remedy}", probe.point))
-            }
-            false => Failure::new(format!("{}:{}: {refusal}", object.module, probe.point)),
-        };
+        let others = self.handlers.others(object.kind);
+        let shown = handlers::diagnostic(refusal, object, self.sources.as_ref(), help, &others, colour);
+        let plain = || Failure::new(format!("{}:{}: {refusal}", object.module, probe.point));
         shown.map_or_else(plain, Failure::complete)
     }
 
@@ -231,36 +223,38 @@ impl Program {
         let module = Arc::new(ModuleOfSites { path: found.path.clone(), image: Arc::clone(&found.image) });
         let name = found.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let apart = Handlers::name_their_place(&object);
+        let (counters, remark) = semaphores::counters(&found.image, &self.options.semaphores);
+        outcome.notes.extend(remark.map(Note::Other));
         let mut groups: Groups<(String, Site)> = BTreeMap::new();
         for place in plan.places {
             let number = self.numbers.number(place.probe, &name, &place.function, place.offset);
             let site = self.new_site(Some(&module), place.offset);
             let key = (place.probe, place.condition, if apart { place.offset } else { 0 });
-            let site = Site { offset: place.offset, cookie: cookie(number, site) };
+            let counter = counters.get(&place.offset).copied().unwrap_or(0);
+            let site = Site { offset: place.offset, counter, cookie: cookie(number, site) };
             groups.entry(key).or_default().push((place.function, site));
         }
-        let multi = self.uprobes.is_together();
+        let uprobes = Uprobes::new(found.process.map(|pid| pid as u32));
+        let multi = uprobes.is_together();
         let mut by_probe: BTreeMap<usize, Attempt> = BTreeMap::new();
         for ((probe, condition, offset), sites) in groups {
             let attempt = by_probe.entry(probe).or_default();
-            let spot = Spot { multi, condition, offset, ..Spot::at(Place::Uprobe) };
+            let spot = Spot { multi, condition, offset, ..Spot::at(AttachKind::Uprobe) };
             let (functions, sites): (Vec<String>, Vec<Site>) = sites.into_iter().unzip();
             let definition = &object.probes[probe];
             match self.handlers.load(&object, definition, spot, &self.maps, self.sources.as_ref()) {
                 Ok(program) => {
-                    let attached = self.uprobes.attach(&program, &found.file, &sites);
+                    let attached = uprobes.attach(&program, &found.file, &sites);
                     attached.refused.iter().for_each(|(place, _)| {
                         self.numbers.leave_out(sites[*place].cookie as u32);
                     });
-                    attempt.note(&functions, attached, self.uprobes.name(), refusal_of_uprobe);
+                    attempt.note(&functions, attached, uprobes.name(), refusal_of_uprobe);
+                    attempt.process = found.process;
                 }
                 Err(reason) => attempt.failed(&functions, &reason),
             }
         }
         self.conclude(&object, by_probe, &found.path.display().to_string(), &mut outcome);
-        if let Some(process) = self.process {
-            outcome.add(self.watch_in(process as i32, found));
-        }
         outcome
     }
 
@@ -301,7 +295,7 @@ impl Program {
         for ((probe, on_return, offset), sites) in groups {
             let attempt = by_probe.entry(probe).or_default();
             let (place, name) =
-                if on_return { (Place::Kretprobe, "kretprobe") } else { (Place::Kprobe, "kprobe") };
+                if on_return { (AttachKind::Kretprobe, "kretprobe") } else { (AttachKind::Kprobe, "kprobe") };
             let spot = Spot { offset, ..Spot::at(place) };
             let (functions, sites): (Vec<String>, Vec<KernelSite>) = sites.into_iter().unzip();
             let definition = &object.probes[probe];
@@ -360,7 +354,7 @@ impl Program {
             outcome.attached += 1;
             outcome.notes.extend(line.map(|remark| Note::Remark { point, remark }));
             for (attached, count, kind) in attempt.attached {
-                self.probes[probe].keep(attached, count, kind);
+                self.probes[probe].keep(attempt.process, attached, count, kind);
             }
         }
         outcome.refused.sort_by_key(|refused| refused.probe);
@@ -393,27 +387,45 @@ impl Program {
     }
 
     /// Detaches everything, as from a kernel module that is gone.
-    pub(super) fn leave(&mut self) {
+    pub(super) fn detach_all(&mut self) {
         self.probes.iter_mut().for_each(|probe| probe.attached.clear());
+    }
+
+    /// Detaches what was attached in a process that has ended.
+    pub(super) fn forget(&mut self, process: i32) {
+        let probes = self.probes.iter_mut();
+        probes.for_each(|probe| probe.attached.retain(|(of, _)| *of != Some(process)));
     }
 
     /// Detaches everything at the end.
     pub(super) fn detach(&mut self) {
         self.retire();
-        self.leave();
+        self.detach_all();
     }
 }
 
 impl Probe {
-    /// Keeps what was attached to so many sites, by this kind of probe.
-    pub(super) fn keep(&mut self, attached: Attached, count: usize, kind: &'static str) {
-        self.sites.watched_by_kernel(kind, count);
-        self.attached.push(attached);
+    /// Detaches it for good.
+    pub(super) fn end(&mut self) {
+        self.over = Some(State::Removed);
+        self.attached.clear();
     }
 
-    /// Whether it is attached anywhere.
-    pub(super) fn is_attached(&self) -> bool {
-        !self.attached.is_empty()
+    /// Keeps what was attached to so many sites, by this kind of probe.
+    pub(super) fn keep(
+        &mut self,
+        process: Option<i32>,
+        attached: Attached,
+        count: usize,
+        kind: &'static str,
+    ) {
+        self.sites.watched_by_kernel(kind, count);
+        self.attached.push((process, attached));
+    }
+
+    /// Whether it is attached in a process, or in all.
+    pub(super) fn is_attached(&self, process: Option<i32>) -> bool {
+        self.attached.iter().any(|(of, _)| *of == process)
     }
 
     /// Its state.

@@ -11,6 +11,8 @@ pub(super) struct Attempt {
     /// What was attached: to how many sites, by what kind of probe.
     pub(super) attached: Vec<(Attached, usize, &'static str)>,
     pub(super) left_out: LeftOut,
+    /// The process in which it was attached; all if there is none.
+    pub(super) process: Option<i32>,
     /// The reason of a probe with one site.
     pub(super) only: Option<String>,
 }

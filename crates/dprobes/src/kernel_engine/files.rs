@@ -1,6 +1,9 @@
 //! Finds the files that programs name: on disk, before a process maps them, and among the mappings
 //! of all processes, or of one.
 //!
+//! In: names of modules. Out: `Found`: files, each once, as they are installed or appear among
+//! mappings.
+//!
 //! ```text
 //! name = /opt/app/bin/app     the file at that path; what that path leads to for other processes
 //! name = libc.so.6, libc      the library directories and the search path; mapped files so named
@@ -37,6 +40,8 @@ pub(super) struct Found {
     pub(super) image: Arc<Image>,
     /// Keeps the file's inode, whatever happens to its path.
     pub(super) file: Arc<File>,
+    /// The process in which it is probed; all if there is none.
+    pub(super) process: Option<i32>,
 }
 
 /// A mapped file, as `/proc/PID/maps` shows it.
@@ -46,29 +51,60 @@ type Key = ((u32, u32), u64, PathBuf);
 #[derive(Debug)]
 pub(super) struct Files {
     names: Vec<String>,
-    /// The process whose mappings count; `None`: all.
-    only: Option<i32>,
+    /// The processes in which files are probed; `None`: all.
+    only: Option<Vec<i32>>,
+    /// A process that has not executed its program yet: what it maps does not count.
+    held: Option<i32>,
     cache: ImageCache,
     /// The size in pages of each process that was looked at.
     sizes: HashMap<i32, u64>,
-    /// The mapped files that were looked at.
-    seen: HashSet<Key>,
-    /// The files that were found for each name.
-    found: HashSet<(usize, u64, u64)>,
+    /// The mapped files that were looked at, in all processes or in one.
+    seen: HashSet<(Option<i32>, Key)>,
+    /// The files that were found for each name, in all processes or in one.
+    found: HashSet<(usize, u64, u64, Option<i32>)>,
     round: i32,
 }
 
 impl Files {
-    pub(super) fn new(names: Vec<String>, only: Option<i32>) -> Files {
+    pub(super) fn new(names: Vec<String>, only: Option<Vec<i32>>) -> Files {
         Files {
             names,
             only,
+            held: None,
             cache: ImageCache::new(),
             sizes: HashMap::new(),
             seen: HashSet::new(),
             found: HashSet::new(),
             round: 0,
         }
+    }
+
+    /// A process does not map what it will, until `None` is set.
+    pub(super) fn hold(&mut self, process: Option<i32>) {
+        self.held = process;
+    }
+
+    /// From now on, files are probed in this process too. Returns those that are on disk.
+    pub(super) fn follow(&mut self, process: i32) -> Vec<Found> {
+        match &mut self.only {
+            Some(only) if !only.contains(&process) => {
+                only.push(process);
+                self.installed()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// A process has ended.
+    pub(super) fn forget(&mut self, process: i32) {
+        self.only.iter_mut().for_each(|only| only.retain(|other| *other != process));
+        self.seen.retain(|(of, _)| *of != Some(process));
+        self.found.retain(|(.., of)| *of != Some(process));
+    }
+
+    /// The processes in which a file is probed that is found on disk.
+    fn scopes(&self) -> Vec<Option<i32>> {
+        self.only.as_ref().map_or_else(|| vec![None], |only| only.iter().copied().map(Some).collect())
     }
 
     /// Whether a file was found for a name.
@@ -79,12 +115,25 @@ impl Files {
     /// The files that the names lead to on disk. Those that were found before are left out.
     pub(super) fn installed(&mut self) -> Vec<Found> {
         let mut all = Vec::new();
+        let scopes = self.scopes();
         for name in 0..self.names.len() {
             for path in candidates(&self.names[name]) {
                 let Ok((file, id)) = open_regular(&path) else { continue };
-                if !self.found.contains(&key(name, &id)) {
-                    let image = file.try_clone().and_then(|file| self.image(&path, file, id));
-                    all.extend(image.ok().and_then(|image| self.note(name, path, image, file, &id)));
+                let new: Vec<Option<i32>> = scopes
+                    .iter()
+                    .copied()
+                    .filter(|scope| !self.found.contains(&key(name, &id, *scope)))
+                    .collect();
+                if new.is_empty() {
+                    continue;
+                }
+                let Ok(image) = file.try_clone().and_then(|file| self.image(&path, file, id)) else {
+                    continue;
+                };
+                let file = Arc::new(file);
+                for process in new {
+                    let (path, image, file) = (path.clone(), Arc::clone(&image), Arc::clone(&file));
+                    all.extend(self.note(Found { name, path, image, file, process }, &id));
                 }
             }
         }
@@ -104,27 +153,23 @@ impl Files {
         Image::from_file(path, file, id).map(Arc::new).map_err(io::Error::other)
     }
 
-    fn note(
-        &mut self,
-        name: usize,
-        path: PathBuf,
-        image: Arc<Image>,
-        file: File,
-        id: &FileId,
-    ) -> Option<Found> {
-        let is_new = self.found.insert(key(name, id));
-        is_new.then(|| Found { name, path, image, file: Arc::new(file) })
+    fn note(&mut self, found: Found, id: &FileId) -> Option<Found> {
+        self.found.insert(key(found.name, id, found.process)).then_some(found)
     }
 
     /// Looks at the mappings of processes that may have changed. Returns the files that were not
     /// found before.
     pub(super) fn mapped(&mut self) -> Vec<Found> {
+        if self.names.iter().all(String::is_empty) {
+            return Vec::new();
+        }
         self.round = (self.round + 1) % TURNS;
-        let all = self.only.map_or_else(processes, |pid| vec![pid]);
+        let all = self.only.clone().unwrap_or_else(processes);
         let mut sizes = HashMap::with_capacity(all.len());
         let mut found = Vec::new();
         let own = std::process::id() as i32;
-        for pid in all.into_iter().filter(|pid| *pid != own) {
+        let held = self.held;
+        for pid in all.into_iter().filter(|pid| *pid != own && Some(*pid) != held) {
             let Some(size) = size(pid) else { continue };
             let is_same = self.sizes.get(&pid) == Some(&size);
             sizes.insert(pid, size);
@@ -141,8 +186,9 @@ impl Files {
     fn look(&mut self, pid: i32) -> Vec<Found> {
         // The process may have ended.
         let Ok(maps) = process::maps(pid) else { return Vec::new() };
-        let key = |mapping: &Mapping| Some((mapping.device, mapping.inode, mapping.path.clone()?));
-        let new: HashSet<Key> = maps
+        let scope = self.only.is_some().then_some(pid);
+        let key = |mapping: &Mapping| Some((scope, (mapping.device, mapping.inode, mapping.path.clone()?)));
+        let new: HashSet<(Option<i32>, Key)> = maps
             .iter()
             .filter(|mapping| mapping.executable)
             .filter_map(key)
@@ -165,7 +211,8 @@ impl Files {
                 else {
                     continue;
                 };
-                found.extend(self.note(name, module.path.clone(), Arc::clone(&module.image), file, &id));
+                let (path, image, file) = (module.path.clone(), Arc::clone(&module.image), Arc::new(file));
+                found.extend(self.note(Found { name, path, image, file, process: scope }, &id));
             }
         }
         self.seen.extend(new);
@@ -173,8 +220,8 @@ impl Files {
     }
 }
 
-fn key(name: usize, id: &FileId) -> (usize, u64, u64) {
-    (name, id.device, id.inode)
+fn key(name: usize, id: &FileId, process: Option<i32>) -> (usize, u64, u64, Option<i32>) {
+    (name, id.device, id.inode, process)
 }
 
 /// The paths on disk that a module's name may lead to.
@@ -229,7 +276,7 @@ mod tests {
             .stdout(std::process::Stdio::null())
             .spawn()
             .expect("cat starts");
-        let mut files = Files::new(vec!["a.out".into()], Some(child.id() as i32));
+        let mut files = Files::new(vec!["a.out".into()], Some(vec![child.id() as i32]));
         let mut found = Vec::new();
         // Until the child has executed its program.
         for _ in 0..1000 {
@@ -252,10 +299,17 @@ mod tests {
     fn a_path_that_appears_later_is_found_then() {
         let scratch = testing::Scratch::new();
         let path = scratch.path().join("later");
-        let mut files = Files::new(vec![path.display().to_string()], Some(std::process::id() as i32));
+        let mut files = Files::new(vec![path.display().to_string()], Some(vec![std::process::id() as i32]));
         assert!(files.installed().is_empty() && files.appeared().is_empty() && files.mapped().is_empty());
         fs::copy(std::env::current_exe().expect("this is a program"), &path).expect("there is room");
         assert_eq!(files.appeared().len(), 1);
         assert!(files.appeared().is_empty());
+        // A process that is followed from now on has it too, once.
+        let parent = std::os::unix::process::parent_id() as i32;
+        let found: Vec<Option<i32>> = files.follow(parent).iter().map(|found| found.process).collect();
+        assert_eq!(found, [Some(parent)]);
+        assert!(files.follow(parent).is_empty());
+        files.forget(parent);
+        assert_eq!(files.follow(parent).len(), 1);
     }
 }

@@ -2,38 +2,31 @@
 //! until a signal, a time limit, or the end of the process.
 
 use std::collections::{HashMap, HashSet};
-use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-use engine::{Control, Error, Lost, Note, Observer, Refused, Report};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use engine::{Control, Note, Observer, Refused, Report};
+use nix::poll::{PollTimeout, poll};
+use process::Held;
 use rpn::ModuleKind;
 
 use super::attaching::{Outcome, Program};
 use super::files::{Files, Found};
 use super::in_kernel::{self, Kernel, LoadedModule};
+use super::losses::Losses;
 use super::records::Clock;
-use super::report;
 use super::taking::{Taken, Told};
-use super::tracepoints;
+use super::targets::Targets;
+use super::{kinds, report, tracepoints};
 use crate::Failure;
+use crate::started_command::NOT_EXECUTABLE;
 
 /// Time between two readings of the rings: while records come, and while none do.
-const BUSY: Duration = Duration::from_millis(10);
-const IDLE: Duration = Duration::from_millis(40);
+pub(super) const BUSY: Duration = Duration::from_millis(10);
+pub(super) const IDLE: Duration = Duration::from_millis(40);
 /// Time between two looks for new files and modules.
 const LOOK: Duration = Duration::from_millis(100);
-/// Time between two reports of losses.
-const LOSSES: Duration = Duration::from_secs(1);
-
-/// The process that is probed.
-#[derive(Debug)]
-struct Process {
-    pid: i32,
-    /// Readable once the process has ended.
-    handle: OwnedFd,
-}
 
 /// A session of the kernel engine.
 #[derive(Debug)]
@@ -42,54 +35,61 @@ pub(super) struct Session {
     files: Files,
     /// What was found before the programs were attached.
     found: Vec<Found>,
-    process: Option<Process>,
+    /// The processes that are probed; all if there is none.
+    targets: Option<Targets>,
+    /// A command that begins when the programs are attached.
+    held: Option<Held>,
+    /// Files of the command with watchpoints, which are set when it has executed its program.
+    later: Vec<Found>,
+    /// The file with the kernel's symbols, if one was named.
+    system_map: Option<PathBuf>,
     /// For each program of a kernel module, the module as it is loaded.
     modules: HashMap<usize, Option<LoadedModule>>,
     told: Told,
+    /// Whether records came when the rings were last read.
+    had_come: bool,
     /// Refusals that were told: program, probe, reason.
     refused: HashSet<(usize, usize, String)>,
     /// Records of several programs, by time, that wait for older ones of others.
     waiting: Vec<Taken>,
-    /// Dropped records that were told, by program and probe: all, and those that no target took.
-    losses: HashMap<(usize, usize), (u64, u64)>,
+    losses: Losses,
     /// When the rings were last read, by the kernel's clock.
     settled: u64,
     looked: Instant,
-    /// When losses were last told, also by the wall clock.
-    reported: (Instant, u64),
 }
 
 impl Session {
-    /// A session for programs with these modules, by number; `None` for what is no file.
-    ///
-    /// # Errors
-    /// There is no such process.
-    pub(super) fn new(pid: Option<i32>, modules: Vec<Option<String>>) -> Result<Session, Failure> {
-        let process = pid
-            .map(|pid| match process::handle(pid) {
-                Ok(handle) => Ok(Process { pid, handle }),
-                Err(error) => Err(Failure::new(format!("process {pid}: {error}"))),
-            })
-            .transpose()?;
+    /// A session for programs with these modules, by number; `None` for what is no file. Without
+    /// targets, all processes are probed. A command that is held is one of the targets.
+    pub(super) fn new(targets: Option<Targets>, held: Option<Held>, modules: Vec<Option<String>>) -> Session {
         let names = modules.into_iter().map(Option::unwrap_or_default).collect();
-        let mut files = Files::new(names, pid);
+        let mut files = Files::new(names, targets.as_ref().map(|targets| targets.named().collect()));
+        files.hold(held.as_ref().map(Held::pid));
         let mut found = files.installed();
         found.extend(files.mapped());
         let now = Instant::now();
-        Ok(Session {
+        Session {
             programs: Vec::new(),
             files,
             found,
-            process,
+            targets,
+            held,
+            later: Vec::new(),
+            system_map: None,
             modules: HashMap::new(),
             told: Told::default(),
+            had_come: false,
             refused: HashSet::new(),
             waiting: Vec::new(),
-            losses: HashMap::new(),
+            losses: Losses::new(),
             settled: 0,
             looked: now,
-            reported: (now, wall()),
-        })
+        }
+    }
+
+    /// Takes the kernel's symbols from this file.
+    pub(super) fn set_system_map(&mut self, map: Option<PathBuf>) {
+        self.system_map = map;
     }
 
     /// The files that were found for a program before it is attached.
@@ -102,49 +102,108 @@ impl Session {
         self.programs.push(program);
     }
 
-    fn pid(&self) -> Option<i32> {
-        self.process.as_ref().map(|process| process.pid)
-    }
-
-    /// Attaches the programs, and reads records until the end.
+    /// Attaches the programs, and reads records until the end. `refusal` is that of [`start`].
+    ///
+    /// [`start`]: Session::start
     ///
     /// # Errors
-    /// Probes can be placed nowhere.
-    pub(super) fn run(&mut self, observer: &mut dyn Observer, control: &Control) -> Result<(), Failure> {
-        self.begin(observer)?;
+    /// Probes can be placed nowhere, or the command cannot be executed.
+    pub(super) fn run(
+        &mut self,
+        observer: &mut dyn Observer,
+        control: &Control,
+        refusal: impl FnOnce(Vec<(usize, Refused)>) -> Failure,
+    ) -> Result<(), Failure> {
+        self.start(observer, refusal)?;
         observer.begun();
         control.placed.store(true, Ordering::Relaxed);
         while !control.stop.load(Ordering::Relaxed) {
-            let came = self.read(observer);
-            if self.looked.elapsed() >= LOOK {
-                self.looked = Instant::now();
-                self.look(observer);
-                observer.idle();
-            } else if observer.waits() {
-                // Something is due now.
-                observer.idle();
-            }
-            self.tell_losses(observer, false);
-            let is_over = !self.programs.is_empty() && self.programs.iter().all(Program::is_finished);
-            if is_over || self.wait(if came { BUSY } else { IDLE }) {
+            let came = self.turn(observer);
+            if self.is_finished() || self.wait(if came { BUSY } else { IDLE }) {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Waits. Returns whether the process has ended.
-    fn wait(&self, time: Duration) -> bool {
-        let timeout = PollTimeout::try_from(time).unwrap_or(PollTimeout::ZERO);
-        let handle = self.process.as_ref().map(|process| process.handle.as_fd());
-        let mut wanted: Vec<PollFd<'_>> =
-            handle.into_iter().map(|handle| PollFd::new(handle, PollFlags::POLLIN)).collect();
-        // A signal ends the wait early.
-        matches!(poll(&mut wanted, timeout), Ok(1..))
+    /// Attaches the programs, and has the command begin. `refusal` says that probes of programs,
+    /// by number, are refused.
+    ///
+    /// # Errors
+    /// Probes can be placed nowhere, or the command cannot be executed.
+    pub(super) fn start(
+        &mut self,
+        observer: &mut dyn Observer,
+        refusal: impl FnOnce(Vec<(usize, Refused)>) -> Failure,
+    ) -> Result<(), Failure> {
+        let mut refused = self.begin(observer)?;
+        if refused.is_empty()
+            && let Some(held) = self.held.take()
+        {
+            refused = self.release(held, observer)?;
+        }
+        if refused.is_empty() { Ok(()) } else { Err(refusal(refused)) }
     }
 
-    /// Attaches the programs to what there is.
-    fn begin(&mut self, observer: &mut dyn Observer) -> Result<(), Failure> {
+    /// Reads the rings, and looks now and then for what is new. Returns whether records came.
+    pub(super) fn turn(&mut self, observer: &mut dyn Observer) -> bool {
+        let came = self.read(observer);
+        for address in observer.unwatched() {
+            self.programs.iter_mut().for_each(|program| program.unwatch(address));
+        }
+        // Their files are known while they live.
+        self.targets.iter().flat_map(Targets::alive).for_each(|pid| observer.runs(pid));
+        if self.looked.elapsed() >= LOOK {
+            self.looked = Instant::now();
+            self.look(observer);
+            observer.idle();
+        } else if observer.waits() || (self.had_come && !came) {
+            // Something may be due now, or can be written out.
+            observer.idle();
+        }
+        self.had_come = came;
+        self.losses.tell(&self.programs, &mut self.told, observer, false);
+        came
+    }
+
+    /// Whether all probes are over.
+    pub(super) fn is_finished(&self) -> bool {
+        !self.programs.is_empty() && self.programs.iter().all(Program::is_finished)
+    }
+
+    /// Has the command begin. Returns the watchpoints in it that are refused; it has ended then.
+    fn release(&mut self, held: Held, observer: &mut dyn Observer) -> Result<Vec<(usize, Refused)>, Failure> {
+        let failed = |error| Failure::new(error).with_status(NOT_EXECUTABLE);
+        let (pid, later) = (held.pid(), std::mem::take(&mut self.later));
+        self.files.hold(None);
+        if later.is_empty() {
+            return held.release().map(|()| Vec::new()).map_err(failed);
+        }
+        let executed = held.execute().map_err(failed)?;
+        let mut refused = Vec::new();
+        for found in later {
+            let outcome = self.programs[found.name].watch_in(pid, &found);
+            let place = (Some(pid), &*found.path.display().to_string());
+            refused.extend(self.tell(found.name, outcome, place, observer));
+        }
+        if refused.is_empty() {
+            executed.release();
+        }
+        Ok(refused)
+    }
+
+    /// Waits. Returns whether the processes have ended.
+    pub(super) fn wait(&mut self, time: Duration) -> bool {
+        if let Some(targets) = &mut self.targets {
+            return targets.wait(time);
+        }
+        // A signal ends the wait early.
+        let _ = poll(&mut [], PollTimeout::try_from(time).unwrap_or(PollTimeout::ZERO));
+        false
+    }
+
+    /// Attaches the programs to what there is. Returns what is refused everywhere.
+    fn begin(&mut self, observer: &mut dyn Observer) -> Result<Vec<(usize, Refused)>, Failure> {
         let mut refused = Vec::new();
         for found in std::mem::take(&mut self.found) {
             refused.extend(self.attach(&found, observer));
@@ -154,12 +213,24 @@ impl Session {
                 ModuleKind::User => {}
                 ModuleKind::Kernel => {
                     let program = &mut self.programs[number];
+                    let object = program.versions.main();
+                    let (has_events, is_typed) = (kinds::has_events(object), kinds::is_typed(object));
+                    if has_events || is_typed {
+                        let outcome =
+                            if has_events { program.attach_events() } else { program.attach_typed() };
+                        refused.extend(self.tell(number, outcome, (None, "the kernel"), observer));
+                        continue;
+                    }
                     let needed = tracepoints::needs_symbols(program.versions.main());
-                    let kernel = needed.then(|| Kernel::read(None)).transpose().map_err(Failure::new)?;
+                    let read = || match &self.system_map {
+                        Some(map) => Kernel::of_file(map),
+                        None => Kernel::read(None),
+                    };
+                    let kernel = needed.then(read).transpose().map_err(Failure::new)?;
                     let mut outcome =
                         kernel.as_ref().map_or_else(Outcome::default, |it| program.attach_kernel(it));
                     outcome.add(program.attach_tracepoints(kernel.as_ref()));
-                    refused.extend(self.tell(number, outcome, "the kernel", observer));
+                    refused.extend(self.tell(number, outcome, (None, "the kernel"), observer));
                 }
                 ModuleKind::KernelModule => {
                     self.modules.insert(number, None);
@@ -172,15 +243,15 @@ impl Session {
             self.programs[*program].probes[refused.probe].sites.kernel.is_empty()
         });
         if !refused.is_empty() {
-            let refused = refused.into_iter().map(|(_, refused)| refused).collect();
-            return Err(Failure::new(Error::Refused(refused)));
+            return Ok(refused);
         }
         for number in 0..self.programs.len() {
             let object = self.programs[number].versions.main();
             let module = object.module.clone();
             match object.kind {
                 ModuleKind::User if !self.files.has(number) => {
-                    observer.note(&Note::Waiting { pid: self.pid(), module });
+                    let pid = self.targets.as_ref().and_then(|targets| targets.alive().next());
+                    observer.note(&Note::Waiting { pid, module });
                 }
                 ModuleKind::KernelModule if self.modules.get(&number).is_some_and(Option::is_none) => {
                     let remark = "the kernel has not loaded this module; waiting for it".to_owned();
@@ -189,13 +260,22 @@ impl Session {
                 _ => {}
             }
         }
-        Ok(())
+        Ok(refused)
     }
 
     /// Attaches a program to a file. Returns what was refused.
     fn attach(&mut self, found: &Found, observer: &mut dyn Observer) -> Vec<(usize, Refused)> {
-        let outcome = self.programs[found.name].attach_file(found);
-        self.tell(found.name, outcome, &found.path.display().to_string(), observer)
+        let program = &mut self.programs[found.name];
+        let mut outcome = program.attach_file(found);
+        match found.process {
+            // It has another address space when it executes the command.
+            Some(pid) if self.held.as_ref().is_some_and(|held| held.pid() == pid) => {
+                self.later.extend(program.watches().then(|| found.clone()));
+            }
+            Some(pid) => outcome.add(program.watch_in(pid, found)),
+            None => {}
+        }
+        self.tell(found.name, outcome, (found.process, &found.path.display().to_string()), observer)
     }
 
     /// Tells what has come of attaching. Returns what was refused.
@@ -203,12 +283,17 @@ impl Session {
         &mut self,
         program: usize,
         outcome: Outcome,
-        module: &str,
+        (pid, module): (Option<i32>, &str),
         observer: &mut dyn Observer,
     ) -> Vec<(usize, Refused)> {
         outcome.notes.iter().for_each(|note| observer.note(note));
         if outcome.attached > 0 {
-            let (pid, module) = (self.pid(), module.into());
+            // What is in the kernel fires for the processes that are probed.
+            let target = self.targets.as_ref().and_then(|targets| targets.alive().next());
+            let (pid, module) = match (pid, target) {
+                (None, Some(target)) => (Some(target), format!("{module}, on behalf").into()),
+                _ => (pid, PathBuf::from(module)),
+            };
             observer.note(&Note::Armed { pid, module, probes: outcome.attached });
         }
         outcome.refused.into_iter().map(|refused| (program, refused)).collect()
@@ -216,7 +301,8 @@ impl Session {
 
     /// Looks for files that were mapped, and for modules that were loaded, since the last look.
     fn look(&mut self, observer: &mut dyn Observer) {
-        let mut found = self.files.appeared();
+        let mut found = self.look_for_processes();
+        found.extend(self.files.appeared());
         found.extend(self.files.mapped());
         let mut refused = Vec::new();
         for found in found {
@@ -234,19 +320,29 @@ impl Session {
         self.programs.iter_mut().for_each(Program::retire);
     }
 
+    /// Looks which processes have come and which have left. Returns the files to probe in new ones.
+    fn look_for_processes(&mut self) -> Vec<Found> {
+        let change = self.targets.as_mut().map(Targets::look).unwrap_or_default();
+        for pid in change.left {
+            self.files.forget(pid);
+            self.programs.iter_mut().for_each(|program| program.forget(pid));
+        }
+        change.came.into_iter().flat_map(|pid| self.files.follow(pid)).collect()
+    }
+
     /// Attaches to a kernel module that was loaded, or forgets one that was unloaded.
     fn look_for_module(&mut self, program: usize, observer: &mut dyn Observer) -> Vec<(usize, Refused)> {
         let loaded = in_kernel::loaded_module(self.programs[program].versions.main());
         if self.modules.get(&program) == Some(&loaded) {
             return Vec::new();
         }
-        self.programs[program].leave();
+        self.programs[program].detach_all();
         self.modules.insert(program, loaded.clone());
         let Some(loaded) = loaded else { return Vec::new() };
         match Kernel::read(Some(&loaded)) {
             Ok(kernel) => {
                 let outcome = self.programs[program].attach_kernel(&kernel);
-                self.tell(program, outcome, &loaded.name, observer)
+                self.tell(program, outcome, (None, &loaded.name), observer)
             }
             Err(reason) => {
                 observer.note(&Note::Other(reason));
@@ -286,33 +382,6 @@ impl Session {
         }
     }
 
-    /// Tells of records that were lost since it was last told, if that was long enough ago.
-    fn tell_losses(&mut self, observer: &mut dyn Observer, now: bool) {
-        if !now && self.reported.0.elapsed() < LOSSES {
-            return;
-        }
-        let (_, since) = std::mem::replace(&mut self.reported, (Instant::now(), wall()));
-        if let Some((from, to, count)) = self.told.untaken.take() {
-            observer.lost(&Lost { pid: None, from, to, count });
-        }
-        for (number, program) in self.programs.iter().enumerate() {
-            let counted = program.maps.counts();
-            for probe in 0..program.probes.len() {
-                let (all, untaken) = report::dropped(program, &counted, probe);
-                let told = self.losses.entry((number, probe)).or_default();
-                let more = all.saturating_sub(told.0);
-                let in_rings = more.saturating_sub(untaken.saturating_sub(told.1));
-                *told = (all, untaken);
-                if in_rings > 0 {
-                    observer.lost(&Lost { pid: None, from: since, to: self.reported.1, count: in_rings });
-                }
-                if more > 0 {
-                    observer.dropped(number, probe, more);
-                }
-            }
-        }
-    }
-
     /// Detaches the programs, takes the last records, and reports.
     pub(super) fn finish(&mut self, observer: &mut dyn Observer, globals: impl Fn() -> Vec<u64>) -> Report {
         self.programs.iter_mut().for_each(Program::detach);
@@ -325,12 +394,17 @@ impl Session {
             taken.sort_by_key(|taken| taken.time);
         }
         self.hand(taken, observer);
-        self.tell_losses(observer, true);
-        report::report(&self.programs, globals())
+        self.losses.tell(&self.programs, &mut self.told, observer, true);
+        self.report(globals())
     }
-}
 
-/// Nanoseconds since 1970.
-fn wall() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64)
+    /// The counts and variables so far.
+    pub(super) fn report(&self, globals: Vec<u64>) -> Report {
+        report::report(&self.programs, globals)
+    }
+
+    /// The programs, by number.
+    pub(super) fn programs(&mut self) -> &mut [Program] {
+        &mut self.programs
+    }
 }

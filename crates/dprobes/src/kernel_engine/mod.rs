@@ -1,5 +1,9 @@
-//! `dprobes attach` by the kernel: for all processes, for one (`--engine kernel -p PID`), and for
-//! the kernel itself (`modtype = kernel` and `kmod`).
+//! Probes by the kernel: for all processes, for some (`--engine kernel -p PID`), and for the kernel
+//! itself (`modtype = kernel` and `kmod`).
+//!
+//! In: a command line (`attach`), programs that are loaded (`run`), or one for the background
+//! session (`inserted`). Out: records and messages for the observer, while the session runs;
+//! counts at its end.
 //!
 //! The handlers become programs that the kernel runs at each hit (crate `kernel`). No process is
 //! stopped, none is traced, and none gets other memory: this process attaches the programs, reads
@@ -8,13 +12,20 @@
 //!
 //! | file | what it is |
 //! |---|---|
+//! | `losses` | what is told of lost records |
 //! | `looping` | the session: until a signal, a time limit, or the end of the process |
+//! | `inserted` | a program of the background session, in its own thread |
 //! | `attaching`, `attempt` | one program: what it is attached to; what has come of one probe |
-//! | `handlers` | its handlers, compiled and loaded |
+//! | `handlers`, `emitting` | its handlers, compiled and loaded; or shown |
 //! | `files`, `places` | files that are probed, and the places in them |
-//! | `in_kernel` | places in the kernel |
+//! | `in_kernel`, `kernel_names` | places in the kernel; its symbols by address and by name |
+//! | `semaphores` | the counters of static probes |
 //! | `watches` | watchpoints |
 //! | `tracepoints` | tracepoints of the kernel |
+//! | `events` | events that processors count, and times |
+//! | `kinds` | which programs of scripts name no module |
+//! | `typed` | functions of the kernel by their types; raw tracepoints |
+//! | `targets` | the processes that a session is limited to |
 //! | `numbers` | how hits are counted by function |
 //! | `records`, `taking` | what the kernel tells of a hit as records; how they reach the observer |
 //! | `report` | the counts at the end |
@@ -25,42 +36,60 @@
 
 mod attaching;
 mod attempt;
+mod emitting;
+mod events;
 mod facility;
 mod files;
 mod handlers;
 mod in_kernel;
+mod inserted;
+mod kernel_names;
+mod kinds;
 mod looping;
+mod losses;
 mod numbers;
+mod patterns;
 mod places;
 mod records;
 mod refusals;
 mod report;
 mod rights;
 mod script;
+mod semaphores;
 mod taking;
+mod targets;
 mod tracepoints;
+mod typed;
 mod watches;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bpf::Feature;
-use engine::Observer;
-use kernel::Globals;
+use engine::{Observer, Refused};
+use kernel::{Filter, Globals};
 use rpn::ModuleKind;
 use trace::Items;
 use vm::Word;
 
-use crate::arguments::{self, Attach, AttachEngine, Select, Tracing};
+use crate::arguments::{self, Attach, AttachEngine, Buffering, Select, Tracing};
 use crate::control::Watch;
 use crate::hooks::Plugins;
 use crate::output::Output;
 use crate::session::{self, Loaded};
 use crate::{Failure, points};
 use attaching::{Program, To};
+pub(crate) use emitting::{EmittedHandler, emit};
+pub(crate) use inserted::{InKernel, Said, ToInsert, globals, values};
+pub(crate) use kernel_names::KernelNames;
+pub(crate) use kinds::{EVENTS, TYPED};
 use looping::Session;
 use numbers::Numbers;
-pub(crate) use script::ScriptSession;
+pub(crate) use patterns::{functions, tracepoints as matching_tracepoints};
+pub(crate) use script::{ScriptPrograms, ScriptSession};
+use targets::Targets;
+pub(crate) use watches::named as watched_symbol;
 
 /// Memory for all rings together, unless `--buffer` says how large each is.
 const RINGS: u64 = 128 << 20;
@@ -71,8 +100,12 @@ const RING: (u64, u64) = (1 << 20, 16 << 20);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct With<'a> {
     pub(crate) tracing: &'a Tracing,
-    /// The process that is probed; all if there is none.
-    pub(crate) pid: Option<i32>,
+    /// The processes that are probed; all if there is none.
+    pub(crate) pids: &'a [i32],
+    /// Which threads are probed.
+    pub(crate) only: Filter,
+    /// Whether hits are counted by process, too.
+    pub(crate) by_process: bool,
     /// When the session ends by itself.
     pub(crate) duration: Option<Duration>,
     /// The items of the records' headers, if not those that the targets show.
@@ -101,27 +134,30 @@ pub(crate) fn rights() -> Result<(), String> {
     rights::check()
 }
 
-/// Probes all processes, or one.
+/// Probes all processes, or some.
 pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
-    let Attach { probes, select, tracing, processes, duration, allow_panic, .. } = arguments;
+    let Attach { probes, select, tracing, processes, only, by_process, duration, allow_panic, .. } =
+        arguments;
     let pids = processes.ids();
     points::are_for(&probes.at, &pids)?;
     is_by_kernel(arguments.engine)?;
-    let pid = match *pids {
-        [] => None,
-        [pid] => Some(pid),
-        _ => {
-            return Err(Failure::new(
-                "the kernel engine probes one process, or all: give one with -p, or none; the other engines probe several",
-            ));
-        }
-    };
-    if let Some(pid) = pid {
+    for &pid in &pids {
         session::is_not_itself(pid)?;
         points::check(&probes.at, pid)?;
     }
-    let with = With { tracing, pid, duration: *duration, items: None, allow_panic: *allow_panic };
-    run(points::programs(probes), select, with, |programs| session::open(tracing, programs, true))
+    let only = only.filter()?;
+    let with = With {
+        tracing,
+        pids: &pids,
+        only,
+        by_process: *by_process,
+        duration: *duration,
+        items: None,
+        allow_panic: *allow_panic,
+    };
+    run(points::programs(probes, session::has_targets(tracing)), select, with, |programs| {
+        session::open(tracing, programs, true)
+    })
 }
 
 /// Runs programs until a signal, a time limit, or the end of the process.
@@ -131,17 +167,20 @@ pub(crate) fn run<O: HasOutput>(
     with: With<'_>,
     open: impl FnOnce(&[Loaded]) -> Result<O, Failure>,
 ) -> Result<ExitCode, Failure> {
-    let With { tracing, pid, duration, items, allow_panic } = with;
-    suits(tracing)?;
-    let machine = pid.and_then(process::machine_of_process);
+    let With { tracing, pids, only, by_process, duration, items, allow_panic } = with;
+    check_options(&tracing.buffering)?;
+    let machine = session::machine_of(pids);
     let (programs, sources) = session::load_for_kernel(programs, select, tracing, machine, items)?;
-    programs.iter().try_for_each(|program| can_be_found(program, pid))?;
+    programs.iter().try_for_each(|program| can_be_found(program.program.main(), pids))?;
     check_rights(programs.iter().map(|loaded| loaded.program.main()))?;
     let names = programs.iter().map(|loaded| {
         let object = loaded.program.main();
         (object.kind == ModuleKind::User).then(|| object.module.clone())
     });
-    let mut session = Session::new(pid, names.collect())?;
+    let targets = (!pids.is_empty()).then(|| Targets::new(pids, false)).transpose()?;
+    let processes = targets.as_ref().map(|targets| Arc::clone(&targets.processes));
+    let mut session = Session::new(targets, None, names.collect());
+    session.set_system_map(tracing.sym.clone());
     let ring = ring(tracing.buffering.buffer)?;
     let gvars = programs.iter().map(|program| program.program.gvars()).max().unwrap_or(0);
     let globals = Globals::create(gvars.into()).map_err(no_memory)?;
@@ -150,19 +189,29 @@ pub(crate) fn run<O: HasOutput>(
     let mut output = session::behind_hooks(output, &programs);
     for (number, (loaded, sources)) in programs.into_iter().zip(sources).enumerate() {
         let numbers = Numbers::new(loaded.program.main(), session.found(number).map(|found| &*found.image));
-        let process = pid.map(|pid| pid as u32);
-        let to = To { globals: &globals, ring, process, allow_panic, tables: None };
+        let processes = processes.as_ref();
+        let to = To {
+            globals: &globals,
+            ring,
+            processes,
+            only,
+            by_process,
+            allow_panic,
+            tables: None,
+            script: None,
+            events: &[],
+        };
         session.add(Program::new(loaded, sources, numbers, to)?);
     }
     let watch = Watch::start(duration, None)?;
-    let result = session.run(&mut output, &watch.control);
+    let result = session.run(&mut output, &watch.control, refusal);
     let values = || globals.values()[..gvars.into()].iter().map(|value| report::value_of(value, Word::W8));
     let report = session.finish(&mut output, || values().collect());
     drop(watch);
     output.events.destroy_all();
     drop(plugins);
     result?;
-    session::end(&report, Some(output.inner.output()), tracing)?;
+    session::end(&report, Some(output.inner.output()), tracing, "")?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -171,22 +220,27 @@ fn is_by_kernel(engine: AttachEngine) -> Result<(), Failure> {
     match engine {
         AttachEngine::Auto | AttachEngine::Kernel => Ok(()),
         _ => Err(Failure::new(format!(
-            "--engine {} probes one process: name it with -p; all processes are probed with --engine kernel",
+            "--engine {} probes processes: name them with -p; all processes are probed with --engine kernel",
             engine.name()
         ))),
     }
 }
 
+/// The message that probes of programs, by number, are refused.
+fn refusal(refused: Vec<(usize, Refused)>) -> Failure {
+    Failure::new(engine::Error::Refused(refused.into_iter().map(|(_, refused)| refused).collect()))
+}
+
 /// Refuses options that mean nothing here.
-fn suits(tracing: &Tracing) -> Result<(), Failure> {
+pub(crate) fn check_options(buffering: &Buffering) -> Result<(), Failure> {
     let refuse = |option: &str, why: &str| Err(Failure::new(format!("{option}: {why}")));
-    if tracing.buffering.lossless {
+    if buffering.lossless {
         return refuse(
             "--lossless",
             "the kernel engine does not make programs wait: a record without room is dropped, and counted; --buffer gives more room",
         );
     }
-    if tracing.buffering.share_variables {
+    if buffering.share_variables {
         return refuse(
             "--share-variables",
             "with the kernel engine all processes share the variables anyway",
@@ -196,7 +250,7 @@ fn suits(tracing: &Tracing) -> Result<(), Failure> {
 }
 
 /// Checks that this process may have the kernel run programs, and that the kernel can.
-fn check_rights<'a>(mut objects: impl Iterator<Item = &'a rpn::Object>) -> Result<(), Failure> {
+pub(crate) fn check_rights<'a>(mut objects: impl Iterator<Item = &'a rpn::Object>) -> Result<(), Failure> {
     rights::check().map_err(Failure::new)?;
     process::check_proc().map_err(Failure::new)?;
     process::allow_many_files();
@@ -208,24 +262,29 @@ fn check_rights<'a>(mut objects: impl Iterator<Item = &'a rpn::Object>) -> Resul
     Ok(())
 }
 
+/// Whether only the kernel can run a program: it probes the kernel, or watches memory.
+pub(crate) fn is_needed(object: &rpn::Object) -> bool {
+    object.kind != ModuleKind::User || object.probes.iter().any(|probe| probe.watch.is_some())
+}
+
 /// Whether a program has probes on instructions of the kernel.
 fn needs_kprobes(object: &rpn::Object) -> bool {
     let is_on_one = |probe: &rpn::Probe| probe.watch.is_none() && !tracepoints::is_one(probe);
-    object.kind != ModuleKind::User && object.probes.iter().any(is_on_one)
+    let has_code = !kinds::has_events(object) && !kinds::is_typed(object);
+    has_code && object.kind != ModuleKind::User && object.probes.iter().any(is_on_one)
 }
 
 /// Refuses modules that mean nothing without a process, and the kernel with one.
-fn can_be_found(program: &Loaded, pid: Option<i32>) -> Result<(), Failure> {
-    let object = program.program.main();
+pub(crate) fn can_be_found(object: &rpn::Object, pids: &[i32]) -> Result<(), Failure> {
     let watches = object.probes.iter().any(|probe| probe.watch.is_some());
-    match pid {
-        None if object.kind == ModuleKind::User && watches => Err(Failure::new(
+    match pids {
+        [] if object.kind == ModuleKind::User && watches => Err(Failure::new(
             "`watchpoint =` in a user program is an address of one process: name the process with -p",
         )),
-        None if object.kind == ModuleKind::User && object.module == "a.out" => Err(Failure::new(
+        [] if object.kind == ModuleKind::User && object.module == "a.out" => Err(Failure::new(
             "`a.out` is the program of a process: name the process with -p, or the program by its path",
         )),
-        Some(_) if object.kind != ModuleKind::User => Err(Failure::new(format!(
+        [_, ..] if object.kind != ModuleKind::User => Err(Failure::new(format!(
             "`modtype = {}`: the kernel is probed for all processes; leave -p out",
             object.kind.name()
         ))),

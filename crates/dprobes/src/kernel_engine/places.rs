@@ -1,5 +1,8 @@
 //! Where the probes of a program are in a file: the same places as for the other engines, less what
 //! the kernel's probes cannot have.
+//!
+//! In: an `Object`, and the image of a file. Out: `Plan`: the places of its probes there, and which
+//! have none, with the reason (`engine::reason::NotPlaced`, or that the kernel cannot probe there).
 
 use engine::Refused;
 use engine::reason::NotPlaced;
@@ -9,7 +12,7 @@ use rpn::{FunctionPoint, Location, Object};
 
 /// A place of a probe in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct FileSite {
     /// The probe's index in its program.
     pub(super) probe: usize,
     /// The offset in the file.
@@ -26,7 +29,7 @@ pub(super) struct Place {
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// By probe, then by address.
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<FileSite>,
     /// The probes that have no place there, and why.
     pub(super) refused: Vec<Refused>,
     /// Remarks on probepoints: the index of the probe, and the text.
@@ -71,7 +74,7 @@ pub(super) fn plan(
             match if is_return { condition(&site.bytes) } else { Ok(None) } {
                 _ if restartable => left_out.add(&site.function, RESTARTABLE),
                 Err(reason) => left_out.add(&site.function, reason),
-                Ok(condition) => places.push(Place {
+                Ok(condition) => places.push(FileSite {
                     probe,
                     offset: site.offset,
                     function: site.function.clone(),

@@ -53,6 +53,10 @@ pub(super) fn refusal_of_watchpoint(error: AttachError) -> String {
             "this machine gives no debug registers to programs (a virtual machine may hide them)".to_owned()
         }
         Some(Errno::ESRCH) => "the process has ended".to_owned(),
+        Some(Errno::EINVAL) => {
+            "the kernel does not watch this address; the execution of its own code only where kprobes may be, and if it has kprobes"
+                .to_owned()
+        }
         _ => refused_by_link(error),
     }
 }

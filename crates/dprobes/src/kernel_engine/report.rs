@@ -1,9 +1,15 @@
 //! The counts and variables of a session, as the other engines report them.
 
-use engine::{Counts, ProbeReport, Report};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use engine::{Counts, OfProcess, OfProcesses, ProbeReport, Report};
 use vm::Word;
 
 use super::attaching::Program;
+
+/// The most processes, at each probe and function, of which one program counts hits apart.
+pub(super) const PROCESSES: u32 = 16384;
 
 /// The report of all programs. `globals` are the global variables.
 pub(super) fn report(programs: &[Program], globals: Vec<u64>) -> Report {
@@ -33,7 +39,44 @@ pub(super) fn report(programs: &[Program], globals: Vec<u64>) -> Report {
         let word = program.versions.widest_word();
         report.locals.extend(program.maps.locals().iter().map(|value| value_of(value, word)));
     }
+    report.processes = by_process(programs, &report);
     report
+}
+
+/// The hits of each process, if they were counted so. `report` has the probes.
+fn by_process(programs: &[Program], report: &Report) -> Option<OfProcesses> {
+    programs.first().filter(|program| program.handlers.by_process)?;
+    let mut of = OfProcesses { processes: Vec::new(), unassigned: vec![0; report.probes.len()] };
+    let mut by_pid: BTreeMap<u32, OfProcess> = BTreeMap::new();
+    let mut before = 0;
+    for program in programs {
+        let own = before..before + program.probes.len();
+        before = own.end;
+        let Ok(found) = program.maps.by_process() else {
+            // Whose the hits are is not known.
+            own.for_each(|probe| of.unassigned[probe] = report.probes[probe].counts.hits);
+            continue;
+        };
+        let counted = program.maps.counts();
+        for (number, counts) in counted.iter().enumerate() {
+            if let Some(probe) = program.numbers.probe(number as u32) {
+                of.unassigned[own.start + probe] += counts.unassigned;
+            }
+        }
+        for kernel::ProcessHits { probe, pid, name, hits } in found {
+            let Some(probe) = program.numbers.probe(probe) else { continue };
+            let process = by_pid.entry(pid).or_insert_with(|| OfProcess {
+                pid,
+                name: String::from_utf8_lossy(&name).into_owned(),
+                hits: vec![0; report.probes.len()],
+            });
+            process.hits[own.start + probe] += hits;
+        }
+    }
+    of.processes = by_pid.into_values().collect();
+    let total = |process: &OfProcess| process.hits.iter().fold(0, |all: u64, hits| all.saturating_add(*hits));
+    of.processes.sort_by_key(|process| Reverse(total(process)));
+    Some(of)
 }
 
 /// The value of a variable.

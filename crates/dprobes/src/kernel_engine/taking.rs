@@ -1,4 +1,7 @@
 //! Takes records out of a program's rings, and hands them to the observer.
+//!
+//! In: the rings of a program (`kernel::Maps`). Out: `Taken`: records that `looping` sorts by time;
+//! `hand` gives them to the observer and counts them.
 
 use std::collections::HashSet;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use engine::Refused;
 use engine::reason::NotPlaced;
 use image::Pattern;
-use kernel::Place;
+use kernel::AttachKind;
 use kernel::session::{TracepointSite, attach_tracepoints};
 use kernel::tracepoints::{FieldAccess, Format, Tracefs};
 use kernel::{Reason, cookie};
@@ -63,7 +63,7 @@ impl Program {
         let mut refused = Ok(());
         for (name, format) in found {
             let layout = layout(object, &format);
-            let spot = Spot { fields: Some(&layout), ..Spot::at(Place::Tracepoint) };
+            let spot = Spot { fields: Some(&layout), ..Spot::at(AttachKind::Tracepoint) };
             match self.handlers.compile(object, probe, spot, &self.maps) {
                 Ok(_) => return Ok(()),
                 Err(refusal) => {
@@ -131,7 +131,7 @@ impl Program {
         }
         let mut attempt = Attempt::default();
         for (layout, (names, ids)) in groups {
-            let spot = Spot { fields: Some(&layout), ..Spot::at(Place::Tracepoint) };
+            let spot = Spot { fields: Some(&layout), ..Spot::at(AttachKind::Tracepoint) };
             let definition = &object.probes[probe];
             match self.handlers.load(object, definition, spot, &self.maps, self.sources.as_ref()) {
                 Ok(program) => {

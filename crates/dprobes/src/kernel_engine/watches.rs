@@ -11,7 +11,7 @@ use engine::Refused;
 use engine::reason::NotPlaced;
 use image::{Image, variable};
 use kernel::session::{Attached, Watchpoint};
-use kernel::{Place, cookie};
+use kernel::{AttachKind, cookie};
 use process::ImageCache;
 use rpn::{Location, Object, Probe, Watch};
 
@@ -30,8 +30,12 @@ impl Program {
         let mut outcome = Outcome::default();
         let Ok(object) = self.versions.of(found.image.machine()).cloned() else { return outcome };
         let bias = load_bias(process, found);
+        // A child may have executed another program, in which the addresses mean something else.
+        if self.handlers.is_script && bias.is_err() {
+            return outcome;
+        }
         let module = Arc::new(ModuleOfSites { path: found.path.clone(), image: Arc::clone(&found.image) });
-        for (number, definition) in self.watchpoints(&object) {
+        for (number, definition) in self.watchpoints(&object, Some(process)) {
             let address = match &definition.location {
                 Location::AddressSymbol { name, addend } => named(&found.image, name, definition.watch)
                     .and_then(|vaddr| Ok(vaddr.wrapping_add(bias.clone()?).wrapping_add_signed(*addend))),
@@ -41,7 +45,8 @@ impl Program {
             let watched = address.and_then(|address| {
                 self.watch(&object, number, &definition, address, Some((process, &module)))
             });
-            self.note_watch(&object, number, watched, &found.path.display().to_string(), &mut outcome);
+            let place = (Some(process), &*found.path.display().to_string());
+            self.note_watch(&object, number, watched, place, &mut outcome);
         }
         outcome
     }
@@ -49,19 +54,35 @@ impl Program {
     /// Sets its watchpoints on all processors.
     pub(super) fn watch_all(&mut self, kernel: &Kernel, object: &Object) -> Outcome {
         let mut outcome = Outcome::default();
-        for (number, definition) in self.watchpoints(object) {
+        for (number, definition) in self.watchpoints(object, None) {
             let watched = kernel
                 .address_of(&definition.location)
                 .and_then(|address| self.watch(object, number, &definition, address, None));
-            self.note_watch(object, number, watched, "the kernel", &mut outcome);
+            self.note_watch(object, number, watched, (None, "the kernel"), &mut outcome);
         }
         outcome
     }
 
+    /// Takes its watchpoints at an address out, in all processes.
+    pub(super) fn unwatch(&mut self, address: u64) {
+        let watches = self.versions.main().probes.iter().map(|definition| definition.watch.is_some());
+        let watches: Vec<bool> = watches.collect();
+        let all = self.probes.iter_mut().zip(watches);
+        all.filter(|(probe, watches)| *watches && probe.address == Some(address)).for_each(|(probe, _)| {
+            probe.end();
+        });
+    }
+
+    /// Whether it has watchpoints.
+    pub(super) fn watches(&self) -> bool {
+        self.versions.main().probes.iter().any(|probe| probe.watch.is_some())
+    }
+
     /// The watchpoints that are not set yet, and not over.
-    fn watchpoints(&self, object: &Object) -> Vec<(usize, Probe)> {
+    fn watchpoints(&self, object: &Object, process: Option<i32>) -> Vec<(usize, Probe)> {
         let all = object.probes.iter().enumerate().filter(|(_, definition)| definition.watch.is_some());
-        let open = all.filter(|(number, _)| !self.is_over(*number) && !self.probes[*number].is_attached());
+        let open =
+            all.filter(|(number, _)| !self.is_over(*number) && !self.probes[*number].is_attached(process));
         open.map(|(number, definition)| (number, definition.clone())).collect()
     }
 
@@ -93,7 +114,7 @@ impl Program {
             ));
         }
         // A handler of a program for the kernel is one of a kernel probe, whatever it watches.
-        let place = if process.is_none() { Place::KernelBreakpoint } else { Place::UserBreakpoint };
+        let place = if process.is_none() { AttachKind::KernelBreakpoint } else { AttachKind::UserBreakpoint };
         let site = self.new_site(process.map(|(_, module)| module), address);
         let probe = self.numbers.number(number, "", "", address);
         let cookie = cookie(probe, site);
@@ -113,13 +134,13 @@ impl Program {
         object: &Object,
         number: usize,
         watched: Result<Attached, String>,
-        module: &str,
+        (process, module): (Option<i32>, &str),
         outcome: &mut Outcome,
     ) {
         let probe = &mut self.probes[number];
         match watched {
             Ok(attached) => {
-                probe.keep(attached, 1, KIND);
+                probe.keep(process, attached, 1, KIND);
                 outcome.attached += 1;
             }
             Err(reason) => {
@@ -141,7 +162,7 @@ impl Program {
 ///
 /// # Errors
 /// It means nothing, or several places.
-fn named(image: &Image, name: &str, watch: Option<Watch>) -> Result<u64, String> {
+pub(crate) fn named(image: &Image, name: &str, watch: Option<Watch>) -> Result<u64, String> {
     if watch.is_some_and(|watch| watch.access == rpn::Access::Execute) {
         return match image.lookup(name).matches[..] {
             [one] => Ok(one.vaddr),

@@ -12,7 +12,10 @@ use rpn::FunctionPoint;
 use serde::Serialize;
 
 use super::Wanted;
-use crate::Failure;
+use crate::{Failure, progress};
+
+/// What is done while it takes long.
+const WORK: &str = "planning jumps";
 
 /// Skipped indirect jumps shown per reason; JSON has all of them.
 const SHOWN: usize = 6;
@@ -36,7 +39,7 @@ pub(super) fn of_file(
     json: bool,
     out: &mut dyn Write,
 ) -> Result<usize, Failure> {
-    let found = one(image, path, wanted, point, &Surroundings::likely(image))?;
+    let found = progress::during(WORK, || one(image, path, wanted, point, &Surroundings::likely(image)))?;
     tell(&[found], json, out)
 }
 
@@ -55,7 +58,7 @@ pub(super) fn of_process(
         let ground = Surroundings::of_process(pid, module.bias).map_err(Failure::new)?;
         one(&module.image, &module.path, &wanted, point, &ground)
     });
-    let (found, failed): (Vec<_>, Vec<_>) = found.partition(Result::is_ok);
+    let (found, failed): (Vec<_>, Vec<_>) = progress::during(WORK, || found.partition(Result::is_ok));
     let found: Vec<Found> = found.into_iter().flatten().collect();
     // A failure in one of many modules is no error.
     match failed.into_iter().next() {

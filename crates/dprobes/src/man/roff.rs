@@ -5,79 +5,37 @@
 //! a table, for `tbl`. (The crate roff has no tables, and no names for `^`, `~` and arrows;
 //! clap_mangen writes the other page with it.)
 
+use crate::markdown::{self, Block};
+
 /// Converts a document to roff. Its first heading has level 2.
 pub(crate) fn from_markdown(text: &str) -> String {
     let mut page = String::new();
-    let mut lines = text.lines().peekable();
-    let mut paragraph = String::new();
-    while let Some(line) = lines.next() {
-        let marked = line.starts_with(['#', '|', '`']) || line.starts_with("- ") || line.is_empty();
-        if marked && !line.starts_with('`') || line.starts_with("```") {
-            end_paragraph(&mut page, &mut paragraph);
-        }
-        if let Some(heading) = line.strip_prefix("## ") {
-            page.push_str(&format!(".SH \"{}\"\n", inline(heading).to_uppercase()));
-        } else if let Some(heading) = line.strip_prefix("### ") {
-            page.push_str(&format!(".SS \"{}\"\n", inline(heading)));
-        } else if line.starts_with("```") {
-            page.push_str(".PP\n.nf\n.RS 4\n");
-            for line in lines.by_ref().take_while(|line| !line.starts_with("```")) {
-                page.push_str(&guarded(&escaped(line)));
+    for block in markdown::blocks(text) {
+        match block {
+            Block::Heading(2, heading) => {
+                page.push_str(&format!(".SH \"{}\"\n", inline(heading).to_uppercase()));
             }
-            page.push_str(".RE\n.fi\n");
-        } else if line.starts_with('|') {
-            let mut rows = vec![cells(line)];
-            while let Some(line) = lines.next_if(|line| line.starts_with('|')) {
-                rows.push(cells(line));
+            Block::Heading(_, heading) => page.push_str(&format!(".SS \"{}\"\n", inline(heading))),
+            Block::Code(lines) => {
+                page.push_str(".PP\n.nf\n.RS 4\n");
+                lines.iter().for_each(|line| page.push_str(&guarded(&escaped(line))));
+                page.push_str(".RE\n.fi\n");
             }
-            table(&mut page, &rows);
-        } else if let Some(item) = line.strip_prefix("- ") {
-            page.push_str(".IP \\(bu 2\n");
-            let mut item = item.to_string();
-            while let Some(more) = lines.next_if(|line| line.starts_with("  ")) {
-                item.push(' ');
-                item.push_str(more.trim_start());
+            Block::Table(rows) => table(&mut page, &rows),
+            Block::Item("-" | "*", item) => {
+                page.push_str(&format!(".IP \\(bu 2\n{}", guarded(&inline(&item))));
             }
-            page.push_str(&guarded(&inline(&item)));
-        } else if !line.is_empty() {
-            paragraph.push_str(line);
-            paragraph.push(' ');
+            Block::Item(number, item) => {
+                page.push_str(&format!(".IP {number} 4\n{}", guarded(&inline(&item))));
+            }
+            Block::Paragraph(text) => page.push_str(&format!(".PP\n{}", guarded(&inline(&text)))),
         }
     }
-    end_paragraph(&mut page, &mut paragraph);
     page
 }
 
-fn end_paragraph(page: &mut String, paragraph: &mut String) {
-    if !paragraph.is_empty() {
-        page.push_str(".PP\n");
-        page.push_str(&guarded(&inline(paragraph.trim_end())));
-        paragraph.clear();
-    }
-}
-
-/// The cells of a row; `|` within code is not a border.
-fn cells(line: &str) -> Vec<String> {
-    let mut cells = vec![String::new()];
-    let mut code = false;
-    for character in line.trim().trim_start_matches('|').chars() {
-        code ^= character == '`';
-        match (character, cells.last_mut()) {
-            ('|', _) if !code => cells.push(String::new()),
-            (_, Some(cell)) => cell.push(character),
-            (_, None) => {}
-        }
-    }
-    // The empty cell after the last border.
-    cells.pop();
-    cells.into_iter().map(|cell| cell.trim().to_string()).collect()
-}
-
 fn table(page: &mut String, rows: &[Vec<String>]) {
-    let (names, rows) = match rows {
-        [names, _, rows @ ..] => (names, rows),
-        _ => return,
-    };
+    let Some((names, rows)) = rows.split_first() else { return };
     match names.iter().position(|name| name.starts_with("What ")) {
         Some(what) => descriptions(page, names, what, rows),
         None => columns(page, names, rows),

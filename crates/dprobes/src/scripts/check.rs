@@ -8,7 +8,7 @@ use script::{Checked, Item, Parameters, Surroundings};
 
 use super::programs::Programs;
 use super::scope::Scope;
-use super::static_probes;
+use super::{static_probes, surroundings};
 use crate::Failure;
 use crate::arguments::{Check, Emit};
 use crate::messages::{count, say};
@@ -30,7 +30,14 @@ pub(crate) fn check(arguments: &Check) -> Result<ExitCode, Failure> {
         return Err(Failure::new("scripts are for x86-64; --arch is for programs"));
     }
     // No process is there: files are those on disk.
-    let scope = Scope { pids: &[], command: None, expands: false, system_wide: false };
+    let scope = Scope {
+        pids: &[],
+        command: None,
+        expands: false,
+        system_wide: false,
+        by_kernel: false,
+        symbols: None,
+    };
     let around = Surroundings {
         files: &rpn::DiskFiles,
         directories: &program.preprocessor.include,
@@ -50,7 +57,8 @@ pub(crate) fn check(arguments: &Check) -> Result<ExitCode, Failure> {
     let text = match arguments.emit {
         Some(Emit::Asm) => {
             let sites = static_probes::find(&checked, &scope);
-            let parameters = Parameters { sites, ..Parameters::default() };
+            let cgroups = surroundings::cgroups(&checked);
+            let parameters = Parameters { sites, cgroups, ..Parameters::default() };
             let compiled = script::compile(&checked, &parameters).map_err(|messages| {
                 let colour = io::stderr().is_terminal();
                 let messages = messages.iter().map(|message| message.render(&checked.sources, colour));
@@ -59,6 +67,11 @@ pub(crate) fn check(arguments: &Check) -> Result<ExitCode, Failure> {
             script::listing(&compiled)
         }
         Some(Emit::Ast) => checked.typed(),
+        Some(Emit::Bpf) => {
+            return Err(Failure::new(
+                "--emit bpf is for programs: what a script becomes in the kernel depends on what its probes find there; --emit asm shows its bytecode",
+            ));
+        }
         None => format!("{}: {}\n", printable::path(&program.file), described(&checked)),
     };
     stdout::show(&printable::lines(&text))?;

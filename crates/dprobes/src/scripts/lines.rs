@@ -1,24 +1,48 @@
 //! Source lines as attach points.
 
-use image::{DebugTypes, Image, LineCode};
+use image::{DebugTypes, Image, LineCode, NoTypes};
 
-/// The file offsets of the statements of a source line.
+use crate::debuginfod;
+
+/// The types of a file, from the file with its symbols if that has any.
+///
+/// # Errors
+/// There are none.
+pub(super) fn types(image: &Image, symbols: Option<&Image>) -> Result<DebugTypes, NoTypes> {
+    match symbols.map(DebugTypes::read) {
+        Some(Ok(types)) => Ok(types),
+        _ => debuginfod::types(image),
+    }
+}
+
+/// The file offsets of the statements of a source line, with the functions that they are in.
+/// `symbols`: the file with the symbols, if it is another.
 ///
 /// # Errors
 /// Why there are none.
-pub(super) fn statements(image: &Image, source: &str, line: u64) -> Result<Vec<u64>, String> {
-    let code = DebugTypes::read(image).and_then(|types| types.line(source, line));
+pub(super) fn statements(
+    image: &Image,
+    symbols: Option<&Image>,
+    (source, line): (&str, u64),
+) -> Result<Vec<(u64, String)>, String> {
+    let code = types(image, symbols).and_then(|types| types.line(source, line));
     let code = code.map_err(|reason| reason.to_string())?;
     if code.addresses.is_empty() {
         return Err(no_code(source, line, &code));
     }
-    let offsets = code.addresses.iter().filter_map(|address| image.offset_of_address(*address));
-    let mut offsets: Vec<u64> = offsets.collect();
-    offsets.dedup();
-    match offsets.is_empty() {
+    let names = symbols.unwrap_or(image);
+    let statement = |&address: &u64| Some((image.offset_of_address(address)?, named_at(names, address)));
+    let mut statements: Vec<(u64, String)> = code.addresses.iter().filter_map(statement).collect();
+    statements.dedup();
+    match statements.is_empty() {
         true => Err(format!("no code of the file is at {source}:{line}")),
-        false => Ok(offsets),
+        false => Ok(statements),
     }
+}
+
+/// The name of the function that an instruction is in; empty if no symbol says.
+pub(super) fn named_at(image: &Image, address: u64) -> String {
+    image.function_at(address).map(|function| function.name.clone()).unwrap_or_default()
 }
 
 /// Why a source line has no code.

@@ -1,63 +1,98 @@
 //! Takes the records and messages of a script's programs, and runs what is due in dprobes itself.
+//!
+//! In: records and notes of the engine; timers and signals that are due. Out: what the script
+//! prints; its exit status.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use engine::{Control, Note, Observer};
+use engine::{Control, Lost, Note, Observer, Placed};
 use printout::{Context, Next, Reader};
 use process::Module;
 use trace::Record;
 use vm::State;
 
+use super::flame;
 use super::memory::Memory;
+use super::metrics::Metrics;
 use super::own;
 use super::places::{Own, Places};
 use super::timers::{Timers, Waker};
 use super::world::World;
 use super::writer::Writer;
+use crate::control;
 use crate::messages::tell;
-use crate::output::text;
+use crate::output::{Announced, text};
 
-/// A running script.
+/// How soon a handler of a signal is run.
+const SIGNALS: Duration = Duration::from_millis(20);
+
+/// A running script. Its fields are this many since each says one thing that its records, its end
+/// or what is due needs.
 pub(super) struct Script<'a> {
     pub(super) reader: Reader<'a>,
+    /// The file for a flame graph.
+    pub(super) flame: Option<&'a Path>,
     pub(super) world: World<'a>,
     pub(super) places: &'a Places,
     pub(super) timers: Timers,
     /// Wakes the reader for what is due.
     pub(super) waker: Option<Waker>,
     pub(super) writer: Writer,
+    /// What a record prints.
+    pub(super) printed: Vec<u8>,
     /// Ends tracing.
     pub(super) control: Arc<Control>,
     /// Says nothing about the probes.
     pub(super) quiet: bool,
     /// Whether stacks or addresses are shown as symbols: modules are read while processes live.
     pub(super) shows_symbols: bool,
+    /// Whether processes are shown by their names: these are read while processes live.
+    pub(super) shows_names: bool,
     /// The exit status, once the script has ended itself.
     pub(super) status: Option<u8>,
     /// Events for which there was no room.
     pub(super) lost: u64,
     pub(super) state: Box<State>,
-    /// The process in which each module was last announced.
-    pub(super) announced: HashMap<PathBuf, Option<i32>>,
+    /// What was said last of each module.
+    pub(super) announced: HashMap<PathBuf, Announced>,
+    /// The metrics that are exported.
+    pub(super) metrics: Option<Metrics>,
 }
 
 impl Script<'_> {
+    /// How often the tracer has to be woken for what is due.
+    pub(super) fn wakes(&self) -> Option<Duration> {
+        let signals = (!self.places.signals.is_empty()).then_some(SIGNALS);
+        self.timers.shortest().into_iter().chain(signals).min()
+    }
+
+    /// Does what is due, when there is nothing else to do.
+    pub(super) fn rest(&mut self) {
+        self.tick();
+        self.world.records.iter_mut().for_each(|records| records.observer().idle());
+        self.writer.flush();
+    }
+
     /// Does what a log says.
     fn read(&mut self, context: Context, log: &[u8]) {
         if self.status.is_some() || log.is_empty() {
             return;
         }
-        let mut bytes = Vec::new();
-        let next = self.reader.record(context, log, &mut bytes, &mut self.world);
-        if !self.writer.put(bytes) {
+        self.printed.clear();
+        let next = self.reader.record(context, log, &mut self.printed, &mut self.world);
+        if !self.writer.put(&self.printed) {
             self.lost += 1;
+        }
+        if self.world.allow_unsafe {
+            // What `system` prints comes behind.
+            self.writer.flush();
         }
         match next {
             Ok(Next::GoOn) => {}
@@ -78,6 +113,9 @@ impl Script<'_> {
     /// Runs a handler in dprobes itself.
     fn run(&mut self, own: Own) {
         let Some(memory) = self.world.memory.get().cloned() else { return };
+        if let Some(records) = &mut self.world.records {
+            records.own(self.places.own_probe(own));
+        }
         let log = own::run(self.world.compiled, &memory, own, &mut self.state);
         let context =
             Context { pid: std::process::id(), tid: std::process::id(), time: memory.time(vm::Clock::Boot) };
@@ -90,10 +128,16 @@ impl Script<'_> {
         self.places.begin.iter().for_each(|&own| self.run(own));
     }
 
-    /// Runs what is due.
+    /// Runs what is due, and gives metrics to who asks for them.
     pub(super) fn tick(&mut self) {
         if !self.timers.is_empty() {
             self.timers.due(Instant::now()).into_iter().for_each(|own| self.run(own));
+        }
+        for &(signal, own) in &self.places.signals {
+            (0..control::came(signal)).for_each(|_| self.run(own));
+        }
+        if let Some(metrics) = &mut self.metrics {
+            metrics.answer(&self.reader, &mut self.world, self.lost);
         }
     }
 
@@ -104,7 +148,13 @@ impl Script<'_> {
     pub(super) fn end(mut self) -> io::Result<Option<u8>> {
         let status = self.status.take();
         drop(self.waker.take());
+        // `end` may clear the maps.
+        if let Some(metrics) = self.metrics.take() {
+            metrics.end(&self.reader, &mut self.world, self.lost);
+        }
         self.places.end.iter().for_each(|&own| self.run(own));
+        let targets = self.world.records.take().map_or(0, |mut records| records.end());
+        self.lost += targets.max(self.world.untaken);
         let mut bytes = Vec::new();
         if self.lost > 0 {
             let told = self.reader.lost(self.lost, &mut bytes, &mut self.world);
@@ -112,10 +162,14 @@ impl Script<'_> {
         }
         let printed = self.reader.end(&mut bytes, &mut self.world);
         printed.unwrap_or_else(|error| tell(&format!("warning: {error}")));
-        self.writer.put(bytes);
+        self.writer.put(&bytes);
+        let drawn = match (self.flame, self.reader.flame()) {
+            (Some(path), Some(stacks)) => flame::write(path, &stacks),
+            _ => Ok(()),
+        };
         self.tell_full_maps();
         let result = self.writer.finish();
-        result.map(|()| status.or(self.status))
+        result.and(drawn).map(|()| status.or(self.status))
     }
 
     /// Ends without anything of it: nothing could be probed.
@@ -130,7 +184,13 @@ impl Script<'_> {
     fn tell_full_maps(&self) {
         let Some(memory) = self.world.memory.get() else { return };
         for (index, map) in self.world.compiled.maps.iter().enumerate() {
-            let lost = memory.maps().lost(index);
+            let (lost, evicted) = (memory.maps().lost(index), memory.maps().evicted(index));
+            if evicted > 0 {
+                let (name, entries) = (&map.name, map.info.entries);
+                tell(&format!(
+                    "note: @{name} dropped {evicted} entries that were not used for long, to stay below {entries}"
+                ));
+            }
             if lost > 0 {
                 // A map may be called `@` alone.
                 let name = match map.info.kind == maps::Kind::Stacks as u32 {
@@ -149,11 +209,17 @@ impl Script<'_> {
 pub(super) struct SharedScript<'a>(pub(super) Rc<RefCell<Script<'a>>>);
 
 impl Observer for SharedScript<'_> {
-    fn record(&mut self, _: usize, record: &Record) -> io::Result<()> {
+    fn record(&mut self, program: usize, record: &Record) -> io::Result<()> {
         let mut script = self.0.borrow_mut();
         script.tick();
+        if let Some(records) = &mut script.world.records {
+            records.hit(program, record);
+        }
         if script.shows_symbols {
             script.world.symbols.look(record.pid);
+        }
+        if script.shows_names {
+            script.world.names.look(record.pid);
         }
         script.read(Context { pid: record.pid, tid: record.tid, time: record.time }, &record.data);
         Ok(())
@@ -164,12 +230,27 @@ impl Observer for SharedScript<'_> {
         if script.shows_symbols {
             script.world.symbols.learn(pid as u32, modules);
         }
+        if script.shows_names {
+            script.world.names.learn(pid as u32);
+        }
+        script.world.records.iter_mut().for_each(|records| records.mapped(pid, modules));
+    }
+
+    fn runs(&mut self, pid: i32) {
+        let mut script = self.0.borrow_mut();
+        if script.shows_symbols {
+            script.world.symbols.look(pid as u32);
+        }
     }
 
     fn forked(&mut self, parent: i32, child: i32) {
         let mut script = self.0.borrow_mut();
         if script.shows_symbols {
             script.world.symbols.inherit(parent as u32, child as u32);
+        }
+        script.world.records.iter_mut().for_each(|records| records.observer().forked(parent, child));
+        if script.shows_names {
+            script.world.names.learn(child as u32);
         }
     }
 
@@ -179,9 +260,17 @@ impl Observer for SharedScript<'_> {
             if let Some(pid) = pid.and_then(|pid| u32::try_from(pid).ok()) {
                 script.world.symbols.look(pid);
             }
-            if script.quiet || script.announced.insert(module.clone(), *pid) == Some(*pid) {
+            if script.quiet
+                || script.announced.insert(module.clone(), Announced::In(*pid)) == Some(Announced::In(*pid))
+            {
                 return;
             }
+        }
+        if let Note::Waiting { module, .. } = note
+            && script.announced.insert(module.into(), Announced::Waits).is_some()
+        {
+            // Told once for all processes.
+            return;
         }
         tell(&text(note));
     }
@@ -189,16 +278,30 @@ impl Observer for SharedScript<'_> {
     fn begun(&mut self) {
         // A signal interrupts the kernel while it checks programs, so it comes only now.
         let mut script = self.0.borrow_mut();
+        script.metrics.iter().for_each(Metrics::begun);
+        script.world.records.iter_mut().for_each(|records| records.observer().begun());
         if script.waker.is_none() {
-            match script.timers.shortest().map(Waker::start).transpose() {
+            match script.wakes().map(Waker::start).transpose() {
                 Ok(waker) => script.waker = waker,
                 Err(error) => tell(&format!("warning: {error}")),
             }
         }
     }
 
+    fn placed(&mut self, placed: &Placed<'_>) {
+        self.0.borrow_mut().world.records.iter_mut().for_each(|records| records.placed(placed));
+    }
+
+    fn unwatched(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.0.borrow_mut().world.unwatched)
+    }
+
     fn wants_placed(&self) -> bool {
-        false
+        self.0.borrow().world.records.is_some()
+    }
+
+    fn lost(&mut self, lost: &Lost) {
+        self.0.borrow_mut().world.records.iter_mut().for_each(|records| records.lost(lost));
     }
 
     fn dropped(&mut self, _: usize, _: usize, count: u64) {
@@ -206,7 +309,7 @@ impl Observer for SharedScript<'_> {
     }
 
     fn idle(&mut self) {
-        self.0.borrow_mut().tick();
+        self.0.borrow_mut().rest();
     }
 
     fn is_ready(&mut self) -> bool {

@@ -1,10 +1,14 @@
 //! Handlers that dprobes itself runs: `begin`, `end`, `interval`.
+//!
+//! In: a handler (`Own`), and the memory of the script's maps. Out: what it logged, for the reader.
 
+use rpn::{Location, Object};
 use script::Compiled;
 use vm::{Clock, End, Fault, Machine, Program, Register, State, Word};
 
 use super::memory::Memory;
-use super::places::Own;
+use super::objects::{object, probe};
+use super::places::{Own, Places};
 
 /// dprobes itself, as a handler sees it. It has no registers and no memory.
 struct Itself<'a> {
@@ -56,6 +60,10 @@ impl Machine for Itself<'_> {
         Some((nix::unistd::getuid().as_raw(), nix::unistd::getgid().as_raw()))
     }
 
+    fn parent(&mut self) -> Option<u32> {
+        u32::try_from(nix::unistd::getppid().as_raw()).ok()
+    }
+
     fn name(&mut self) -> Option<[u8; 16]> {
         let mut name = [0; 16];
         name[..7].copy_from_slice(b"dprobes");
@@ -83,5 +91,25 @@ pub(super) fn run(compiled: &Compiled, memory: &Memory, own: Own, state: &mut St
     match outcome.end {
         End::Abort => Vec::new(),
         _ => state.log().to_vec(),
+    }
+}
+
+impl Places {
+    /// What dprobes itself runs, as the probes of a program without code.
+    pub(super) fn own_program(&self) -> Object {
+        let names = self.own().map(|own| self.names.get(own.minor as usize).map_or("", |(name, _)| name));
+        let probes = names.map(|name| probe(name.to_owned(), Location::Offset(0), 0, (0, 0)));
+        Object { probes: probes.collect(), ..object("dprobes") }
+    }
+
+    /// The number of a handler in that program.
+    pub(super) fn own_probe(&self, own: Own) -> u32 {
+        self.own().position(|each| each == own).unwrap_or(0) as u32
+    }
+
+    fn own(&self) -> impl Iterator<Item = Own> + '_ {
+        let intervals = self.intervals.iter().map(|(_, own)| *own);
+        let signals = self.signals.iter().map(|(_, own)| *own);
+        self.begin.iter().chain(&self.end).copied().chain(intervals).chain(signals)
     }
 }

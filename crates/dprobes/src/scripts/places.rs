@@ -1,19 +1,26 @@
 //! Attach points: as programs of the engine, one for each module, and as what dprobes itself does.
+//!
+//! In: a compiled script, and what it may probe (`Scope`). Out: `Places`: programs (`Object`), and
+//! the handlers that dprobes itself runs; or messages about attach points that are nowhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use image::Pattern;
+use image::{Image, Pattern};
 use process::ImageCache;
-use rpn::{Arch, FunctionPoint, Location, ModuleKind, Object};
-use script::{AttachPoint, Compiled, Handler, MissingProbes, Number, Place, ProbedFile, Process, Provider};
+use rpn::{FunctionPoint, Location, ModuleKind, Object};
+use script::{AttachPoint, AttachTarget, Compiled, Handler, Number, ProbedFile, Process, Provider};
 use source::{Diagnostic, Sources};
-use vm::Op;
 
-use super::scope::{Found, Scope, module};
-use super::{lines, timers};
+use super::missing::Missing;
+use super::named::{names_in_libc, names_its_point};
+use super::objects::{object, probe};
+use super::scope::{self, Found, Scope, module};
+use super::{events, lines, timers};
 use crate::Failure;
-use crate::messages::{WARNING, tell};
+use crate::kernel_engine::EVENTS;
+use crate::messages::tell;
 
 /// A handler that dprobes itself runs: its first instruction, and the number of its attach point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,14 +36,23 @@ pub(super) struct Places {
     pub(super) objects: Vec<Object>,
     /// The semaphores of their static probes, by the module's name.
     pub(super) semaphores: BTreeMap<String, Vec<u64>>,
+    /// The file of `--sym`, by the names of the modules whose symbols it has.
+    pub(super) symbols: BTreeMap<String, Arc<Image>>,
     pub(super) begin: Vec<Own>,
     pub(super) end: Vec<Own>,
     /// Handlers that run regularly.
     pub(super) intervals: Vec<(Duration, Own)>,
+    /// Handlers that signals to dprobes run.
+    pub(super) signals: Vec<(i32, Own)>,
+    /// The events of the program [`EVENTS`], by number.
+    pub(super) events: Vec<bpf::Event>,
     /// The attach points' full names and their functions, by number.
     pub(super) names: Vec<(String, String)>,
     /// The attach points as the script has them, by number.
     pub(super) points: Vec<AttachPoint>,
+    /// The addresses of probed instructions in their files, by the attach point's number, where a
+    /// handler asks for them.
+    pub(super) addresses: BTreeMap<usize, u64>,
 }
 
 /// Finds the places of all handlers.
@@ -44,18 +60,27 @@ pub(super) struct Places {
 /// # Errors
 /// The messages about attach points that are not served here, or that match nothing.
 pub(super) fn find(compiled: &Compiled, sources: &Sources, scope: &Scope<'_>) -> Result<Places, Failure> {
-    let mut finder =
-        Finder { compiled, scope, places: Places::default(), messages: Vec::new(), cache: ImageCache::new() };
+    let points = compiled.handlers.iter().map(|handler| handler.points.len()).sum::<usize>();
+    let missing = Missing::new(compiled.settings.missing_probes, points == 1);
+    let (places, messages, cache) = (Places::default(), Vec::new(), ImageCache::new());
+    let mut finder = Finder { compiled, scope, places, messages, missing, cache };
     for handler in &compiled.handlers {
         for point in &handler.points {
+            let before = finder.places.names.len();
             finder.point(handler, point);
+            if finder.places.names.len() > before {
+                finder.missing.is_served(handler.action);
+            }
         }
     }
-    let Finder { mut places, messages, .. } = finder;
+    let symbols = finder.symbols();
+    let Finder { mut places, mut messages, missing, .. } = finder;
+    messages.extend(missing.end(sources));
     if !messages.is_empty() {
         let messages: Vec<String> = messages.iter().map(|message| message.render(sources, false)).collect();
         return Err(Failure::complete(messages.join("\n\n")));
     }
+    places.symbols = symbols?;
     let most = compiled.settings.max_probes.max(1);
     if scope.expands && places.names.len() > most {
         tell(&format!("note: the script has {} attach points", places.names.len()));
@@ -63,16 +88,18 @@ pub(super) fn find(compiled: &Compiled, sources: &Sources, scope: &Scope<'_>) ->
     for object in &mut places.objects {
         object.code.clone_from(&compiled.code);
         object.fields.clone_from(&compiled.fields);
+        object.lines.clone_from(&compiled.lines);
     }
     Ok(places)
 }
 
-struct Finder<'a> {
-    compiled: &'a Compiled,
-    scope: &'a Scope<'a>,
+pub(super) struct Finder<'a> {
+    pub(super) compiled: &'a Compiled,
+    pub(super) scope: &'a Scope<'a>,
     places: Places,
     messages: Vec<Diagnostic>,
-    cache: ImageCache,
+    pub(super) missing: Missing,
+    pub(super) cache: ImageCache,
 }
 
 impl Finder<'_> {
@@ -87,10 +114,18 @@ impl Finder<'_> {
                 let own = self.own(entry, point);
                 self.places.end.push(own);
             }
-            (Provider::Own, _) => {
-                self.refuse(point, "signals to dprobes run no handlers yet", "`end` is run at Ctrl-C");
-            }
-            (Provider::Interval, Place::Period(unit, Number::Literal(count))) => {
+            (Provider::Own, AttachTarget::Signal(name)) => match events::own_signal(name) {
+                Some(signal) => {
+                    let own = self.own(entry, point);
+                    self.places.signals.push((signal, own));
+                }
+                None => self.refuse(
+                    point,
+                    "this signal means something else to dprobes",
+                    "SIGUSR1 and SIGUSR2 can be used; `end` is run at Ctrl-C",
+                ),
+            },
+            (Provider::Interval, AttachTarget::Period(unit, Number::Literal(count))) => {
                 match timers::period(*unit, *count) {
                     Some(period) => {
                         let own = self.own(entry, point);
@@ -99,7 +134,7 @@ impl Finder<'_> {
                     None => self.refuse(point, "no time can be so short or so long", "1 us to 1 year"),
                 }
             }
-            (_, Place::Function { binary, .. } | Place::Offset(binary, _))
+            (_, AttachTarget::Function { binary, .. } | AttachTarget::Offset(binary, _))
                 if binary.path == "a.out" && self.scope.system_wide =>
             {
                 self.refuse(
@@ -108,7 +143,7 @@ impl Finder<'_> {
                     "name the process with -p, or the program by its path",
                 );
             }
-            (Provider::Uprobe | Provider::Uretprobe, Place::Function { binary, function, offset, .. }) => {
+            (Provider::Uprobe | Provider::Uretprobe, AttachTarget::Function { binary, function, offset, .. }) => {
                 let at = match (point.provider, offset) {
                     (Provider::Uretprobe, _) => FunctionPoint::Return,
                     (_, Some(offset)) => FunctionPoint::Offset(*offset),
@@ -116,26 +151,20 @@ impl Finder<'_> {
                 };
                 self.functions(handler, point, binary, function, at);
             }
-            (Provider::Uprobe, Place::Offset(binary, address)) => {
+            (Provider::Uprobe, AttachTarget::Offset(binary, address)) => {
                 if self.is_probed(point, binary) {
                     self.address(handler, point, &module(binary), *address);
                 }
             }
-            (Provider::Uprobe, Place::Line { binary, file, line }) => {
+            (Provider::Uprobe, AttachTarget::Line { binary, file, line }) => {
                 if self.is_probed(point, binary) {
                     self.line(handler, point, &module(binary), (file, *line));
                 }
             }
-            (Provider::Usdt, Place::Usdt { binary, .. }) => {
+            (Provider::Usdt, AttachTarget::Usdt { binary, .. }) => {
                 if handler.sites.is_empty() {
-                    self.missing(point, &module(binary), "there is no such static probe");
-                }
-                if self.scope.system_wide && handler.sites.iter().any(|site| site.semaphore.is_some()) {
-                    return self.refuse(
-                        point,
-                        "the program asks whether this static probe is on, which cannot be told to all processes yet",
-                        "name the process with -p, or a command behind `--`",
-                    );
+                    let file = module(binary);
+                    self.missing.add(handler.action, point, &file, "there is no such static probe");
                 }
                 for site in &handler.sites {
                     self.places.semaphores.entry(site.file.clone()).or_default().extend(site.semaphore);
@@ -148,57 +177,53 @@ impl Finder<'_> {
                     );
                 }
             }
-            (Provider::Kprobe | Provider::Kretprobe | Provider::Tracepoint, _) if !self.scope.system_wide => {
-                self.refuse(
-                    point,
-                    "the kernel is probed for all processes",
-                    "leave the process and the command out, and select by `pid` or `comm`",
-                );
+            (Provider::Profile | Provider::Hardware | Provider::Software, _) => {
+                match events::event(point) {
+                    Ok(event) => self.event(handler, point, event),
+                    Err((why, help)) => self.refuse(point, &why, help),
+                }
             }
-            (Provider::Kprobe | Provider::Kretprobe, Place::Kernel { module, function, offset }) => {
-                let at = match (point.provider, offset) {
-                    (Provider::Kretprobe, _) => FunctionPoint::Return,
-                    (_, Some(offset)) => FunctionPoint::Offset(*offset),
-                    (_, None) => FunctionPoint::Entry,
-                };
-                let kind = module.as_ref().map_or(ModuleKind::Kernel, |_| ModuleKind::KernelModule);
-                let file = module.as_deref().unwrap_or(KERNEL);
-                let location = Location::Points { function: function.clone(), point: at };
-                self.in_kernel(handler, point, (file, kind), location, function);
-            }
-            (Provider::Tracepoint, Place::Tracepoint(Some(system), name)) => {
-                let location = Location::Tracepoint { system: system.clone(), name: name.clone() };
-                self.in_kernel(handler, point, (KERNEL, ModuleKind::Kernel), location, name);
+            (_, AttachTarget::Kernel { .. } | AttachTarget::Tracepoint(..)) => self.kernel_point(handler, point),
+            (Provider::Watchpoint, AttachTarget::Watch { memory, length, mode }) => {
+                self.watch((handler, point), memory, *length, mode);
             }
             _ => self.refuse(
                 point,
                 &format!("`{}` probes are not available in a running script", point.provider.name()),
-                "uprobe, uretprobe, usdt, kprobe, kretprobe, tracepoint, interval, begin and end can be used",
+                "uprobe, uretprobe, usdt, kprobe, kretprobe, fentry, fexit, tracepoint, rawtracepoint, watchpoint, \
+                 profile, software, hardware, interval, begin and end can be used",
             ),
         }
     }
 
-    /// Adds a probe of the kernel.
-    fn in_kernel(
-        &mut self,
-        handler: &Handler,
-        point: &AttachPoint,
-        (file, kind): (&str, ModuleKind),
-        location: Location,
-        named: &str,
-    ) {
-        if Pattern::is_one(named) && names_its_point(self.compiled, handler) {
-            return self.refuse(
-                point,
-                "what a pattern matches in the kernel is not told to its handlers",
-                "leave `probe` and `func` out, or write a probe for each",
-            );
+    /// The file of `--sym` for each module whose symbols it has.
+    ///
+    /// # Errors
+    /// It has those of none that is there.
+    fn symbols(&mut self) -> Result<BTreeMap<String, Arc<Image>>, Failure> {
+        let Some(symbols) = self.scope.symbols else { return Ok(BTreeMap::new()) };
+        let (mut of, mut difference) = (BTreeMap::new(), None);
+        for object in self.places.objects.iter().filter(|object| object.kind == ModuleKind::User) {
+            for Found { image, .. } in self.scope.images(&object.module, &mut self.cache) {
+                match engine::symbols_of(symbols, &image) {
+                    Ok(()) => drop(of.insert(object.module.clone(), Arc::clone(symbols))),
+                    Err(reason) => difference = Some(reason),
+                }
+            }
         }
-        let function = match point.provider {
-            Provider::Tracepoint => String::new(),
-            _ => named.to_owned(),
-        };
-        self.add_to((handler, point), (file, kind), location, (point.to_string(), function));
+        match difference {
+            _ if !of.is_empty() => Ok(of),
+            Some(difference) => Err(Failure::new(difference)),
+            None => Err(Failure::new("--sym: the script probes no program or library that is there")),
+        }
+    }
+
+    /// Adds a probe at an event.
+    fn event(&mut self, handler: &Handler, point: &AttachPoint, event: bpf::Event) {
+        self.places.events.push(event);
+        let number = self.places.events.len() as u64 - 1;
+        let name = (point.to_string(), String::new());
+        self.add_to((handler, point), (EVENTS, ModuleKind::Kernel), Location::Offset(number), name);
     }
 
     /// Numbers an attach point.
@@ -212,8 +237,9 @@ impl Finder<'_> {
         Own { entry, minor: self.number(point, point.to_string(), String::new()) }
     }
 
-    fn refuse(&mut self, point: &AttachPoint, why: &str, help: &str) {
-        self.messages.push(Diagnostic::error(point.at.0, why).label("this attach point").help(help));
+    pub(super) fn refuse(&mut self, point: &AttachPoint, why: &str, help: &str) {
+        let message = Diagnostic::error(point.at.0, why).label("this attach point");
+        self.messages.push(if help.is_empty() { message } else { message.help(help) });
     }
 
     /// Whether the process that an attach point names is one of those that are probed.
@@ -239,29 +265,22 @@ impl Finder<'_> {
         if !self.is_probed(point, binary) {
             return;
         }
-        let file = module(binary);
+        let mut file = module(binary);
         let is_pattern = Pattern::is_one(function) && !function.contains("operator");
         let named = self.scope.expands || is_pattern && names_its_point(self.compiled, handler);
-        let images = self.scope.images(&file, &mut self.cache);
-        let mut functions: BTreeMap<String, ()> = BTreeMap::new();
-        let mut reasons = Vec::new();
-        for Found { image, .. } in &images {
-            match engine::survey(function, at, None, image, image, true) {
-                Ok(survey) => {
-                    functions.extend(survey.sites.into_iter().map(|site| (site.function, ())));
-                }
-                Err(reason) => reasons.push(reason.to_string()),
+        let (mut functions, mut reason) = self.survey(&file, function, at);
+        if functions.is_empty() && scope::may_be_in_libc(&file) && !names_in_libc(handler, function) {
+            let (found, _) = self.survey(LIBC, function, at);
+            if !found.is_empty() {
+                (file, functions, reason) = (LIBC.to_owned(), found, None);
             }
         }
         // Behind `a.out` is what a script of a shell will start.
-        let is_missing = images.is_empty() && file != "a.out";
-        if functions.is_empty() && (is_missing || !images.is_empty()) {
-            let reason = match is_missing {
-                true => "there is no such program or library".to_owned(),
-                false => reasons.pop().unwrap_or_else(|| "nothing matches".to_owned()),
-            };
-            self.missing(point, &file, &reason);
-            if !is_missing || self.compiled.settings.missing_probes == MissingProbes::Error {
+        let is_missing = reason.is_none() && functions.is_empty() && file != "a.out";
+        if functions.is_empty() && (is_missing || reason.is_some()) {
+            let reason = reason.unwrap_or_else(|| NO_FILE.to_owned());
+            self.missing.add(handler.action, point, &file, &reason);
+            if !is_missing || !self.missing.waits() {
                 return;
             }
             // It may come later.
@@ -271,8 +290,11 @@ impl Finder<'_> {
             FunctionPoint::Offset(offset) => format!("{provider}:{file}:{function}+{offset}"),
             _ => format!("{provider}:{file}:{function}"),
         };
+        if handler.addressed {
+            return self.instructions(handler, point, &file, (function, at), &shown);
+        }
         if named && !functions.is_empty() {
-            for name in functions.into_keys() {
+            for name in functions {
                 let location = Location::Points { function: name.clone(), point: at };
                 self.add((handler, point), &file, location, (shown(&name), name));
             }
@@ -282,60 +304,122 @@ impl Finder<'_> {
         self.add((handler, point), &file, location, (shown(function), function.to_owned()));
     }
 
-    /// An attach point matches nothing.
-    fn missing(&mut self, point: &AttachPoint, file: &str, reason: &str) {
-        match self.compiled.settings.missing_probes {
-            MissingProbes::Error => self.refuse(
-                point,
-                &format!("{}: {}", printable::text(file), printable::text(reason)),
-                "`missing_probes = \"warn\"` in `config` lets the others be traced",
-            ),
-            MissingProbes::Warn => tell(&format!("{WARNING}{point}: {}", printable::text(reason))),
-            MissingProbes::Ignore => {}
+    /// Adds a probe for each instruction of functions: their handler asks where it is in the file.
+    fn instructions(
+        &mut self,
+        handler: &Handler,
+        point: &AttachPoint,
+        file: &str,
+        (function, at): (&str, FunctionPoint),
+        shown: &dyn Fn(&str) -> String,
+    ) {
+        let images = self.scope.images(file, &mut self.cache);
+        let surveys = images.first().map(|found| {
+            let image = &found.image;
+            let symbols = self.scope.symbols_of(image).unwrap_or(image);
+            engine::survey(function, at, None, symbols, image, true)
+        });
+        let sites = match surveys {
+            Some(Ok(survey)) => survey.sites,
+            Some(Err(reason)) => return self.missing.add(handler.action, point, file, &reason.to_string()),
+            None => return self.missing.add(handler.action, point, file, NO_FILE),
+        };
+        for site in sites {
+            let name = (shown(&site.function), site.function.clone());
+            self.places.addresses.insert(self.places.names.len(), site.vaddr);
+            let location = Location::Points { function: site.function.clone(), point: at };
+            self.add((handler, point), file, location, name).sites = vec![site];
         }
+    }
+
+    /// The functions of a file that a name or a pattern means; why there is none, if the file is
+    /// there.
+    fn survey(
+        &mut self,
+        file: &str,
+        function: &str,
+        at: FunctionPoint,
+    ) -> (BTreeSet<String>, Option<String>) {
+        let images = self.scope.images(file, &mut self.cache);
+        let mut functions = BTreeSet::new();
+        let mut reason = (!images.is_empty()).then(|| "nothing matches".to_owned());
+        for Found { image, .. } in &images {
+            let symbols = self.scope.symbols_of(image).unwrap_or(image);
+            match engine::survey(function, at, None, symbols, image, true) {
+                Ok(survey) => functions.extend(survey.sites.into_iter().map(|site| site.function)),
+                Err(found) => reason = Some(found.to_string()),
+            }
+        }
+        (functions, reason)
     }
 
     /// Adds the instruction at an address of a file, as its symbol table counts.
     fn address(&mut self, handler: &Handler, point: &AttachPoint, file: &str, address: u64) {
         let images = self.scope.images(file, &mut self.cache);
-        let offsets = images.iter().filter_map(|found| found.image.offset_of_address(address));
-        match offsets.collect::<Vec<_>>().first() {
-            Some(&offset) => {
-                let name = (point.to_string(), String::new());
+        let offset = |Found { image, .. }: &Found| {
+            let symbols = self.scope.symbols_of(image).unwrap_or(image);
+            Some((image.offset_of_address(address)?, lines::named_at(symbols, address)))
+        };
+        match images.iter().find_map(offset) {
+            Some((offset, function)) => {
+                let name = (point.to_string(), function);
                 self.add((handler, point), file, Location::Offset(offset), name);
             }
-            None if images.is_empty() => self.missing(point, file, "there is no such program or library"),
-            None => self.missing(point, file, &format!("no code of the file is at {address:#x}")),
+            None if images.is_empty() => self.missing.add(handler.action, point, file, NO_FILE),
+            None => {
+                let reason = format!("no code of the file is at {address:#x}");
+                self.missing.add(handler.action, point, file, &reason);
+            }
         }
     }
 
     /// Adds the statements of a source line.
     fn line(&mut self, handler: &Handler, point: &AttachPoint, file: &str, (source, line): (&str, u64)) {
         let images = self.scope.images(file, &mut self.cache);
-        let found = images.first().ok_or_else(|| "there is no such program or library".to_owned());
-        match found.and_then(|found| lines::statements(&found.image, source, line)) {
-            Err(reason) => self.missing(point, file, &reason),
-            Ok(offsets) => {
-                for offset in offsets {
-                    let name = (point.to_string(), String::new());
+        let found = images.first().ok_or_else(|| NO_FILE.to_owned());
+        let symbols = |image| self.scope.symbols_of(image).map(|symbols| &**symbols);
+        let found = found.map(|found| &*found.image);
+        match found.and_then(|image| lines::statements(image, symbols(image), (source, line))) {
+            Err(reason) => self.missing.add(handler.action, point, file, &reason),
+            Ok(statements) => {
+                for (offset, function) in statements {
+                    let name = (point.to_string(), function);
                     self.add((handler, point), file, Location::Offset(offset), name);
                 }
             }
         }
     }
 
-    /// Adds a probe to the program of a module.
-    fn add(&mut self, of: (&Handler, &AttachPoint), file: &str, location: Location, name: (String, String)) {
-        self.add_to(of, (file, ModuleKind::User), location, name);
+    /// Adds a probe to the program of a file.
+    fn add(
+        &mut self,
+        of: (&Handler, &AttachPoint),
+        file: &str,
+        location: Location,
+        name: (String, String),
+    ) -> &mut rpn::Probe {
+        if let Location::Offset(offset) = location
+            && of.0.addressed
+        {
+            let images = self.scope.images(file, &mut self.cache);
+            let address = images.iter().find_map(|found| found.image.address_of_offset(offset));
+            self.places.addresses.extend(address.map(|address| (self.places.names.len(), address)));
+        }
+        // The kernel's probes are there before the command is mapped anywhere.
+        let program = self.scope.command.filter(|_| self.scope.by_kernel && file == "a.out");
+        let program = program.and_then(|path| std::path::absolute(path).ok());
+        let file = program.as_deref().and_then(std::path::Path::to_str).unwrap_or(file);
+        self.add_to(of, (file, ModuleKind::User), location, name)
     }
 
-    fn add_to(
+    /// Adds a probe to the program of a module.
+    pub(super) fn add_to(
         &mut self,
         (handler, point): (&Handler, &AttachPoint),
         (file, kind): (&str, ModuleKind),
         location: Location,
         (name, function): (String, String),
-    ) {
+    ) -> &mut rpn::Probe {
         let minor = self.number(point, name.clone(), function);
         let objects = &mut self.places.objects;
         let is_it = |object: &Object| object.module == file && object.kind == kind;
@@ -347,93 +431,17 @@ impl Finder<'_> {
                 &mut objects[last]
             }
         };
-        object.probes.push(rpn::Probe {
-            point: name,
-            location,
-            watch: None,
-            opcode: None,
-            minor,
-            group: None,
-            kind: None,
-            ignore: 0,
-            maxhits: UNLIMITED,
-            logonfault: true,
-            mask: script::EXCEPTIONS,
-            heap: 0,
-            entry: handler.entry,
-            end: handler.end,
-            span: Default::default(),
-            sites: Vec::new(),
-        });
+        object.probes.push(probe(name, location, minor, (handler.entry, handler.end)));
+        let last = object.probes.len() - 1;
+        &mut object.probes[last]
     }
 }
+
+/// Why nothing is found in a file.
+const NO_FILE: &str = "there is no such program or library";
+
+/// The C library.
+const LIBC: &str = "libc";
 
 /// The module of the kernel itself.
-const KERNEL: &str = "vmlinux";
-
-/// The greatest `maxhits`, which means no limit.
-const UNLIMITED: u64 = 0x7fff_ffff;
-
-/// A program for a module, without probes and code.
-fn object(file: &str) -> Object {
-    Object {
-        module: file.to_owned(),
-        arch: Arch::X86_64,
-        major: 0,
-        logmax: vm::LOG_LIMIT,
-        jmpmax: vm::JUMP_LIMIT,
-        insmax: vm::INSTRUCTIONS,
-        ..Object::default()
-    }
-}
-
-/// Whether a handler asks which attach point was hit.
-fn names_its_point(compiled: &Compiled, handler: &Handler) -> bool {
-    let code = compiled.code.get(handler.entry..handler.end).unwrap_or(&[]);
-    let instructions = vm::instructions(code, vm::Word::W8);
-    instructions.filter_map(|it| it.instruction()).any(|it| it.op == Op::PushMinor)
-}
-
-/// The constants as handlers read them: literals, then names of attach points, then of functions.
-/// Names are cut: a handler has no more room for one than for a string.
-pub(super) fn constants(compiled: &Compiled, places: &Places) -> Vec<u8> {
-    let cut = |name: &'_ str| name.len().min(compiled.settings.max_strlen);
-    let names = places.names.iter().map(|(name, _)| &name.as_bytes()[..cut(name)]);
-    let functions = places.names.iter().map(|(_, function)| &function.as_bytes()[..cut(function)]);
-    let literals = compiled.constants.iter().map(Vec::as_slice);
-    let classes: [Vec<&[u8]>; 3] = [literals.collect(), names.collect(), functions.collect()];
-    let count: usize = classes.iter().map(Vec::len).sum();
-    let mut head: Vec<u8> = classes.iter().flat_map(|class| (class.len() as u32).to_le_bytes()).collect();
-    let mut bytes: Vec<u8> = Vec::new();
-    for text in classes.iter().flatten() {
-        let start = (12 + 8 * count + bytes.len()) as u32;
-        head.extend(start.to_le_bytes());
-        head.extend((text.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(text);
-    }
-    head.extend(bytes);
-    head
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn constants_are_found_by_class_and_number() {
-        let compiled = Compiled { constants: vec![b"one".to_vec(), Vec::new()], ..Compiled::default() };
-        let names = vec![("uprobe:a:f".to_owned(), "f".to_owned()), ("end".to_owned(), String::new())];
-        let places = Places { names, ..Places::default() };
-        let bytes = constants(&compiled, &places);
-        let constants = vm::Constants(&bytes);
-        let texts =
-            [(0, &b"one"[..]), (1, b""), (1 << 32, b"uprobe:a:f"), (1 << 32 | 1, b"end"), (2 << 32, b"f")];
-        for (number, text) in texts {
-            assert_eq!(constants.get(number), Some(text), "{number:#x}");
-        }
-        assert_eq!(constants.get(2), None);
-        let settings = script::Settings { max_strlen: 8, ..compiled.settings.clone() };
-        let bytes = super::constants(&Compiled { settings, ..compiled }, &places);
-        assert_eq!(vm::Constants(&bytes).get(1 << 32), Some(&b"uprobe:a"[..]));
-    }
-}
+pub(super) const KERNEL: &str = "vmlinux";

@@ -49,6 +49,7 @@ impl Keys {
             Ok(Shape::Void) => Type::Void,
             Ok(Shape::Boolean) => Type::Bool,
             Ok(Shape::Integer { bytes, signed }) => Type::Integer(Integer { bytes, signed }),
+            Ok(Shape::Float { bytes: bytes @ (4 | 8), .. }) => Type::Float(bytes as u8),
             Ok(Shape::Float { bytes, .. }) => foreign(bytes),
             Ok(Shape::Pointer(None) | Shape::Function) => pointer(Type::Void),
             Ok(Shape::Pointer(Some(to))) => match types.shape(to) {
@@ -147,7 +148,7 @@ fn defined(types: &DebugTypes, id: TypeId) -> Result<TypeId, NoTypes> {
 }
 
 /// A field; bits are read in a unit that has all of them.
-fn field(member: &RecordMember, ty: Type, size: u64) -> ProgramField {
+pub(super) fn field(member: &RecordMember, ty: Type, size: u64) -> ProgramField {
     let name = shown(&member.name);
     let Some(bits) = member.bits else { return ProgramField { name, ty, offset: member.offset, bits: None } };
     let (unit, size) = (size.clamp(1, 8).next_power_of_two(), size);

@@ -12,10 +12,12 @@ use std::sync::Arc;
 use image::{DebugTypes, Image, Machine, NoTypes, Pattern, Selected, TypeName};
 use process::ImageCache;
 use script::{
-    AttachPoint, Convention, FunctionValue, Functions, Place, ProbedFile, ProgramRecord, ProgramTypes,
+    AttachPoint, AttachTarget, Convention, FunctionValue, Functions, ProbedFile, ProgramRecord, ProgramTypes,
     Signature, Tag, Type, key,
 };
 
+use super::kernel_types::KernelPrograms;
+use super::lines;
 use super::program_values::{Keys, place, shown};
 use super::scope::{Found, Scope, module};
 
@@ -27,7 +29,10 @@ const FUNCTIONS: usize = 20_000;
 pub(super) struct Programs {
     pids: Vec<i32>,
     command: Option<PathBuf>,
+    /// The file of `--sym`.
+    symbols: Option<Arc<Image>>,
     state: RefCell<State>,
+    kernel: RefCell<KernelPrograms>,
 }
 
 #[derive(Debug, Default)]
@@ -49,7 +54,11 @@ pub(super) struct Program {
     /// Its number, in the order in which programs were asked for.
     pub(super) number: usize,
     pub(super) image: Arc<Image>,
+    /// The file with its symbols: itself, or that of `--sym`.
+    pub(super) names: Arc<Image>,
     pub(super) types: Result<DebugTypes, NoTypes>,
+    /// Why the file of `--sym` is not that of its symbols, if so.
+    difference: Option<String>,
 }
 
 impl Programs {
@@ -58,7 +67,9 @@ impl Programs {
         Programs {
             pids: scope.pids.to_vec(),
             command: scope.command.map(PathBuf::from),
+            symbols: scope.symbols.cloned(),
             state: RefCell::default(),
+            kernel: RefCell::default(),
         }
     }
 
@@ -68,8 +79,14 @@ impl Programs {
         if let Some(known) = state.programs.get(&file) {
             return known.clone();
         }
-        let scope =
-            Scope { pids: &self.pids, command: self.command.as_deref(), expands: false, system_wide: false };
+        let scope = Scope {
+            pids: &self.pids,
+            command: self.command.as_deref(),
+            expands: false,
+            system_wide: false,
+            by_kernel: false,
+            symbols: self.symbols.as_ref(),
+        };
         let images = scope.images(&file, &mut state.cache).into_iter().map(|Found { image, .. }| image);
         let mut images: Vec<Arc<Image>> = images.filter(|image| image.machine() == Machine::X86_64).collect();
         let identity = |image: &Arc<Image>| (image.build_id().map(<[u8]>::to_vec), image.file_id().copied());
@@ -79,11 +96,16 @@ impl Programs {
         });
         let found = match &images[..] {
             [] => Err("there is no such program or library".to_owned()),
-            [image] => Ok(Rc::new(Program {
-                number: state.programs.len(),
-                image: Arc::clone(image),
-                types: DebugTypes::read(image),
-            })),
+            [image] => {
+                let symbols = scope.symbols_of(image);
+                Ok(Rc::new(Program {
+                    number: state.programs.len(),
+                    image: Arc::clone(image),
+                    names: Arc::clone(symbols.unwrap_or(image)),
+                    difference: scope.difference(image),
+                    types: lines::types(image, symbols.map(|symbols| &**symbols)),
+                }))
+            }
             _ => Err("several files have this name, and types may differ in them".to_owned()),
         };
         state.programs.insert(file, found.clone());
@@ -100,13 +122,19 @@ impl Programs {
         let program = self.program(&mut state, binary)?;
         match &program.types {
             Ok(types) => ask(&mut state, &program, types).map(Some),
-            Err(reason) => Err(reason.to_string()),
+            Err(reason) => Err(match &program.difference {
+                Some(difference) => format!("{reason}; {difference}"),
+                None => reason.to_string(),
+            }),
         }
     }
 }
 
 impl ProgramTypes for Programs {
     fn functions(&self, point: &AttachPoint) -> Result<Vec<Functions>, String> {
+        if is_of_kernel(point) {
+            return self.kernel.borrow_mut().functions(point);
+        }
         let asked = point.to_string();
         if let Some(known) = self.state.borrow().functions.get(&asked) {
             return known.clone();
@@ -122,6 +150,9 @@ impl ProgramTypes for Programs {
     }
 
     fn named(&self, point: &AttachPoint, tag: Tag, name: &str) -> Result<Option<Type>, String> {
+        if is_of_kernel(point) {
+            return self.kernel.borrow_mut().named(tag, name);
+        }
         let kind = match tag {
             Tag::Struct => TypeName::Struct,
             Tag::Union => TypeName::Union,
@@ -140,6 +171,9 @@ impl ProgramTypes for Programs {
     }
 
     fn constant(&self, point: &AttachPoint, name: &str) -> Result<Option<(Type, i64)>, String> {
+        if is_of_kernel(point) {
+            return self.kernel.borrow_mut().constant(name);
+        }
         let found = self.described(point, |state, program, types| {
             let near = addresses(program, point);
             let found = types.constant(name, &near).map_err(|error| error.to_string())?;
@@ -155,6 +189,9 @@ impl ProgramTypes for Programs {
     }
 
     fn record(&self, key: &str) -> Result<ProgramRecord, String> {
+        if let Some(record) = self.kernel.borrow_mut().record(key) {
+            return Ok(record);
+        }
         let mut state = self.state.borrow_mut();
         if let Some(arguments) = state.arguments.get(key) {
             return Ok(arguments.clone());
@@ -171,6 +208,9 @@ impl ProgramTypes for Programs {
     }
 
     fn constants(&self, key: &str) -> Vec<(String, i64)> {
+        if let Some(constants) = self.kernel.borrow().constants(key) {
+            return constants;
+        }
         let state = self.state.borrow();
         let Some((number, id)) = state.keys.place(key) else { return Vec::new() };
         let mut programs = state.programs.values().filter_map(|program| program.as_ref().ok());
@@ -179,8 +219,16 @@ impl ProgramTypes for Programs {
         constants.unwrap_or_default().into_iter().map(|(name, value)| (shown(&name), value)).collect()
     }
 
+    fn symbol(&self, point: &AttachPoint, name: &str) -> Result<Option<(u64, u64)>, String> {
+        let Some(binary) = binary(point) else { return Ok(None) };
+        let program = self.program(&mut self.state.borrow_mut(), binary)?;
+        program.names.symbol(name).map_err(|count| format!("{count} symbols have this name"))
+    }
+
     fn convention(&self, point: &AttachPoint) -> Convention {
-        let Place::Function { binary, function, .. } = &point.place else { return Convention::SystemV };
+        let AttachTarget::Function { binary, function, .. } = &point.place else {
+            return Convention::SystemV;
+        };
         // Functions of Go have the name of their package in front; those of C there do not.
         if !function.contains('.') && !function.contains('*') {
             return Convention::SystemV;
@@ -196,6 +244,11 @@ impl ProgramTypes for Programs {
     }
 }
 
+/// Whether an attach point is in the kernel.
+fn is_of_kernel(point: &AttachPoint) -> bool {
+    matches!(point.place, AttachTarget::Kernel { .. } | AttachTarget::Tracepoint(..))
+}
+
 fn several(name: &str) -> String {
     format!("the program has several different ones that are called `{}`", printable::text(name))
 }
@@ -203,10 +256,10 @@ fn several(name: &str) -> String {
 /// The program or library of an attach point.
 fn binary(point: &AttachPoint) -> Option<&ProbedFile> {
     match &point.place {
-        Place::Function { binary, .. }
-        | Place::Offset(binary, _)
-        | Place::Line { binary, .. }
-        | Place::Usdt { binary, .. } => Some(binary),
+        AttachTarget::Function { binary, .. }
+        | AttachTarget::Offset(binary, _)
+        | AttachTarget::Line { binary, .. }
+        | AttachTarget::Usdt { binary, .. } => Some(binary),
         _ => None,
     }
 }
@@ -215,10 +268,10 @@ fn binary(point: &AttachPoint) -> Option<&ProbedFile> {
 fn addresses(program: &Program, point: &AttachPoint) -> Vec<u64> {
     const MOST: usize = 16;
     match &point.place {
-        Place::Function { function, .. } => {
-            selected(&program.image, function).iter().take(MOST).map(|function| function.vaddr).collect()
+        AttachTarget::Function { function, .. } => {
+            selected(&program.names, function).iter().take(MOST).map(|function| function.vaddr).collect()
         }
-        Place::Offset(_, vaddr) => vec![*vaddr],
+        AttachTarget::Offset(_, vaddr) => vec![*vaddr],
         _ => Vec::new(),
     }
 }
@@ -242,10 +295,10 @@ fn functions(
     types: &DebugTypes,
     point: &AttachPoint,
 ) -> Result<Vec<Functions>, String> {
-    let Place::Function { function, .. } = &point.place else {
+    let AttachTarget::Function { function, .. } = &point.place else {
         return Err("the attach point means no function".to_owned());
     };
-    let selected = selected(&program.image, function);
+    let selected = selected(&program.names, function);
     if selected.is_empty() {
         return Err("there is no such function".to_owned());
     }
@@ -255,7 +308,7 @@ fn functions(
     let several = selected.len() > 1;
     let mut found: Vec<Functions> = Vec::new();
     for Selected { vaddr, name, indirect } in selected {
-        let symbol = program.image.function_at(vaddr).map(|function| function.name.clone());
+        let symbol = program.names.function_at(vaddr).map(|function| function.name.clone());
         let symbols: Vec<&str> = [Some(function.as_str()), symbol.as_deref()].into_iter().flatten().collect();
         let signature = match indirect {
             true => Err("it is chosen among several when the program is linked".to_owned()),

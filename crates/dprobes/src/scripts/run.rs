@@ -1,7 +1,7 @@
 //! `dprobes trace`: a script on processes.
 
-use std::cell::{OnceCell, RefCell};
-use std::collections::HashMap;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -11,51 +11,122 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ::source::Sources;
-use engine::{Options, StartOptions, Tracer, Versions};
+use ::source::{Sources, Span};
+use engine::{Options, Report, StartOptions, Tracer, Versions};
 use printout::{Output, Reader, StackMode};
-use script::{AttachPoint, Checked, Compiled, Opaque, Place, Provider, Type};
+use process::{Held, ModuleError};
+use script::{Compiled, Opaque, Type};
 use trace::Items;
 use vm::State;
 
+use super::command::command;
 use super::memory::Memory;
+use super::metrics::Metrics;
+use super::names::Names;
 use super::observer::{Script, SharedScript};
 use super::places::{self, Places};
+use super::records::{self, Message, Records};
 use super::scope::{Scope, program_named};
-use super::symbols::Symbols;
 use super::timers::{Timers, Waker};
 use super::world::World;
 use super::writer::Writer;
-use super::{source, tables};
-use crate::arguments::{ScriptFormat, Trace};
+use super::{flame, listing, source, tables, unhit};
+use crate::addresses::Addresses;
+use crate::arguments::{Engine, Firing, ScriptFormat, Trace};
 use crate::control::{self, Watch};
+use crate::kernel_engine::{KernelNames, ScriptPrograms, ScriptSession};
 use crate::messages::tell;
-use crate::{Failure, front, kernel_engine, session, stdout};
+use crate::{Failure, front, progress, session, started_command, symbols};
 
 /// Runs a script, or says what it would do.
 pub(crate) fn trace(arguments: &Trace) -> Result<ExitCode, Failure> {
     if arguments.list {
-        return list(arguments);
+        return listing::list(arguments);
     }
     let command = command(arguments)?;
+    let result = trace_command(arguments, &command);
+    // As with `run`: a lesser status is the command's.
+    let is_lesser = |failure: &Failure| !command.is_empty() && failure.status() < started_command::FAILED;
+    result.map_err(
+        |failure| if is_lesser(&failure) { failure.with_status(started_command::FAILED) } else { failure },
+    )
+}
+
+/// Runs a script in a command, if there is one, and in the processes that are named.
+fn trace_command(arguments: &Trace, command: &[OsString]) -> Result<ExitCode, Failure> {
     let pids = arguments.processes.ids();
+    // Of a process that may not be read, nothing would be found.
+    for &pid in &pids {
+        if let Err(error @ ModuleError::Forbidden { .. }) = process::maps(pid) {
+            return Err(Failure::new(error));
+        }
+    }
     let path = command.first().and_then(|command| program_named(command));
     let system_wide = pids.is_empty() && command.is_empty();
-    let scope = Scope { pids: &pids, command: path.as_deref(), expands: false, system_wide };
+    let symbols = arguments.sym.as_deref().map(symbols::open).transpose()?;
+    let scope = Scope {
+        pids: &pids,
+        command: path.as_deref(),
+        expands: false,
+        system_wide,
+        by_kernel: system_wide,
+        symbols: symbols.as_ref(),
+    };
     let (mut checked, compiled) = source::compile(arguments, &scope)?;
+    let scope = Scope { by_kernel: system_wide || checked.needs_kernel(), ..scope };
     let sources = std::mem::take(&mut checked.sources);
+    let key_names = checked.key_names();
     // The debug information of the programs may be large.
     drop(checked);
     let places = places::find(&compiled, &sources, &scope)?;
-    let by_kernel = system_wide && !places.objects.is_empty();
+    let by_kernel = scope.by_kernel && !places.objects.is_empty();
+    if let Some(path) = &arguments.printed.flame {
+        flame::check(path, &compiled)?;
+    }
+    if by_kernel {
+        check_kernel_options(&arguments.printed.firing, system_wide)?;
+    }
     if arguments.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
-    let script = Prepared { arguments, sources: &sources, compiled: &compiled, places: &places, pids: &pids };
+    control::expect(places.signals.iter().map(|(signal, _)| *signal));
+    let names = shows_kernel(&compiled).then(KernelNames::read).transpose();
+    let names = names.map_err(|reason| {
+        Failure::new(format!("the script shows addresses of the kernel by name: {reason}"))
+    })?;
+    let names = Cell::new(names.unwrap_or_default());
+    let metrics = Metrics::prepare(&arguments.printed.export, key_names)?;
+    let script = Prepared {
+        names,
+        metrics: Cell::new(metrics),
+        arguments,
+        sources: &sources,
+        compiled: &compiled,
+        places: &places,
+        pids: &pids,
+    };
     match by_kernel {
-        true => script.in_kernel(),
-        false => script.in_processes(&command, path.as_deref()),
+        true => script.in_kernel(command, path.as_deref()),
+        false => script.in_processes(command, path.as_deref()),
     }
+}
+
+/// Whether the kernel can run a script as these options say.
+fn check_kernel_options(firing: &Firing, system_wide: bool) -> Result<(), Failure> {
+    if firing.engine != Engine::Auto {
+        return Err(Failure::new(match system_wide {
+            true => {
+                "--engine: jumps and traps are for processes: name them with -p, or a command behind `--`"
+            }
+            false => "--engine: a script with probes of the kernel, or its stack, is run by the kernel",
+        }));
+    }
+    if firing.lossless {
+        return Err(Failure::new(
+            "--lossless: the kernel does not make programs wait; --buffer gives more room for what is printed",
+        ));
+    }
+    Ok(())
 }
 
 /// A script that is about to run.
@@ -65,74 +136,116 @@ struct Prepared<'a> {
     compiled: &'a Compiled,
     places: &'a Places,
     pids: &'a [i32],
+    /// The kernel's symbols, if it shows addresses of it, for the script to take.
+    names: Cell<KernelNames>,
+    /// The metrics that are exported, if any, for the script to take.
+    metrics: Cell<Option<Metrics>>,
 }
 
 impl<'a> Prepared<'a> {
     /// The script, with what it prints to and what ends it.
-    fn script(&self, writer: Writer, control: &Arc<engine::Control>) -> SharedScript<'a> {
+    ///
+    /// # Errors
+    /// Metrics cannot be exported.
+    fn script(&self, writer: Writer, control: &Arc<engine::Control>) -> Result<SharedScript<'a>, Failure> {
         let Prepared { arguments, sources, compiled, places, .. } = *self;
-        let output = match arguments.format {
+        let output = match arguments.printed.format {
             ScriptFormat::Text => Output::Text,
             ScriptFormat::Json => Output::Json,
             ScriptFormat::Folded => Output::Folded,
         };
-        let reader = Reader::new(compiled, output, StackMode::default());
-        let shown = arguments.output.is_none() && io::stdout().is_terminal();
+        let units: Option<printout::Durations> = arguments.durations.then_some(convert::report::duration);
+        let reader = Reader::new(compiled, output, StackMode::default()).with_durations(units);
+        let shown = arguments.text_file().is_none() && io::stdout().is_terminal();
         let world = World {
             compiled,
             sources,
             memory: OnceCell::new(),
-            symbols: Symbols::default(),
+            kernel: self.names.take(),
+            symbols: Addresses::default(),
+            names: Names::default(),
+            unwatched: Vec::new(),
+            records: None,
+            untaken: 0,
+            cleared: BTreeSet::new(),
             allow_unsafe: arguments.allow_unsafe,
         };
-        SharedScript(Rc::new(RefCell::new(Script {
+        let reader = if arguments.printed.flame.is_some() { reader.with_flame() } else { reader };
+        let mut world = world;
+        let targets = arguments.targets();
+        if !targets.is_empty() {
+            use printout::World as _;
+            let templates = reader.templates().map(|(number, at, format)| {
+                let place = world.locate(at);
+                Message { number, place: format!("{}:{}", place.file, place.line), format }
+            });
+            let messages: Vec<Message> = templates.collect();
+            world.records = Some(Records::open(&targets, &messages, places)?);
+        }
+        let mut metrics = self.metrics.take();
+        metrics.iter_mut().try_for_each(Metrics::start)?;
+        Ok(SharedScript(Rc::new(RefCell::new(Script {
             reader: if shown { reader.for_terminal() } else { reader },
+            flame: arguments.printed.flame.as_deref(),
             world,
             places,
             timers: Timers::new(&places.intervals),
             waker: None,
             writer,
+            printed: Vec::new(),
             control: Arc::clone(control),
-            quiet: arguments.quiet,
-            shows_symbols: shows_symbols(compiled),
+            quiet: arguments.printed.quiet,
+            shows_symbols: shows(compiled, &[Opaque::UserStack, Opaque::UserSymbol]),
+            shows_names: shows(compiled, &[Opaque::Process]),
             status: None,
             lost: 0,
             state: Box::new(State::new()),
             announced: HashMap::new(),
-        })))
+            metrics,
+        }))))
     }
 
-    /// Runs it in all processes, by the kernel.
-    fn in_kernel(&self) -> Result<ExitCode, Failure> {
-        let Prepared { arguments, compiled, places, .. } = *self;
-        let firing = &arguments.firing;
-        if firing.engine != crate::arguments::Engine::Auto {
-            return Err(Failure::new(
-                "--engine: jumps and traps are for processes: name them with -p, or a command behind `--`",
-            ));
-        }
-        if firing.lossless {
-            return Err(Failure::new(
-                "--lossless: the kernel does not make programs wait; --buffer gives more room for what is printed",
-            ));
-        }
-        let mut session = kernel_engine::ScriptSession::new(&places.objects, firing.buffer)?;
+    /// Runs it by the kernel: in all processes, or in these and in a command that is started.
+    fn in_kernel(&self, command: &[OsString], path: Option<&Path>) -> Result<ExitCode, Failure> {
+        let Prepared { arguments, compiled, places, sources, pids, .. } = *self;
+        let firing = &arguments.printed.firing;
+        pids.iter().try_for_each(|&pid| session::is_not_itself(pid))?;
+        are_there(pids, command, path)?;
+        let held = (!command.is_empty()).then(|| {
+            let surroundings = StartOptions { signal_mask: control::inherited_mask(), group: None };
+            Held::start(command, &surroundings).map_err(Failure::new)
+        });
+        let held = held.transpose()?;
+        let started = held.as_ref().map(Held::pid);
+        let mut session = ScriptSession::new(&places.objects, firing.buffer, pids, held)?;
         let tables = tables::in_kernel(compiled, places)?;
-        let writer = Writer::start(arguments.output.as_deref())?;
+        let writer = Writer::start(arguments.text_file())?;
+        progress::begin("putting the probes in");
         let watch = Watch::start(arguments.duration, None)?;
-        let script = self.script(writer, &watch.control);
+        let script = self.script(writer, &watch.control)?;
         script.0.borrow_mut().begin(Memory::Kernel(Arc::clone(&tables)));
         let mut observer = SharedScript(Rc::clone(&script.0));
         let is_over = watch.control.stop.load(Ordering::Relaxed);
         let result = match is_over {
             true => Ok(()),
-            false => session.run(&places.objects, &tables, &mut observer, &watch.control),
+            false => {
+                let place =
+                    |minor: u32| places.points.get(minor as usize).map_or(Span::default(), |it| it.at.0);
+                let Places { objects, events, semaphores, symbols, .. } = places;
+                let items = items(arguments);
+                let programs = ScriptPrograms { objects, sources, events, semaphores, symbols, items };
+                session.run(programs, &tables, &mut observer, &watch.control, &place)
+            }
         };
-        tell_missed(session.finish(&mut observer));
+        let report = session.finish(&mut observer);
+        self.tell_hits(&report, &script, result.is_ok());
+        // A command that has not begun ends with this.
+        drop(session);
         drop((observer, watch));
         let status = if result.is_ok() { end(script, Script::end)? } else { end(script, Script::abandon)? };
         result?;
-        Ok(status.map_or(ExitCode::SUCCESS, ExitCode::from))
+        let ended = started.and_then(started_command::ended);
+        end_as(started, ended, status)
     }
 
     /// Runs it in processes, and in a command that is started.
@@ -143,33 +256,55 @@ impl<'a> Prepared<'a> {
         are_there(pids, command, path)?;
         let mask = control::inherited_mask();
         let front = front::split()?;
-        let writer = Writer::start(arguments.output.as_deref())?;
+        let writer = Writer::start(arguments.text_file())?;
+        progress::begin("putting the probes in");
         let watch = Watch::start(arguments.duration, front.ledger.pulse())?;
-        let script = self.script(writer, &watch.control);
-        let waker = script.0.borrow().timers.shortest().map(Waker::start).transpose()?;
+        let script = self.script(writer, &watch.control)?;
+        let waker = script.0.borrow().wakes().map(Waker::start).transpose()?;
         script.0.borrow_mut().waker = waker;
         let mut observer = SharedScript(Rc::clone(&script.0));
         let mut tracer = Tracer::new(Some(front.ledger.clone()), &mut observer);
-        arguments.firing.buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
+        let Firing { buffer, cost, .. } = arguments.printed.firing;
+        buffer.into_iter().for_each(|bytes| tracer.set_buffer(bytes));
+        tracer.set_max_overhead(if command.is_empty() { cost.of_processes() } else { cost.of_command() });
         let (number, shared) = tracer.add_tables(plan).map_err(Failure::new)?;
-        script.0.borrow_mut().begin(Memory::Processes(shared));
+        let memory = Memory::Processes(shared);
+        // `begin` may ask for the number of the command, which is started first then.
+        let (mut early, mut late) = match compiled.child {
+            Some(_) if !command.is_empty() => (None, Some(memory)),
+            _ => (Some(memory), None),
+        };
+        let begin = |memory: &mut Option<Memory>| {
+            memory.take().into_iter().for_each(|memory| script.0.borrow_mut().begin(memory));
+        };
+        begin(&mut early);
         let is_over = || watch.control.stop.load(Ordering::Relaxed);
         let surroundings = StartOptions { signal_mask: mask, group: Some(front.group) };
-        let (mut started, mut result) = (None, Ok(()));
+        let (mut started, mut result) = (None, Ok::<(), Failure>(()));
         if !is_over() && (!places.objects.is_empty() || !command.is_empty()) {
             for object in &places.objects {
                 let versions = Versions::only(object.clone(), "scripts are for x86-64 programs");
                 let semaphores = places.semaphores.get(&object.module).cloned().unwrap_or_default();
-                tracer.insert(versions, Options { semaphores, ..options(arguments, number) }, None);
+                let symbols = places.symbols.get(&object.module).cloned();
+                let options = Options { semaphores, symbols, ..options(arguments, number) };
+                tracer.insert(versions, options, None);
             }
             if !command.is_empty() {
-                result = tracer.start(command, &surroundings).map(|pid| started = Some(pid));
+                let start = tracer.start(command, &surroundings).map(|pid| started = Some(pid));
+                result = start.map_err(|error| started_command::not_started(error, command));
             }
-            result = result.and_then(|()| pids.iter().try_for_each(|&pid| tracer.attach(pid)));
-            result = result.and_then(|()| tracer.run(&watch.control));
+            if let (Some(memory), Some(pid), Some(child)) = (&late, started, compiled.child) {
+                memory.maps().put(child, &[], pid as u64);
+            }
+            if result.is_ok() {
+                begin(&mut late);
+            }
+            let attach = |pid: &i32| tracer.attach(*pid).map_err(Failure::new);
+            result = result.and_then(|()| pids.iter().try_for_each(attach));
+            result = result.and_then(|()| tracer.run(&watch.control).map_err(Failure::new));
             if let (Some(pid), Err(_)) = (started, &result) {
                 // The command has not begun, and must not run without its probes.
-                session::kill(pid, libc::SIGKILL);
+                started_command::kill(pid, libc::SIGKILL);
             }
         } else {
             // Nothing is probed: what is due is run until the script, or somebody, ends it.
@@ -177,28 +312,31 @@ impl<'a> Prepared<'a> {
             let lives = |&pid: &i32| Path::new(&format!("/proc/{pid}")).exists();
             while !is_over() && (pids.is_empty() || pids.iter().any(lives)) {
                 std::thread::sleep(IDLE);
-                script.0.borrow_mut().tick();
+                script.0.borrow_mut().rest();
             }
         }
         let report = tracer.finish(&watch.control);
-        tell_missed(report.probes.iter().map(|probe| probe.counts.missed).sum());
+        self.tell_hits(&report, &script, result.is_ok());
         let ended = started.and_then(|pid| tracer.status(pid));
         drop(tracer);
         drop((observer, watch));
         let status = if result.is_ok() { end(script, Script::end)? } else { end(script, Script::abandon)? };
-        result.map_err(Failure::new)?;
-        if let (Some(pid), None) = (started, ended) {
-            // Tracing ended before the command, which was started for this.
-            session::end_command(pid);
-        }
-        Ok(status.map_or(ExitCode::SUCCESS, ExitCode::from))
+        result?;
+        end_as(started, ended, status)
     }
-}
 
-/// Tells of hits that ran no handler.
-fn tell_missed(missed: u64) {
-    if missed > 0 {
-        tell(&format!("warning: {missed} hits ran no handler: too many threads were in handlers at a time"));
+    /// Tells of hits that ran no handler, and of functions without a hit, if they were probed until
+    /// somebody else than the script ended it.
+    fn tell_hits(&self, report: &Report, script: &SharedScript<'_>, was_run: bool) {
+        let missed: u64 = report.probes.iter().map(|probe| probe.counts.missed).sum();
+        if missed > 0 {
+            tell(&format!(
+                "warning: {missed} hits ran no handler: too many threads were in handlers at a time"
+            ));
+        }
+        if was_run && !self.arguments.printed.quiet && script.0.borrow().status.is_none() {
+            unhit::tell_of(report, self.places);
+        }
     }
 }
 
@@ -223,7 +361,8 @@ fn are_there(pids: &[i32], command: &[OsString], path: Option<&Path>) -> Result<
     match command.first() {
         Some(word) if !path.is_some_and(Path::exists) => {
             let missing = io::Error::from_raw_os_error(libc::ENOENT);
-            Err(Failure::new(format!("cannot run `{}`: {missing}", printable::path(Path::new(word)))))
+            let error = format!("cannot run `{}`: {missing}", printable::path(Path::new(word)));
+            Err(started_command::not_found(&error, command))
         }
         _ => Ok(()),
     }
@@ -232,125 +371,57 @@ fn are_there(pids: &[i32], command: &[OsString], path: Option<&Path>) -> Result<
 /// The longest sleep where nothing is probed: a signal, and a timer, end it.
 const IDLE: Duration = Duration::from_millis(100);
 
+/// The header items of records: few, if they are only read here.
+fn items(arguments: &Trace) -> Items {
+    match &*arguments.targets() {
+        [] => Items::PID.with(Items::TSC),
+        targets => records::items(targets),
+    }
+}
+
 /// How the programs of a script are inserted.
 fn options(arguments: &Trace, tables: usize) -> Options {
     Options {
-        engine: arguments.firing.engine.into(),
+        engine: arguments.printed.firing.engine.into(),
         verify_opcodes: true,
-        items: Items::PID.with(Items::TSC),
-        lossless: arguments.firing.lossless,
+        items: items(arguments),
+        lossless: arguments.printed.firing.lossless,
         max_dumps: 1,
         symbols: None,
         tables: Some(tables),
         semaphores: Vec::new(),
+        lenient: false,
     }
 }
 
-/// Whether addresses of processes are shown as symbols.
-fn shows_symbols(compiled: &Compiled) -> bool {
-    fn is_shown(ty: &Type) -> bool {
+/// Ends with the status that the script says, or as the command. One that is still there was
+/// started for this, and is ended.
+fn end_as(started: Option<i32>, ended: Option<i32>, status: Option<u8>) -> Result<ExitCode, Failure> {
+    if let (Some(pid), None) = (started, ended) {
+        started_command::end_command(pid);
+    }
+    match (status, ended) {
+        (Some(status), _) => Ok(ExitCode::from(status)),
+        (None, Some(ended)) => front::end_as(ended),
+        (None, None) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Whether values of these types are printed.
+fn shows(compiled: &Compiled, kinds: &[Opaque]) -> bool {
+    fn is_shown(ty: &Type, kinds: &[Opaque]) -> bool {
         match ty {
-            Type::Opaque(Opaque::UserStack | Opaque::UserSymbol) => true,
-            Type::Tuple(members) => members.iter().any(is_shown),
+            Type::Opaque(kind) => kinds.contains(kind),
+            Type::Tuple(members) => members.iter().any(|member| is_shown(member, kinds)),
             _ => false,
         }
     }
     let maps = compiled.maps.iter().flat_map(|map| map.key.iter().chain([&map.value]));
-    maps.chain(compiled.events.iter().flat_map(|event| &event.arguments)).any(is_shown)
+    let mut all = maps.chain(compiled.events.iter().flat_map(|event| &event.arguments));
+    all.any(|ty| is_shown(ty, kinds))
 }
 
-/// The command to start, in words.
-///
-/// # Errors
-/// It is not complete.
-fn command(arguments: &Trace) -> Result<Vec<OsString>, Failure> {
-    let Some(text) = &arguments.cmd else { return Ok(arguments.command.clone()) };
-    let words = words(text).ok_or_else(|| Failure::new(format!("-c '{text}': a quote is not closed")))?;
-    match words.is_empty() {
-        true => Err(Failure::new("-c: the command is empty")),
-        false => Ok(words.into_iter().map(OsString::from).collect()),
-    }
-}
-
-/// Splits a command at spaces that are not quoted.
-fn words(text: &str) -> Option<Vec<String>> {
-    let mut words = Vec::new();
-    let (mut word, mut quote) = (None::<String>, None);
-    let mut characters = text.chars();
-    while let Some(character) = characters.next() {
-        match (character, quote) {
-            (each, Some(open)) if each == open => quote = None,
-            ('\\', None | Some('"')) => word.get_or_insert_default().push(characters.next()?),
-            (each, Some(_)) => word.get_or_insert_default().push(each),
-            ('\'' | '"', None) => {
-                quote = Some(character);
-                word.get_or_insert_default();
-            }
-            (each, None) if each.is_whitespace() => words.extend(word.take()),
-            (each, None) => word.get_or_insert_default().push(each),
-        }
-    }
-    words.extend(word);
-    quote.is_none().then_some(words)
-}
-
-/// The arguments of a function, or what it returns, with their types: a line for each.
-fn described(checked: &Checked, point: &AttachPoint, function: &str) -> String {
-    let mut point = point.clone();
-    match &mut point.place {
-        Place::Function { function: meant, offset: None, .. } => *meant = function.to_owned(),
-        _ => return String::new(),
-    }
-    let Ok(functions) = checked.programs().functions(&point) else { return String::new() };
-    let Some(Ok(signature)) = functions.first().map(|it| &it.signature) else { return String::new() };
-    match point.provider {
-        Provider::Uretprobe => {
-            signature.result.iter().map(|result| format!("    {} retval\n", result.text)).collect()
-        }
-        _ => {
-            let arguments = signature.arguments.iter();
-            arguments.map(|argument| format!("    {} {}\n", argument.text, argument.name)).collect()
-        }
-    }
-}
-
-/// `-l`: shows what would be probed.
-fn list(arguments: &Trace) -> Result<ExitCode, Failure> {
-    let listed = match &*arguments.script {
-        // An attach point alone.
-        [point] if arguments.text.is_none() && !point.contains('{') && !Path::new(point).is_file() => {
-            Some(format!("{point} {{ }}"))
-        }
-        _ => None,
-    };
-    let command = command(arguments)?;
-    let pids = arguments.processes.ids();
-    let path = command.first().and_then(|command| program_named(command));
-    let system_wide = pids.is_empty() && command.is_empty();
-    let scope = Scope { pids: &pids, command: path.as_deref(), expands: true, system_wide };
-    let (checked, compiled) = source::compile_text(arguments, listed.as_deref(), &scope)?;
-    let places = places::find(&compiled, &checked.sources, &scope)?;
-    let mut lines = String::new();
-    for ((name, function), point) in places.names.iter().zip(&places.points) {
-        lines.push_str(&format!("{name}\n"));
-        if arguments.verbose {
-            lines.push_str(&described(&checked, point, function));
-        }
-    }
-    stdout::show(&printable::lines(&lines))?;
-    Ok(ExitCode::SUCCESS)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::words;
-
-    #[test]
-    fn a_command_is_split_as_a_shell_does() {
-        let split = |text| words(text).map(|words| words.join("|"));
-        assert_eq!(split("ls -l /"), Some("ls|-l|/".into()));
-        assert_eq!(split(" a 'b c' \"d\\\"e\" f\\ g '' "), Some("a|b c|d\"e|f g|".into()));
-        assert_eq!(split("a 'b"), None);
-        assert_eq!(split(""), Some(String::new()));
-    }
+/// Whether addresses of the kernel are shown as symbols.
+fn shows_kernel(compiled: &Compiled) -> bool {
+    shows(compiled, &[Opaque::KernelStack, Opaque::KernelSymbol])
 }

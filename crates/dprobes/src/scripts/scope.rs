@@ -19,6 +19,10 @@ pub(super) struct Scope<'a> {
     pub(super) expands: bool,
     /// Whether all processes are probed, and the kernel.
     pub(super) system_wide: bool,
+    /// Whether the kernel runs the script.
+    pub(super) by_kernel: bool,
+    /// A file with the symbols and types of one of the files.
+    pub(super) symbols: Option<&'a Arc<Image>>,
 }
 
 /// A file that a name means.
@@ -30,7 +34,17 @@ pub(super) struct Found {
     pub(super) image: Arc<Image>,
 }
 
-impl Scope<'_> {
+impl<'a> Scope<'a> {
+    /// The file with the symbols of a file, if it is another.
+    pub(super) fn symbols_of(&self, image: &Image) -> Option<&'a Arc<Image>> {
+        self.symbols.filter(|symbols| engine::symbols_of(symbols, image).is_ok())
+    }
+
+    /// Why the file of `--sym` is not that of a file's symbols, if so.
+    pub(super) fn difference(&self, image: &Image) -> Option<String> {
+        Some(engine::symbols_of(self.symbols?, image).err()?.to_string())
+    }
+
     /// The files that a name means now: those that the processes have mapped, or else those that
     /// are on disk. A file may still come later.
     pub(super) fn images(&self, file: &str, cache: &mut ImageCache) -> Vec<Found> {
@@ -58,6 +72,17 @@ impl Scope<'_> {
     }
 }
 
+/// The files that a name means: in running processes, or else on disk. `a.out` is the command.
+pub(crate) fn files_named(
+    pids: &[i32],
+    command: Option<&Path>,
+    name: &str,
+    cache: &mut ImageCache,
+) -> Vec<(PathBuf, Arc<Image>)> {
+    let scope = Scope { pids, command, expands: false, system_wide: false, by_kernel: false, symbols: None };
+    scope.images(name, cache).into_iter().map(|Found { path, image }| (path, image)).collect()
+}
+
 /// The module of a program or library, as the engine names it.
 pub(super) fn module(binary: &ProbedFile) -> String {
     let path = &binary.path;
@@ -65,6 +90,23 @@ pub(super) fn module(binary: &ProbedFile) -> String {
         true => std::path::absolute(path).map_or_else(|_| path.clone(), |path| path.display().to_string()),
         false => path.clone(),
     }
+}
+
+/// Whether a name is that of a library whose functions are in the C library today: since glibc
+/// 2.34,
+/// and in musl. The files are still there, but empty.
+pub(super) fn may_be_in_libc(name: &str) -> bool {
+    ["libpthread", "libdl", "librt", "libutil", "libanl"].contains(&without_version(name))
+}
+
+/// Whether a name, or a path, is that of the C library.
+pub(super) fn is_libc(path: &str) -> bool {
+    without_version(path.rsplit('/').next().unwrap_or(path)) == "libc"
+}
+
+/// `libc` for `libc.so.6`.
+fn without_version(name: &str) -> &str {
+    name.split_once(".so").map_or(name, |(library, _)| library)
 }
 
 /// The file that the first word of a command means: a path, or a program in PATH.

@@ -1,5 +1,6 @@
 //! A script's text, and what the command line gives to it.
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::rc::Rc;
@@ -8,9 +9,10 @@ use script::{Checked, Compiled, Parameters, Surroundings};
 
 use super::programs::Programs;
 use super::scope::Scope;
-use super::static_probes;
+use super::{static_probes, surroundings};
 use crate::Failure;
 use crate::arguments::Trace;
+use crate::kernel_engine::KernelNames;
 use crate::messages::{say, tell};
 
 /// The name of a text of the command line in messages.
@@ -47,10 +49,10 @@ pub(super) fn compile_text(
     if checked.has_errors() {
         return Err(Failure::complete(said));
     }
-    if !said.is_empty() && !arguments.quiet {
+    if !said.is_empty() && !arguments.printed.quiet {
         say(said);
     }
-    if !arguments.quiet {
+    if !arguments.printed.quiet {
         tell_unused(&checked, &positional);
     }
     let parameters = Parameters {
@@ -59,6 +61,10 @@ pub(super) fn compile_text(
         allow_unsafe: arguments.allow_unsafe,
         settings: settings(),
         sites: static_probes::find(&checked, scope),
+        kernel_symbols: kernel_symbols(&checked),
+        starts: arguments.cmd.is_some() || !arguments.command.is_empty(),
+        nodes: surroundings::nodes(),
+        cgroups: surroundings::cgroups(&checked),
         ..Parameters::default()
     };
     let compiled = script::compile(&checked, &parameters).map_err(|messages| {
@@ -66,6 +72,17 @@ pub(super) fn compile_text(
         Failure::complete(messages.collect::<Vec<_>>().join("\n\n"))
     })?;
     Ok((checked, compiled))
+}
+
+/// The addresses of the kernel's symbols that a script names.
+fn kernel_symbols(checked: &Checked) -> BTreeMap<String, Result<u64, String>> {
+    let wanted = checked.kernel_symbols();
+    if wanted.is_empty() {
+        return BTreeMap::new();
+    }
+    let names = KernelNames::read();
+    let address = |name: &String| names.as_ref().map_err(String::clone).and_then(|names| names.address(name));
+    wanted.into_iter().map(|name| (name.clone(), address(&name))).collect()
 }
 
 /// Reads the script; returns its parameters too.

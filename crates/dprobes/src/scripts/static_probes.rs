@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use image::{Argument, ArgumentPlace, ArgumentRegister, Image, Pattern};
 use process::ImageCache;
-use script::{Checked, Item, Place, SiteArgument, SitePlace, StaticSite, StaticSites};
+use script::{AttachTarget, Checked, Item, SiteArgument, SitePlace, StaticSite, StaticSites};
 use vm::Register;
 
 use super::scope::{Found, Scope, module};
@@ -21,7 +21,7 @@ pub(super) fn find(checked: &Checked, scope: &Scope<'_>) -> StaticSites {
     for item in &checked.script.items {
         let Item::Probe(probe) = item else { continue };
         for point in &probe.points {
-            let Place::Usdt { binary, namespace, name } = &point.place else { continue };
+            let AttachTarget::Usdt { binary, namespace, name } = &point.place else { continue };
             sites.entry(point.to_string()).or_insert_with(|| {
                 let found = scope.images(&module(binary), &mut cache);
                 of_files(&module(binary), &found, namespace.as_deref(), name)

@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use nix::sys::pthread::{Pthread, pthread_kill, pthread_self};
-use nix::sys::signal::Signal;
 use script::Unit;
 
 use super::places::Own;
 use crate::Failure;
+use crate::sleeper::Sleeper;
 
 /// Handlers with their periods, and when each is due.
 #[derive(Debug, Default)]
@@ -71,7 +70,7 @@ impl Waker {
     /// No thread can be started.
     pub(super) fn start(period: Duration) -> Result<Waker, Failure> {
         let ended = Arc::new(AtomicBool::new(false));
-        let (over, tracer) = (Arc::clone(&ended), pthread_self());
+        let (over, tracer) = (Arc::clone(&ended), Sleeper::this());
         let wake = move || wake(tracer, period.max(LEAST), &over);
         let thread = thread::Builder::new().name("interval".to_owned()).spawn(wake);
         let thread = thread.map_err(|error| Failure::new(format!("a thread cannot be started: {error}")))?;
@@ -80,7 +79,7 @@ impl Waker {
 }
 
 /// Interrupts a thread's sleep in each period.
-fn wake(tracer: Pthread, period: Duration, ended: &AtomicBool) {
+fn wake(tracer: Sleeper, period: Duration, ended: &AtomicBool) {
     let mut next = Instant::now() + period;
     while !ended.load(Ordering::Relaxed) {
         let now = Instant::now();
@@ -89,7 +88,7 @@ fn wake(tracer: Pthread, period: Duration, ended: &AtomicBool) {
             continue;
         }
         // It joins this thread before it ends.
-        let _ = pthread_kill(tracer, Signal::SIGURG);
+        tracer.interrupt();
         next = (next + period).max(now);
     }
 }

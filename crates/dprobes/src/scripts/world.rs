@@ -1,6 +1,7 @@
 //! What the reader of a script's records asks: maps, symbols, times, files, commands.
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::process::{Command, Stdio};
@@ -9,8 +10,12 @@ use printout::{Clock, Location, Symbol};
 use script::{At, Compiled};
 use source::Sources;
 
+use super::cgroups;
 use super::memory::Memory;
-use super::symbols::Symbols;
+use super::names::Names;
+use super::records::Records;
+use crate::addresses::Addresses;
+use crate::kernel_engine::KernelNames;
 use crate::messages::tell;
 
 /// The world of one script.
@@ -19,7 +24,18 @@ pub(super) struct World<'a> {
     pub(super) sources: &'a Sources,
     /// The maps, once there is memory for them.
     pub(super) memory: OnceCell<Memory>,
-    pub(super) symbols: Symbols,
+    pub(super) symbols: Addresses,
+    /// The kernel's symbols, if it shows addresses of it.
+    pub(super) kernel: KernelNames,
+    pub(super) names: Names,
+    /// The addresses that are to be watched no longer.
+    pub(super) unwatched: Vec<u64>,
+    /// Where what `printf` says goes, if not to the output.
+    pub(super) records: Option<Records>,
+    /// How much of it no target has taken.
+    pub(super) untaken: u64,
+    /// Maps that the script cleared. One without keys that nothing set since then is not printed.
+    pub(super) cleared: BTreeSet<usize>,
     /// Whether commands may be run.
     pub(super) allow_unsafe: bool,
 }
@@ -37,15 +53,18 @@ impl printout::World for World<'_> {
         self.symbols.symbol(address, pid)
     }
 
-    fn calling_symbol(&mut self, address: u64, pid: u32) -> Option<Symbol> {
+    fn frame(&mut self, address: u64, pid: u32, is_first: bool) -> Option<Symbol> {
         // The call may be a function's last instruction.
-        let symbol = self.symbols.symbol(address.wrapping_sub(1), pid)?;
-        Some(Symbol { offset: symbol.offset + 1, ..symbol })
+        let before = u64::from(!is_first);
+        let lines = self.compiled.settings.show_debug_info;
+        let symbol = self.symbols.frame(address.wrapping_sub(before), pid, lines)?;
+        Some(Symbol { offset: symbol.offset + before, ..symbol })
     }
 
-    fn kernel_symbol(&mut self, _: u64) -> Option<Symbol> {
-        // Nothing that runs here takes addresses of the kernel.
-        None
+    fn kernel_symbol(&mut self, address: u64) -> Option<Symbol> {
+        let (name, offset, module) = self.kernel.at(address)?;
+        let module = Some(module.unwrap_or("kernel").to_owned());
+        Some(Symbol { name: name.to_owned(), offset, module, ..Symbol::default() })
     }
 
     fn stack(&mut self, number: u64) -> Option<Vec<u64>> {
@@ -54,8 +73,16 @@ impl printout::World for World<'_> {
         Some(bytes.chunks_exact(8).map(word).collect())
     }
 
-    fn cgroup(&mut self, number: u64, _: &[u8]) -> String {
-        number.to_string()
+    fn cgroup(&mut self, number: u64, filter: &[u8]) -> String {
+        cgroups::paths(number, filter)
+    }
+
+    fn user(&mut self, number: u32) -> String {
+        self.names.user(number)
+    }
+
+    fn process(&mut self, pid: u32) -> Vec<u8> {
+        self.names.process(pid)
     }
 
     fn now(&mut self) -> i128 {
@@ -76,10 +103,17 @@ impl printout::World for World<'_> {
     }
 
     fn entries(&mut self, map: usize) -> Vec<maps::Entry> {
-        self.memory.get().map(|memory| memory.maps().view(map)).unwrap_or_default()
+        let mut entries = self.memory.get().map(|memory| memory.maps().view(map)).unwrap_or_default();
+        let is_single = self.compiled.maps.get(map).is_some_and(|map| map.key.is_none());
+        if is_single && self.cleared.contains(&map) {
+            let is_zero = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
+            entries.retain(|entry| !matches!(&entry.value, maps::Value::Bytes(bytes) if is_zero(bytes)));
+        }
+        entries
     }
 
     fn clear(&mut self, map: usize) {
+        self.cleared.insert(map);
         if let Some(memory) = self.memory.get() {
             memory.maps().clear(map);
         }
@@ -123,6 +157,19 @@ impl printout::World for World<'_> {
         let (line, column) = (position.line as u64, position.column as u64);
         let end = column + u64::from(at.0.end.saturating_sub(at.0.start));
         Location { file: self.sources.name(at.0.source).to_owned(), line, column, end }
+    }
+
+    fn unwatch(&mut self, address: u64) {
+        self.unwatched.push(address);
+    }
+
+    fn takes_messages(&self) -> bool {
+        self.records.is_some()
+    }
+
+    fn message(&mut self, number: usize, data: Vec<u8>) {
+        let taken = self.records.as_mut().is_none_or(|records| records.message(number, data).is_ok());
+        self.untaken += u64::from(!taken);
     }
 
     fn report(&mut self, message: &[u8]) {

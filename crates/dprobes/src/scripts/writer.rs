@@ -1,4 +1,7 @@
 //! Standard output, or a file, written by a thread: the tracer never waits for a slow reader.
+//!
+//! What is printed is gathered until there is nothing else to do, or much of it: to wake the thread
+//! costs more than to print a line.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,15 +10,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use crate::Failure;
 
 /// The most bytes that wait to be written.
 const ROOM: usize = 64 << 20;
+/// The bytes that are gathered.
+const GATHERED: usize = 64 << 10;
+/// How long something is gathered while more comes.
+const LONG: Duration = Duration::from_millis(20);
 
 /// What is written, from the thread that writes.
 #[derive(Debug)]
 pub(super) struct Writer {
+    gathered: Vec<u8>,
+    /// When the first of it came.
+    since: Instant,
     sender: Option<Sender<Vec<u8>>>,
     waiting: Arc<AtomicUsize>,
     failed: Arc<AtomicBool>,
@@ -41,20 +52,45 @@ impl Writer {
         let thread = thread::Builder::new().name("output".to_owned());
         let thread = thread.spawn(move || write(out, &receiver, &left, &broken));
         let thread = thread.map_err(|error| Failure::new(format!("a thread cannot be started: {error}")))?;
-        Ok(Writer { sender: Some(sender), waiting, failed, thread: Some(thread) })
+        Ok(Writer {
+            gathered: Vec::new(),
+            since: Instant::now(),
+            sender: Some(sender),
+            waiting,
+            failed,
+            thread: Some(thread),
+        })
     }
 
-    /// Has bytes written; false if there is no room for them.
-    pub(super) fn put(&self, bytes: Vec<u8>) -> bool {
-        if bytes.is_empty() {
-            return true;
-        }
-        let size = bytes.len();
-        if self.waiting.load(Ordering::Relaxed).saturating_add(size) > ROOM {
+    /// Has bytes written, after [`flush`](Self::flush) at the latest; false if there is no room for
+    /// them.
+    pub(super) fn put(&mut self, bytes: &[u8]) -> bool {
+        let waiting = self.waiting.load(Ordering::Relaxed).saturating_add(self.gathered.len());
+        if !bytes.is_empty() && waiting.saturating_add(bytes.len()) > ROOM {
             return false;
         }
-        self.waiting.fetch_add(size, Ordering::Relaxed);
-        self.sender.as_ref().is_some_and(|sender| sender.send(bytes).is_ok())
+        let now = Instant::now();
+        if self.gathered.is_empty() {
+            self.since = now;
+        }
+        self.gathered.extend_from_slice(bytes);
+        if self.gathered.len() >= GATHERED || now.saturating_duration_since(self.since) > LONG {
+            self.flush();
+        }
+        true
+    }
+
+    /// Gives the thread what was gathered.
+    pub(super) fn flush(&mut self) {
+        if self.gathered.is_empty() {
+            return;
+        }
+        let bytes = std::mem::replace(&mut self.gathered, Vec::with_capacity(GATHERED));
+        self.waiting.fetch_add(bytes.len(), Ordering::Relaxed);
+        if let Some(sender) = &self.sender {
+            // The thread ends after this only.
+            let _ = sender.send(bytes);
+        }
     }
 
     /// Whether the reader is gone, or the disk is full.
@@ -72,6 +108,7 @@ impl Writer {
     /// # Errors
     /// It could not be written. A reader that has closed its pipe is none.
     pub(super) fn finish(mut self) -> io::Result<()> {
+        self.flush();
         drop(self.sender.take());
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(Err(error))) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),

@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use clap::CommandFactory;
 
 use crate::arguments::Arguments;
+use crate::join_words;
 
 /// The classic commands: long, short, subcommand.
 const COMMANDS: &[(&str, &str, &str)] = &[
@@ -28,6 +29,7 @@ const WITH_VALUE: &[&str] = &[
     "--sym",
     "-l",
     "--log",
+    "--log-format",
     "--log-target",
     "-o",
     "--outfile",
@@ -67,9 +69,10 @@ pub(crate) fn modern(mut arguments: Vec<OsString>) -> Vec<OsString> {
 /// may come before it. `None` if the first argument is a subcommand, which then owns all options.
 fn find(arguments: &[OsString]) -> Option<(usize, &'static str, Option<OsString>)> {
     let subcommands = Arguments::command();
-    let mut skip = false;
+    let mut skip = 0_usize;
     for (place, argument) in arguments.iter().enumerate().skip(1) {
-        if std::mem::take(&mut skip) {
+        if skip > 0 {
+            skip -= 1;
             continue;
         }
         let text = argument.to_str()?;
@@ -86,7 +89,10 @@ fn find(arguments: &[OsString]) -> Option<(usize, &'static str, Option<OsString>
                 && (arguments[place + 1..].iter().skip(1).any(is_command) || arguments[1] == "-e");
             return (!is_new).then(|| (place, command, value.map(OsString::from)));
         }
-        skip = WITH_VALUE.contains(&text);
+        skip = match join_words::is_definition(&arguments[place..]) {
+            true => 3,
+            false => usize::from(WITH_VALUE.contains(&text)),
+        };
     }
     None
 }
@@ -109,6 +115,7 @@ mod tests {
         assert_eq!(turned("dprobes --insert a.rpn --merge"), "dprobes insert a.rpn --merge");
         assert_eq!(turned("dprobes --insert=a.rpn"), "dprobes insert a.rpn");
         assert_eq!(turned("dprobes -D x=1 -i a.rpn"), "dprobes insert -D x=1 a.rpn");
+        assert_eq!(turned("dprobes -D x = -i -i a.rpn"), "dprobes insert -D x = -i a.rpn");
         assert_eq!(turned("dprobes -v"), "dprobes --version");
         assert_eq!(turned("dprobes -q --all -x"), "dprobes query --all -x");
         assert_eq!(turned("dprobes -g -a"), "dprobes getvars -a");

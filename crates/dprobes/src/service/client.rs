@@ -7,23 +7,25 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use super::daemon;
+use super::daemon::{self, Ground};
+use super::metrics::Exports;
 use super::protocol::{self, Mode, Reply, Request};
 use super::socket;
+use rpn::Object;
 use trace::sink::Target;
 
 use crate::arguments::{
-    ApplyPpdf, GetVars, Insert, Placing, Plugin, Preprocessor, Program, Query, Remove, Session,
+    ApplyPpdf, Cost, Export, GetVars, Insert, Placing, Plugin, Preprocessor, Program, Query, Remove, Session,
     SessionAction, Which,
 };
-use crate::{Failure, points, ppdf, program, symbols, targets, templates};
+use crate::{Failure, kernel_engine, points, ppdf, program, symbols, targets, templates};
 
 /// How long a new session may take to accept connections.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Inserts programs and returns; the session keeps the probes.
 pub(crate) fn insert(arguments: &Insert) -> Result<ExitCode, Failure> {
-    let programs = points::programs(&arguments.probes);
+    let programs = points::programs(&arguments.probes, has_targets(&arguments.placing));
     let pids = arguments.placing.processes.ids();
     let for_all = arguments.probes.at.iter().find(|at| ["a.out", "*"].contains(&at.module.as_str()));
     if let Some(at) = for_all.filter(|_| pids.is_empty()) {
@@ -38,7 +40,8 @@ pub(crate) fn insert(arguments: &Insert) -> Result<ExitCode, Failure> {
     }
     let sym = arguments.sym.as_deref();
     for program in &programs {
-        let versions = program::load_to_insert(program, &arguments.placing.select, None)?;
+        let versions = program::load_for_kernel(program, &arguments.placing.select, None)?.versions;
+        is_possible(versions.main(), &arguments.placing)?;
         symbols::of(versions.main(), sym)?;
     }
     let mut code = ExitCode::SUCCESS;
@@ -59,8 +62,24 @@ pub(crate) fn apply(arguments: &ApplyPpdf) -> Result<ExitCode, Failure> {
             printable::path(&program.file)
         )));
     }
-    program::load_to_insert(&program, &arguments.placing.select, None)?;
+    let versions = program::load_for_kernel(&program, &arguments.placing.select, None)?.versions;
+    is_possible(versions.main(), &arguments.placing)?;
     place(program, None, &arguments.placing)
+}
+
+/// Checks what can be checked without the session.
+fn is_possible(object: &Object, arguments: &Placing) -> Result<(), Failure> {
+    let engine = arguments.engine.of_tracer(kernel_engine::is_needed(object)).map_err(Failure::new)?;
+    if engine.is_some() {
+        return Ok(());
+    }
+    kernel_engine::check_options(&arguments.buffering)?;
+    kernel_engine::can_be_found(object, &arguments.processes.ids())
+}
+
+/// Whether the user says where records go.
+fn has_targets(placing: &Placing) -> bool {
+    placing.output.is_some() || !placing.log_target.is_empty()
 }
 
 fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<ExitCode, Failure> {
@@ -110,11 +129,13 @@ fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<Ex
         verify_opcodes: !arguments.dont_verify_opcodes,
         engine: arguments.engine,
         items: arguments.shown.log.clone(),
+        log_format: arguments.shown.log_format,
         unformatted: arguments.shown.unformatted_output,
         lossless: arguments.buffering.lossless,
         max_dumps: arguments.max_dumps,
         buffer: arguments.buffering.buffer,
         share_variables: arguments.buffering.share_variables,
+        allow_panic: arguments.allow_panic,
         templates: arguments.shown.templates.as_deref().map(absolute).transpose()?,
         symbols: sym.map(absolute).transpose()?,
         mode,
@@ -128,7 +149,7 @@ fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<Ex
     }));
     let stream = match connect()? {
         Some(stream) => stream,
-        None => begin()?,
+        None => begin(Exports::bind(&Export::default())?, Cost::default())?,
     };
     let mut reply = ask(&stream, &request)?;
     if let (Some(path), true) = (usual, reply.done) {
@@ -161,9 +182,34 @@ pub(crate) fn getvars(arguments: &GetVars) -> Result<ExitCode, Failure> {
     with_session(&request, "nothing is inserted")
 }
 
-/// Shows or ends the session.
+/// Starts, shows or ends the session.
 pub(crate) fn session(arguments: &Session) -> Result<ExitCode, Failure> {
-    match arguments.action {
+    match &arguments.action {
+        SessionAction::Start { foreground: true, export, cost } => {
+            let exports = Exports::bind(export)?;
+            exports.announcements().iter().for_each(|line| crate::messages::tell(line));
+            daemon::become_session(Ground::Foreground, exports, cost.of_processes())?;
+            Err(Failure::new("there is a session already; `dprobes session stop` ends it"))
+        }
+        SessionAction::Start { foreground: false, export, cost } => {
+            let given = [("--export", !export.export.is_empty()), ("--max-overhead", cost.is_given())];
+            let stream = match (connect()?, given.iter().find(|(_, is_given)| *is_given)) {
+                (Some(_), Some((option, _))) => {
+                    return Err(Failure::new(format!(
+                        "there is a session already, and {option} is for a new one; `dprobes session stop` ends it",
+                    )));
+                }
+                (Some(stream), None) => stream,
+                (None, _) => {
+                    let exports = Exports::bind(export)?;
+                    let lines = exports.announcements();
+                    let stream = begin(exports, *cost)?;
+                    lines.iter().for_each(|line| crate::messages::tell(line));
+                    stream
+                }
+            };
+            show(ask(&stream, &Request::Status)?)
+        }
         SessionAction::Status => with_session(&Request::Status, "there is no session"),
         SessionAction::Stop => with_session(&Request::Stop, "there is no session"),
     }
@@ -192,13 +238,13 @@ fn with_session(request: &Request, without: &str) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Starts a session and connects to it.
-fn begin() -> Result<UnixStream, Failure> {
+/// Starts a session, whose traps may cost so much, and connects to it.
+fn begin(exports: Exports, cost: Cost) -> Result<UnixStream, Failure> {
     // SAFETY: the process has one thread, so the child may do anything.
     match unsafe { libc::fork() } {
         -1 => return Err(Failure::new(format!("fork: {}", std::io::Error::last_os_error()))),
         0 => {
-            let ended = daemon::become_session();
+            let ended = daemon::become_session(Ground::Background, exports, cost.of_processes());
             if let Err(failure) = &ended {
                 crate::messages::tell(failure.message());
             }
@@ -235,6 +281,9 @@ fn ask(stream: &UnixStream, request: &Request) -> Result<Reply, Failure> {
 fn show(reply: Reply) -> Result<ExitCode, Failure> {
     for warning in &reply.warnings {
         crate::messages::tell(&format!("warning: {warning}"));
+    }
+    if reply.is_whole && !reply.done {
+        return Err(Failure::complete(reply.text));
     }
     if !reply.done {
         return Err(Failure::new(reply.text.trim_end()));

@@ -1,44 +1,89 @@
 //! Inserts a program in the session, in processes that can take it.
 //!
 //! A file with its options comes in; the program goes to the tracer, its outputs are opened, and
-//! the reply says in how many processes its probes are and which were refused.
+//! the reply says in how many processes its probes are and which were refused. Or a thread gets it,
+//! which has the kernel run it (`in_kernel`).
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use engine::{Options, Versions};
+use engine::{Inserted, Options, Versions};
 use image::Machine;
+use rpn::{ModuleKind, Object, Sources};
+use trace::Items;
 use trace::sink::Target;
+use trace::template::Templates;
 
+use super::in_kernel::{New, Starting};
+use super::observer::{Opened, SessionOutput};
 use super::protocol::{Insert, Mode, Reply};
 use super::refused::{self, Refusal};
 use super::scan;
 use super::session::Session;
-use super::sink::SessionOutput;
-use crate::arguments::{Preprocessor, Program, Select, Shown};
-use crate::{messages, program, symbols, targets, templates};
+use crate::arguments::{Buffering, Engine, Preprocessor, Program, Select, Shown};
+use crate::kernel_engine::{self, ToInsert};
+use crate::program::ForKernel;
+use crate::session::Loaded;
+use crate::{Failure, messages, program, symbols, targets, templates};
 
 /// How long an insert waits for its probes to be in: tens of thousands take seconds on a busy
 /// machine.
 const SETTLING: Duration = Duration::from_secs(10);
 
+/// A program that is to be inserted.
+struct Prepared {
+    program: Versions,
+    /// The texts that it was compiled from; `None` for a PPDF.
+    sources: Option<Sources>,
+    /// How the tracer runs it; `None`: the kernel does.
+    engine: Option<Engine>,
+    options: Options,
+    shown: Shown,
+    templates: Option<Templates>,
+    targets: Vec<Target>,
+    /// The programs of its module.
+    old: Vec<usize>,
+}
+
+/// A program whose records go to targets.
+struct Directed<'a> {
+    object: &'a Object,
+    items: Items,
+    shown: &'a Shown,
+    templates: Option<Templates>,
+    targets: &'a [Target],
+}
+
 impl Session<'_> {
-    /// Inserts the probes of a file: admits it to the processes, opens its outputs, attaches.
-    ///
-    /// # Errors
-    /// If nothing is inserted: why.
-    pub(super) fn insert(&mut self, insert: &Insert) -> Result<Reply, String> {
+    /// Inserts the probes of a file. The client gets its answer at once or, if the kernel runs
+    /// them, when they are attached.
+    pub(super) fn insert(&mut self, insert: &Insert, answer: Sender<Reply>) {
+        let reply = match self.prepare(insert) {
+            Err(failure) => Some(Reply::failed(failure)),
+            Ok(prepared) if prepared.engine.is_none() => {
+                self.insert_in_kernel(insert, prepared, &answer).err().map(|failure| Reply::refused(&failure))
+            }
+            Ok(prepared) => Some(self.insert_in_processes(insert, prepared).unwrap_or_else(Reply::failed)),
+        };
+        reply.into_iter().for_each(|reply| drop(answer.send(reply)));
+    }
+
+    /// Loads a file, with its options.
+    fn prepare(&self, insert: &Insert) -> Result<Prepared, String> {
         let program = Program {
             file: insert.file.clone(),
             text: insert.text.clone(),
             preprocessor: Preprocessor { define: insert.defines.clone(), include: insert.includes.clone() },
         };
         let select = Select { group: insert.groups.clone(), kind: insert.types.clone() };
-        let mut program =
+        let ForKernel { versions: program, sources } =
             program::load_again(&program, &select).map_err(|failure| failure.message().to_owned())?;
+        let engine = insert.engine.of_tracer(kernel_engine::is_needed(program.main()))?;
         let shown = Shown {
             log: insert.items.clone(),
+            log_format: insert.log_format,
             unformatted_output: insert.unformatted,
             templates: insert.templates.clone(),
         };
@@ -49,7 +94,7 @@ impl Session<'_> {
         let symbols = symbols::of(program.main(), insert.symbols.as_deref());
         let symbols = symbols.map_err(|failure| failure.message().to_owned())?;
         let options = Options {
-            engine: insert.engine.into(),
+            engine: engine.unwrap_or_default().into(),
             verify_opcodes: insert.verify_opcodes,
             items: targets::items(&targets, &shown),
             lossless: insert.lossless,
@@ -57,19 +102,122 @@ impl Session<'_> {
             symbols,
             tables: None,
             semaphores: Vec::new(),
+            lenient: false,
         };
-        insert.buffer.into_iter().for_each(|bytes| self.tracer.set_buffer(bytes));
-        if insert.share_variables {
-            self.tracer.share_variables();
+        let module = &program.main().module;
+        let old = self.programs(Some(module));
+        if self.kernel.is_starting(module) {
+            return Err(format!("probes are just being inserted in `{module}`; try it again"));
         }
-        let module = program.main().module.clone();
-        let old = self.programs(Some(&module));
         if insert.mode == Mode::New && !old.is_empty() {
             return Err(format!(
                 "probes are inserted in `{module}` already; add --merge to add these to them, or --replace to put these in \
                  their place"
             ));
         }
+        if old.iter().any(|&number| self.kernel.has(number) != engine.is_none()) {
+            return Err(format!(
+                "the probes that are inserted in `{module}` are run by another engine; `dprobes remove --name {module}` takes them out"
+            ));
+        }
+        Ok(Prepared { program, sources, engine, options, shown, templates, targets, old })
+    }
+
+    /// Sets the targets of a program.
+    fn direct(&mut self, number: usize, insert: &Insert, prepared: Directed<'_>, opened: &[Opened]) {
+        let Directed { object, items, shown, templates, targets } = prepared;
+        let name = insert.file.display().to_string();
+        let header = targets::header_items(targets, shown);
+        self.events.create(number, &object.module, &name, header);
+        let mut sinks = self.sinks.0.borrow_mut();
+        sinks.direct(number, opened, insert.lossless);
+        let view = targets::view(shown, templates, &sinks.addresses);
+        sinks.targets.each_of(number, |open| open.program(number, &name, object, items, &view));
+    }
+
+    /// Has the kernel run a program. The client gets its answer when it is attached.
+    ///
+    /// # Errors
+    /// If nothing is inserted: why.
+    fn insert_in_kernel(
+        &mut self,
+        insert: &Insert,
+        prepared: Prepared,
+        answer: &Sender<Reply>,
+    ) -> Result<(), Failure> {
+        let Prepared { program, sources, options, shown, templates, targets, old, .. } = prepared;
+        let buffering = Buffering {
+            lossless: insert.lossless,
+            buffer: insert.buffer,
+            share_variables: insert.share_variables,
+        };
+        kernel_engine::check_options(&buffering)?;
+        kernel_engine::check_rights([program.main()].into_iter())?;
+        self.is_free(program.main(), &insert.processes)?;
+        insert.plugins.iter().try_for_each(|plugin| self.plugins.add(plugin))?;
+        let globals = self.kernel.globals()?;
+        let mut warnings = Vec::new();
+        let opened = self.sinks.0.borrow_mut().begin(&targets, false, &mut warnings);
+        let opened = opened.map_err(Failure::new)?;
+        let number = self.tracer.reserve();
+        let directed = Directed {
+            object: program.main(),
+            items: options.items,
+            shown: &shown,
+            templates,
+            targets: &targets,
+        };
+        self.direct(number, insert, directed, &opened);
+        let loaded = Loaded::new(insert.file.display().to_string(), program.clone(), options.clone());
+        let to_insert = ToInsert {
+            loaded,
+            sources,
+            pids: insert.processes.clone(),
+            buffer: insert.buffer,
+            globals,
+            allow_panic: insert.allow_panic,
+            wants_placed: self.sinks.0.borrow().targets.wants_placed(),
+            publishes: self.metrics.is_some(),
+        };
+        let mut starting = Starting::new(answer.clone(), opened, old, insert.mode);
+        starting.warnings = warnings;
+        self.kernel.start(New { number, program, options, to_insert, starting })
+    }
+
+    /// Refuses probes of the kernel engine in a file in which the tracer has probes: the kernel's
+    /// breakpoints would be put over them.
+    fn is_free(&self, object: &Object, processes: &[i32]) -> Result<(), Failure> {
+        if object.kind != ModuleKind::User {
+            return Ok(());
+        }
+        let inserted = self.tracer.inserted();
+        let is_meant = |pid: &i32| processes.is_empty() || processes.contains(pid);
+        for pid in self.tracer.followed().into_iter().filter(is_meant) {
+            let meets =
+                |program: &&Inserted<'_>| scan::maps_both(pid, &program.object.module, &object.module);
+            if let Some(program) = inserted.iter().find(meets) {
+                let module = &program.object.module;
+                return Err(Failure::new(format!(
+                    "`{}` has probes by jumps or traps in process {pid}, which the kernel would overwrite; \
+                     `dprobes remove --name {module}` takes them out",
+                    object.module
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Inserts the probes of a file: admits it to the processes, opens its outputs, attaches.
+    ///
+    /// # Errors
+    /// If nothing is inserted: why.
+    fn insert_in_processes(&mut self, insert: &Insert, prepared: Prepared) -> Result<Reply, String> {
+        let Prepared { mut program, options, shown, templates, targets, old, .. } = prepared;
+        insert.buffer.into_iter().for_each(|bytes| self.tracer.set_buffer(bytes));
+        if insert.share_variables {
+            self.tracer.share_variables();
+        }
+        let module = program.main().module.clone();
         for plugin in &insert.plugins {
             self.plugins.add(plugin).map_err(|failure| failure.message().to_owned())?;
         }
@@ -97,13 +245,8 @@ impl Session<'_> {
         let (object, items) = (program.main().clone(), options.items);
         drop(self.sinks.0.borrow_mut().heard());
         let number = self.tracer.insert(program, options, only);
-        self.events.create(number, &module, &insert.file.display().to_string(), items);
-        {
-            let mut sinks = self.sinks.0.borrow_mut();
-            sinks.direct(number, &opened, insert.lossless);
-            let (name, view) = (insert.file.display().to_string(), targets::view(&shown, templates));
-            sinks.targets.each_of(number, |open| open.program(number, &name, &object, items, &view));
-        }
+        let directed = Directed { object: &object, items, shown: &shown, templates, targets: &targets };
+        self.direct(number, insert, directed, &opened);
         let followed = self.tracer.followed();
         let mut probed = 0;
         for (pid, reason) in processes {

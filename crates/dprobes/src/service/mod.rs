@@ -5,7 +5,8 @@
 //!   dprobes --query        --- socket --->
 //! ```
 //!
-//! There is one session per user, started by the first insert and ended by `dprobes session stop`.
+//! There is one session per user, started by the first insert or by `dprobes session start`, as a
+//! service if it stays in the foreground, and ended by `dprobes session stop`.
 //! Its socket is in a directory that only the user can enter, and it answers only that user and
 //! root. A request is one line of JSON, the answer another. The client compiles the program too, to
 //! print its messages; the session compiles it again.
@@ -14,6 +15,9 @@
 //! gets the version for its machine. If there is none for a machine, or it cannot be placed in the
 //! processes of that machine, these processes are refused; a query shows which and why.
 //!
+//! Programs for the kernel, and others with `--engine kernel`, the kernel runs: each has a thread
+//! in the session, see `in_kernel`.
+//!
 //! `modtype = user` without `-p` means every process of the user that maps the module. Children of
 //! followed processes are probed from their first instruction. The session searches for others: see
 //! `scan`.
@@ -21,13 +25,17 @@
 mod classic;
 mod client;
 mod daemon;
+mod in_kernel;
 mod insert;
+mod metrics;
+mod observer;
 mod protocol;
 mod refused;
+mod said;
 mod scan;
 mod session;
-mod sink;
 mod socket;
+mod supervisor;
 
 pub(crate) use classic::classic_name;
 pub(crate) use classic::modern;

@@ -1,11 +1,14 @@
 //! The protocol of client and session: messages of one line of JSON each.
 
 use std::io::{self, BufRead, Read, Write};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::Failure;
+use crate::arguments::LogFormat;
 use crate::points::Text;
 
 /// Largest message, in bytes.
@@ -54,9 +57,12 @@ pub(crate) struct Insert {
     pub(crate) groups: Vec<String>,
     pub(crate) types: Vec<String>,
     pub(crate) verify_opcodes: bool,
-    pub(crate) engine: crate::arguments::Engine,
+    pub(crate) engine: crate::arguments::InsertEngine,
     /// Lists of header items, by name; empty: the default items.
     pub(crate) items: Vec<String>,
+    /// The form of records as text, if one was asked for.
+    #[serde(default)]
+    pub(crate) log_format: Option<LogFormat>,
     /// Whether logged bytes are written without rows.
     pub(crate) unformatted: bool,
     /// Whether the probed program waits if there is no room for a record.
@@ -71,6 +77,9 @@ pub(crate) struct Insert {
     /// Whether all processes share variables, also those of different users.
     #[serde(default)]
     pub(crate) share_variables: bool,
+    /// Whether handlers in the kernel may call its debugger or a crash dump.
+    #[serde(default)]
+    pub(crate) allow_panic: bool,
     /// The templates' directory, as an absolute path.
     pub(crate) templates: Option<PathBuf>,
     /// The file to take symbols from, as an absolute path.
@@ -106,6 +115,23 @@ pub(crate) struct GetVars {
     pub(crate) reset: bool,
 }
 
+impl GetVars {
+    /// The indices of the variables.
+    pub(crate) fn indices(&self) -> RangeInclusive<usize> {
+        self.range.map_or(0..=usize::MAX, |(from, to)| from..=to)
+    }
+
+    /// Whether local variables are wanted: with neither given, both are.
+    pub(crate) fn wants_locals(&self) -> bool {
+        self.local || !self.global
+    }
+
+    /// Whether global variables are wanted.
+    pub(crate) fn wants_globals(&self) -> bool {
+        self.global || !self.local
+    }
+}
+
 /// The session's answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Reply {
@@ -115,15 +141,23 @@ pub(crate) struct Reply {
     pub(crate) text: String,
     /// Warnings, a line each.
     pub(crate) warnings: Vec<String>,
+    /// Whether the text of a refusal is a whole message, as of a compiler.
+    #[serde(default)]
+    pub(crate) is_whole: bool,
 }
 
 impl Reply {
     pub(crate) fn done(text: impl Into<String>) -> Reply {
-        Reply { done: true, text: text.into(), warnings: Vec::new() }
+        Reply { done: true, text: text.into(), warnings: Vec::new(), is_whole: false }
     }
 
     pub(crate) fn failed(text: impl Into<String>) -> Reply {
-        Reply { done: false, text: text.into(), warnings: Vec::new() }
+        Reply { done: false, text: text.into(), warnings: Vec::new(), is_whole: false }
+    }
+
+    /// The message of a failure, as a command of its own would print it.
+    pub(crate) fn refused(failure: &Failure) -> Reply {
+        Reply { is_whole: true, ..Reply::failed(failure.text()) }
     }
 }
 

@@ -100,6 +100,18 @@ pub(crate) fn maps_module(pid: i32, name: &str) -> bool {
     is_among(&mappings, name, &format!("/proc/{pid}/root"))
 }
 
+/// Whether a process maps the code of a file that both names mean.
+pub(crate) fn maps_both(pid: i32, one: &str, other: &str) -> bool {
+    let root = format!("/proc/{pid}/root");
+    let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let is = |mapping: &Mapping, name: &str| match name {
+        "a.out" => mapping.path.as_ref() == Some(&program),
+        _ => is_among(std::slice::from_ref(mapping), name, &root),
+    };
+    let maps = process::maps(pid).unwrap_or_default();
+    maps.iter().filter(|mapping| mapping.executable).any(|mapping| is(mapping, one) && is(mapping, other))
+}
+
 fn is_among(mappings: &[Mapping], name: &str, root: &str) -> bool {
     let paths =
         mappings.iter().filter(|mapping| mapping.executable).filter_map(|mapping| mapping.path.as_deref());
@@ -143,5 +155,9 @@ mod tests {
         assert!(!maps_module(pid, "libnone.so"));
         assert!(!maps_module(pid, "/nowhere/libnone.so"));
         assert!(!own_processes().contains(&pid));
+        let (path, name) =
+            (program.to_string_lossy(), program.file_name().expect("a name").to_string_lossy());
+        assert!(maps_both(pid, &path, &name) && maps_both(pid, "a.out", &name));
+        assert!(!maps_both(pid, "a.out", "libnone.so"));
     }
 }

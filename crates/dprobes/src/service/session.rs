@@ -3,14 +3,18 @@
 //! Finds new processes for the programs, and removes programs: their last records are written and
 //! their outputs ended.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use engine::{Tracer, Variables};
+use engine::{Inserted, Tracer, Variables};
 
+use super::in_kernel::{Event, KernelPrograms};
+use super::metrics::Metrics;
+use super::observer::Shared;
 use super::refused::{self, Refused};
 use super::scan::{self, Scanner};
-use super::sink::Shared;
 use super::socket::Home;
 use crate::control::Watch;
 use crate::hooks::{Events, Plugins};
@@ -29,19 +33,34 @@ pub(super) struct Session<'a> {
     pub(super) scanner: Scanner,
     pub(super) refused: Refused,
     pub(super) home: Home,
+    /// The programs that the kernel runs.
+    pub(super) kernel: KernelPrograms,
+    /// What clients ask, and what the threads of those programs say.
+    pub(super) requests: Receiver<Event>,
+    /// The metrics that are exported.
+    pub(super) metrics: Option<Metrics>,
     pub(super) over: bool,
 }
 
 impl Session<'_> {
     /// The numbers of the programs of a module, or of all.
     pub(super) fn programs(&self, name: Option<&str>) -> Vec<usize> {
-        let inserted = self.tracer.inserted().into_iter();
+        let inserted = self.inserted().into_iter();
         inserted
             .filter(|program| name.is_none_or(|name| program.object.module == name))
             .map(|program| program.number)
             .collect()
     }
 
+    /// The inserted programs, the latest first.
+    pub(super) fn inserted(&self) -> Vec<Inserted<'_>> {
+        let mut all = self.tracer.inserted();
+        all.extend(self.kernel.inserted());
+        all.sort_by_key(|program| Reverse(program.number));
+        all
+    }
+
+    /// Takes a program out of processes.
     pub(super) fn take_out(&mut self, number: usize) {
         self.tracer.remove(number);
         // Earlier records are written before the program's targets are closed.
@@ -53,11 +72,16 @@ impl Session<'_> {
     }
 
     /// Ends the output of a program; a store gets the counts.
-    fn end_sink(&mut self, number: usize) {
-        let globals = self.tracer.values(Variables::Global, 0..=usize::MAX);
-        let globals: Vec<u64> = globals.into_iter().map(|(_, value)| value).collect();
+    pub(super) fn end_sink(&mut self, number: usize) {
+        let globals = match self.kernel.has(number) {
+            true => self.kernel.global_values(),
+            false => {
+                let globals = self.tracer.values(Variables::Global, 0..=usize::MAX);
+                globals.into_iter().map(|(_, value)| value).collect()
+            }
+        };
         let mut sinks = self.sinks.0.borrow_mut();
-        if let Some(program) = self.tracer.program(number) {
+        if let Some(program) = self.kernel.program(number).or_else(|| self.tracer.program(number)) {
             let counts: Vec<_> = program.probes.iter().map(|&(_, state, counts)| (state, counts)).collect();
             sinks.targets.each_of(number, |open| open.ended(number as u32, &counts, &program.locals));
         }

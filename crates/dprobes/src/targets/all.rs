@@ -1,4 +1,6 @@
 //! All open targets, and the programs whose records each of them gets.
+//!
+//! In: a record and the number of its program. Out: the record to each target of that program.
 
 use std::collections::HashMap;
 use std::io;

@@ -1,5 +1,7 @@
 //! An open target, and what it is given: records, and facts about the trace. A store gets all facts
 //! that are needed to read it later, without the program.
+//!
+//! In: a record, a note, a fact. Out: the same to the sink; what fails is told once.
 
 use std::io;
 use std::mem;
@@ -107,7 +109,7 @@ impl Open {
         view: &View,
     ) {
         let number = number as u32;
-        self.sink.show(number, view);
+        self.sink.show(number, &super::view_of(view, object));
         if self.sink.keeps_facts() {
             self.templates(number, view.templates.as_ref());
         }
@@ -129,6 +131,7 @@ impl Open {
                 minor: definition.minor,
                 group: definition.group.clone(),
                 kind: definition.kind.clone(),
+                logged: Some(super::logged(object, definition).text()),
             });
         }
     }
@@ -305,6 +308,7 @@ impl Open {
         if let Err(error) = self.failure.take().map_or(finished, Err) {
             told.extend(self.failure(&error));
         }
+        self.sink.refresh(&mut |text| told.push(text.to_owned()));
         let lost = self.sink.lost();
         if lost > 0 {
             told.push(format!("warning: {}: {} could not be written", self.name(), count(lost, "record")));

@@ -19,6 +19,7 @@ use trace::sink::{
 };
 use trace::store::About;
 
+use super::spans::Spans;
 use crate::control;
 use crate::outfile::{self, PendingFile};
 
@@ -66,6 +67,10 @@ pub(super) fn open(target: &Target, how: How) -> io::Result<(Box<dyn Sink>, Pend
         Target::Ctf(path) => {
             let unsettled = (!how.is_shared).then(|| outfile::begin_directory(path));
             (Box::new(Queued::before(how.limits(true), |_| CtfSink::create(path, &about()))?), unsettled)
+        }
+        Target::Otlp(url) => {
+            let url = url.parse().map_err(io::Error::other)?;
+            (Box::new(Spans::open(&url, about(), how.limits(true))?), None)
         }
         Target::Ltt(path) | Target::File(path) | Target::Store(path) => {
             let (file, unsettled) = match (how.is_shared, target) {

@@ -37,6 +37,8 @@ pub(super) struct Row {
     pub(super) hits: u64,
     /// `None` for a function, for which only hits are counted.
     pub(super) counts: Option<Others>,
+    /// Whether the next rows are of this probe's functions, and this one their sum.
+    pub(super) is_sum: bool,
     pub(super) engine: String,
     pub(super) tactic: String,
     pub(super) state: String,
@@ -62,6 +64,7 @@ fn rows_of(probe: &ProbeReport) -> Vec<Row> {
         name,
         hits,
         counts: others,
+        is_sum: false,
         engine: probe.engine.to_owned(),
         tactic: probe.tactic.unwrap_or_default().to_owned(),
         state: probe.state.name().to_owned(),
@@ -73,7 +76,7 @@ fn rows_of(probe: &ProbeReport) -> Vec<Row> {
             let hit = places.iter().filter(|place| place.hits > 0).take(MAX_FUNCTIONS);
             let functions =
                 hit.map(|place| row(format!("{}:{}", place.module, place.function), place.hits, None));
-            std::iter::once(whole).chain(functions).collect()
+            std::iter::once(Row { is_sum: true, ..whole }).chain(functions).collect()
         }
         _ => vec![whole],
     }
@@ -126,6 +129,14 @@ impl Feed {
 impl Observer for Feed {
     fn record(&mut self, program: usize, record: &Record) -> io::Result<()> {
         self.output.as_mut().map_or(Ok(()), |output| output.record(program, record))
+    }
+
+    fn mapped(&mut self, pid: i32, modules: &[process::Module]) {
+        self.output.iter_mut().for_each(|output| output.mapped(pid, modules));
+    }
+
+    fn forked(&mut self, parent: i32, child: i32) {
+        self.output.iter_mut().for_each(|output| output.forked(parent, child));
     }
 
     fn note(&mut self, note: &Note) {

@@ -15,13 +15,15 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
-use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event::{self, Event};
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use ratatui::crossterm::{cursor, execute};
 
 use super::draw::draw;
+use super::feed::Snapshot;
+use super::keys::{Mode, action};
 use super::view::{Action, View};
 
 /// Time between two updates of the screen.
@@ -78,14 +80,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Shows the counts until the tracer has ended. The caller must then call the returned function.
-pub(super) fn show(title: String, counts: PipeReader, said: PipeReader, tracer: i32) -> Box<dyn FnOnce()> {
+pub(super) fn show(view: View, counts: PipeReader, said: PipeReader, tracer: i32) -> Box<dyn FnOnce()> {
     let shared = Arc::new(Shared {
-        view: Mutex::new(View::new(title)),
+        view: Mutex::new(view),
         said: Mutex::new(Vec::new()),
         ended: AtomicBool::new(false),
     });
     let own = Arc::clone(&shared);
-    let taker = Builder::new().spawn(move || take(counts, &own));
+    let taker = Builder::new().spawn(move || {
+        snapshots(counts, |snapshot| {
+            lock(&own.view).take(snapshot);
+            true
+        });
+    });
     let own = Arc::clone(&shared);
     let listener = Builder::new().spawn(move || collect_stderr(said, &own));
     let own = Arc::clone(&shared);
@@ -131,14 +138,14 @@ fn finish(shared: &Shared, screen: JoinHandle<()>, listener: JoinHandle<()>) {
 }
 
 /// Asks the tracer to end.
-fn end(tracer: i32) {
+pub(super) fn end(tracer: i32) {
     // The process id is still valid: the tracer is a child that is reaped only after the screen has
     // ended.
     let _ = kill(Pid::from_raw(tracer), Signal::SIGINT);
 }
 
-/// Reads snapshots of counts.
-fn take(counts: PipeReader, shared: &Shared) {
+/// Reads snapshots of counts, until `take` says no, or there are no more.
+pub(super) fn snapshots(counts: PipeReader, mut take: impl FnMut(Snapshot) -> bool) {
     let mut counts = BufReader::new(counts);
     let mut line = Vec::new();
     loop {
@@ -146,8 +153,10 @@ fn take(counts: PipeReader, shared: &Shared) {
         match io::Read::take(&mut counts, MAX_SNAPSHOT).read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => return,
             Ok(_) => {
-                if let Ok(snapshot) = serde_json::from_slice(&line) {
-                    lock(&shared.view).take(snapshot);
+                if let Ok(snapshot) = serde_json::from_slice(&line)
+                    && !take(snapshot)
+                {
+                    return;
                 }
             }
         }
@@ -179,7 +188,15 @@ fn run(shared: &Shared, tracer: i32) -> io::Result<()> {
             continue;
         }
         if let Event::Key(key) = event::read()? {
-            match wish(key) {
+            let mode = {
+                let view = lock(&shared.view);
+                match (view.help, view.typing) {
+                    (true, _) => Mode::Help,
+                    (_, true) => Mode::Typing,
+                    _ => Mode::Commands,
+                }
+            };
+            match action(key, mode) {
                 Some(Action::Quit) => end(tracer),
                 Some(wish) => lock(&shared.view).wish(wish),
                 None => {}
@@ -187,24 +204,4 @@ fn run(shared: &Shared, tracer: i32) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// The action for a key.
-fn wish(key: KeyEvent) -> Option<Action> {
-    if key.kind == KeyEventKind::Release {
-        return None;
-    }
-    Some(match key.code {
-        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => Action::Quit,
-        KeyCode::Char('q') | KeyCode::Esc => Action::Quit,
-        KeyCode::Char('s') => Action::Sort,
-        KeyCode::Char('p' | ' ') => Action::Pause,
-        KeyCode::Up | KeyCode::Char('k') => Action::Move(-1),
-        KeyCode::Down | KeyCode::Char('j') => Action::Move(1),
-        KeyCode::PageUp => Action::Move(-20),
-        KeyCode::PageDown => Action::Move(20),
-        KeyCode::Home => Action::Move(isize::MIN),
-        KeyCode::End => Action::Move(isize::MAX),
-        _ => return None,
-    })
 }

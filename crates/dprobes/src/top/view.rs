@@ -7,7 +7,7 @@ use super::feed::{Row, Snapshot};
 
 /// The sort order of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Sort {
+pub(crate) enum Sort {
     /// Hits per second, descending.
     #[default]
     Rate,
@@ -20,6 +20,10 @@ pub(super) enum Sort {
 }
 
 impl Sort {
+    /// All orders, with the words for them on the command line.
+    pub(crate) const ALL: [(&'static str, Sort); 4] =
+        [("rate", Sort::Rate), ("hits", Sort::Hits), ("lost", Sort::Lost), ("name", Sort::Name)];
+
     fn next(self) -> Sort {
         match self {
             Sort::Rate => Sort::Hits,
@@ -29,6 +33,7 @@ impl Sort {
         }
     }
 
+    /// What a column is called.
     pub(super) fn name(self) -> &'static str {
         match self {
             Sort::Rate => "hits/s",
@@ -46,10 +51,26 @@ pub(super) enum Action {
     Quit,
     /// Sort by the next column.
     Sort,
+    /// Sort by a column.
+    SortBy(Sort),
+    /// Turn the order around.
+    Reverse,
     /// Pause or resume the screen; probing goes on.
     Pause,
     /// Scroll down by so many rows.
     Move(isize),
+    /// Show or leave the help.
+    Help,
+    /// Begin to type a filter.
+    Filter,
+    /// Add a character to the filter that is typed.
+    Type(char),
+    /// Take back the last character of it.
+    Erase,
+    /// Keep the filter that is typed.
+    Accept,
+    /// Drop the filter.
+    Cancel,
 }
 
 /// A row with its rate.
@@ -60,13 +81,20 @@ pub(super) struct Line {
     pub(super) rate: f64,
 }
 
-/// What is shown.
+/// What is shown. It has this many fields since each is a thing that a key or a snapshot changes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
     /// What is probed.
     pub(super) title: String,
     pub(super) sort: Sort,
+    pub(super) reversed: bool,
     pub(super) paused: bool,
+    /// Whether the help is shown.
+    pub(super) help: bool,
+    /// Only rows whose names have this are shown; capitals and small letters are the same.
+    pub(super) filter: String,
+    /// Whether keys are typed into the filter.
+    pub(super) typing: bool,
     /// The first line shown.
     pub(super) top: usize,
     /// Time since probing began, in microseconds.
@@ -110,23 +138,60 @@ impl View {
     pub(super) fn wish(&mut self, wish: Action) {
         match wish {
             Action::Quit => {}
-            Action::Sort => {
-                self.sort = self.sort.next();
-                self.top = 0;
-                self.order();
+            Action::Sort => self.sort_by(self.sort.next()),
+            Action::SortBy(sort) => self.sort_by(sort),
+            Action::Reverse => {
+                self.reversed = !self.reversed;
+                self.sort_by(self.sort);
             }
             Action::Pause => self.paused = !self.paused,
             Action::Move(lines) => {
-                let most = self.lines.len().saturating_sub(1);
+                let most = self.shown().count().saturating_sub(1);
                 self.top = self.top.saturating_add_signed(lines).min(most);
             }
+            Action::Help => self.help = !self.help,
+            Action::Filter => {
+                self.filter.clear();
+                self.typing = true;
+            }
+            Action::Type(letter) => {
+                self.filter.push(letter);
+                self.top = 0;
+            }
+            Action::Erase => {
+                self.filter.pop();
+                self.top = 0;
+            }
+            Action::Accept => self.typing = false,
+            Action::Cancel => {
+                self.filter.clear();
+                self.typing = false;
+            }
         }
+    }
+
+    /// The lines that the filter lets through.
+    pub(super) fn shown(&self) -> impl Iterator<Item = &Line> {
+        let wanted = self.filter.to_lowercase();
+        self.lines.iter().filter(move |line| line.row.name.to_lowercase().contains(&wanted))
+    }
+
+    /// The greatest rate of a line, which has the longest bar. The sums of several functions are
+    /// not among them: beside one, all others would be short.
+    pub(super) fn greatest(&self) -> f64 {
+        self.shown().filter(|line| !line.row.is_sum).map(|line| line.rate).fold(0.0, f64::max)
+    }
+
+    fn sort_by(&mut self, sort: Sort) {
+        self.sort = sort;
+        self.top = 0;
+        self.order();
     }
 
     fn order(&mut self) {
         let lost =
             |line: &Line| line.row.counts.map_or(0, |counts| counts.missed.saturating_add(counts.dropped));
-        let sort = self.sort;
+        let (sort, reversed) = (self.sort, self.reversed);
         self.lines.sort_by(|one, other| {
             let first = match sort {
                 Sort::Rate => other.rate.total_cmp(&one.rate),
@@ -134,7 +199,8 @@ impl View {
                 Sort::Lost => lost(other).cmp(&lost(one)),
                 Sort::Name => std::cmp::Ordering::Equal,
             };
-            first.then_with(|| one.row.name.cmp(&other.row.name))
+            let order = first.then_with(|| one.row.name.cmp(&other.row.name));
+            if reversed { order.reverse() } else { order }
         });
     }
 
@@ -180,6 +246,34 @@ mod tests {
         let rates: Vec<f64> = view.lines.iter().map(|line| line.rate).collect();
         assert_eq!((names(&view)[0], rates), ("a.out:two:entry", vec![100.0, 10.0, 0.0]));
         assert_eq!(view.totals(), (110.0, 205, 20, 0));
+    }
+
+    #[test]
+    fn a_filter_is_typed_kept_and_dropped() {
+        let mut view = View::new("ls".to_owned());
+        view.take(snapshot(1_000_000, [100, 50, 200]));
+        view.wish(Action::Filter);
+        assert!(view.typing);
+        for letter in "ENTRYx".chars() {
+            view.wish(Action::Type(letter));
+        }
+        assert_eq!(view.shown().count(), 0);
+        view.wish(Action::Erase);
+        view.wish(Action::Accept);
+        let shown = |view: &View| view.shown().map(|line| line.row.name.clone()).collect::<Vec<_>>();
+        assert_eq!(
+            (shown(&view), view.typing),
+            (vec!["a.out:one:entry".into(), "a.out:two:entry".into()], false)
+        );
+        view.wish(Action::Move(10));
+        assert_eq!(view.top, 1, "of the rows that are shown");
+        // The greatest is not among them.
+        assert_eq!((view.greatest(), view.totals().1), (100.0, 350));
+        view.wish(Action::Cancel);
+        assert_eq!((shown(&view).len(), view.greatest()), (3, 200.0));
+        view.wish(Action::SortBy(Sort::Name));
+        view.wish(Action::Reverse);
+        assert_eq!(names(&view), ["libc.so.6:three", "a.out:two:entry", "a.out:one:entry"]);
     }
 
     #[test]

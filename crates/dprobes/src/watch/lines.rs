@@ -13,6 +13,7 @@ use process::{ImageCache, Memory, Module};
 use trace::Record;
 
 use super::variable::Watched;
+use crate::{control, stdout};
 
 /// Addresses from here on are the kernel's.
 const KERNEL: u64 = 1 << 63;
@@ -73,9 +74,12 @@ impl Lines {
         }
     }
 
+    /// Writes out what is buffered. Ends the session if nobody reads it any more.
     pub(super) fn flush(&mut self) {
-        // Nobody reads any more: the session goes on to its end.
-        let _ = self.out.flush();
+        let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+        if self.out.flush().as_ref().is_err_and(is_gone) || stdout::is_abandoned() {
+            control::end_session();
+        }
     }
 
     /// A value in the form that its type suggests.

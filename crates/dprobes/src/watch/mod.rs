@@ -43,7 +43,9 @@ pub(crate) fn watch(arguments: &Watch) -> Result<ExitCode, Failure> {
     let items = if has_targets { targets::items(&given, &tracing.shown) } else { Items::ALL };
     let with = kernel_engine::With {
         tracing,
-        pid: Some(*pid),
+        pids: &[*pid],
+        only: kernel::Filter::default(),
+        by_process: false,
         duration: arguments.duration,
         items: Some(items),
         allow_panic: false,
@@ -87,7 +89,7 @@ impl kernel_engine::HasOutput for WatchOutput {
 impl Observer for WatchOutput {
     fn record(&mut self, program: usize, record: &Record) -> std::io::Result<()> {
         match &mut self.lines {
-            Some(lines) => lines.write(record),
+            Some(lines) => lines.write(record).inspect_err(|_| lines.flush()),
             None => self.inner.record(program, record),
         }
     }
@@ -146,7 +148,8 @@ impl Observer for WatchOutput {
     }
 
     fn waits(&self) -> bool {
-        self.inner.waits()
+        // Then it is soon noticed that nobody reads.
+        self.lines.is_some() || self.inner.waits()
     }
 }
 

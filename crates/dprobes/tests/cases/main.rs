@@ -140,7 +140,9 @@ impl Place {
             .replace(&*self.targets.to_string_lossy(), "{targets}")
             .replace(&*self.scratch.path().to_string_lossy(), "{dir}")
             .replace(&root(), "{repository}");
+        let text = without_times(&text);
         let text = number_after(&text, "cpu=", "N");
+        let text = number_after(&text, "places[", "N");
         let text = number_after(&text, "pid=", "N");
         let text = number_after(&text, "pid ", "N");
         let text = number_after(&text, "`dprobes list -p ", "N");
@@ -149,7 +151,7 @@ impl Place {
         let mut line_of = |line: &str| {
             in_summary |= line == "dprobes: summary";
             match in_summary {
-                true => without_tactics(&line.split_whitespace().collect::<Vec<_>>().join(" ")),
+                true => without_cost(without_tactics(&line.split_whitespace().collect::<Vec<_>>().join(" "))),
                 false => line.trim_end().to_string() + "\n",
             }
         };
@@ -166,17 +168,42 @@ fn root() -> String {
 fn without_tactics(line: &str) -> String {
     if line.split_once(' ').is_some_and(|(count, rest)| {
         count.parse::<u64>().is_ok()
-            && (rest.starts_with("site trapped: ") || rest.starts_with("sites trapped: "))
+            && (rest.starts_with("site trapped") || rest.starts_with("sites trapped"))
     }) {
         return String::new();
     }
-    let engine = [" jump (", " trap"].into_iter().filter_map(|engine| line.find(engine)).min();
-    match engine {
-        Some(at) if line.ends_with(')') || line.ends_with(char::is_alphanumeric) => {
-            format!("{} ENGINE\n", &line[..at])
-        }
-        _ => format!("{line}\n"),
+    let states = ["armed", "disabled", "removed", "waiting", "refused"];
+    let engines = states.into_iter().flat_map(|state| ["jump", "trap"].map(|engine| (state, engine)));
+    let engine = engines.filter_map(|(state, engine)| {
+        line.find(&format!(" {state} {engine}")).map(|at| at + state.len() + 1)
+    });
+    match engine.min() {
+        Some(at) => format!("{} ENGINE\n", &line[..at]),
+        None => format!("{line}\n"),
     }
+}
+
+/// The line that says what hits have cost, without the numbers.
+fn without_cost(line: String) -> String {
+    if line.starts_with("hits took about ") { "hits took about COST\n".to_owned() } else { line }
+}
+
+/// Replaces the times at the beginning of lines, and the blanks between their columns.
+fn without_times(text: &str) -> String {
+    let line = |line: &str| {
+        let is_time = line.len() > 15
+            && line.is_char_boundary(15)
+            && line.bytes().take(15).zip(*b"00:00:00.000000").all(|(byte, form)| match form {
+                b'0' => byte.is_ascii_digit(),
+                form => byte == form,
+            });
+        match is_time {
+            // The columns are as wide as the process's number.
+            true => format!("TIME {}\n", line[15..].split_whitespace().collect::<Vec<_>>().join(" ")),
+            false => format!("{line}\n"),
+        }
+    };
+    text.lines().map(line).collect()
 }
 
 /// Replaces every decimal number that follows a word.

@@ -1,4 +1,5 @@
-//! The kernel engine, from outside: `dprobes attach` without -p, and with `--engine kernel -p PID`.
+//! The kernel engine, from outside: `dprobes attach` without -p, and with `--engine kernel -p PID`;
+//! `dprobes insert`.
 //!
 //! A probe here fires in every process of the machine that executes the probed file. So each test
 //! probes files of its own: copies of the programs in `tests/targets`, in its scratch directory.
@@ -8,10 +9,13 @@
 
 mod support;
 
+mod by_process;
 mod counts;
 mod files;
+mod filters;
 mod functions;
 mod in_kernel;
+mod inserted;
 mod limits;
 mod losses;
 mod messages;

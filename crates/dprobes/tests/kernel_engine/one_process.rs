@@ -1,4 +1,4 @@
-//! `--engine kernel -p PID`: one process, which is never stopped.
+//! `--engine kernel -p PID`: one process, or several, which are never stopped.
 
 use crate::support::{Scratch, Server, copy, counting, need, needs_kernel, start, target};
 use std::process::{Command, Stdio};
@@ -99,4 +99,43 @@ fn the_engine_of_a_process_is_the_jump_engine_unless_asked() {
     let outcome = session.stop().ended_with(0);
     assert_eq!(outcome.stats.probes[0].engine, "jump", "{outcome:#?}");
     assert!(server.end().0.success());
+}
+
+#[test]
+fn of_several_processes_each_counts_and_no_other() {
+    needs_kernel!("several processes");
+    let scratch = Scratch::new();
+    let built = need!("bpf: several processes", target("server"), "gcc");
+    // Two run one file, the third another; both files are called alike.
+    let program = copy(&scratch, &built, "server");
+    let elsewhere = Scratch::new();
+    let other = copy(&elsewhere, &built, "server");
+    let mut servers =
+        [&program, &program, &other, &program, &other].map(|program| Server::start(program, [] as [&str; 0]));
+    servers.iter().for_each(|server| _ = server.line());
+    let pids: Vec<u32> = servers.iter().map(Server::pid).collect();
+    let text = "name = \"a.out\"\nmajor = 1\nvars = 1\noffset = server_work\nminor = 1\ninc lv, 0\npush pid\nlog 1\nexit\n";
+    let probed: Vec<String> = pids[..3].iter().map(u32::to_string).collect();
+    let mut options = vec!["--engine", "kernel", "--log", "PID"];
+    probed.iter().for_each(|pid| options.extend(["-p", pid]));
+    let mut session = start(text, &options);
+    probed.iter().for_each(|pid| _ = session.until(&format!(" of process {pid}")));
+    assert!(pids.iter().all(|pid| !is_traced(*pid)));
+    let calls = [3, 20, 100, 1000, 2000];
+    for (server, calls) in servers.iter_mut().zip(calls) {
+        assert_eq!(server.ask(&format!("call {calls}")), format!("done {calls}"));
+    }
+    // Two end: the session goes on with the third, and ends with it.
+    let [first, second, mut last, ..] = servers;
+    assert!(first.end().0.success() && second.end().0.success());
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(last.ask("call 7"), "done 7");
+    assert!(last.end().0.success());
+    let outcome = session.end().ended_with(0);
+    assert_eq!(outcome.stats.hits(1), 3 + 20 + 107, "{outcome:#?}");
+    assert_eq!(outcome.stats.locals[0], 130, "{outcome:#?}");
+    for (pid, calls) in pids.iter().zip([3, 20, 107, 0, 0]) {
+        let of = |header: &&&str| format!("{header} ").contains(&format!("pid={pid} "));
+        assert_eq!(outcome.headers().iter().filter(of).count(), calls, "{pid} of {outcome:#?}");
+    }
 }

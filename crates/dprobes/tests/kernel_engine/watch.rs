@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use crate::support::{Outcome, Server, Session, dprobes, need, needs_kernel, run, start, target, watch};
+use crate::support::{
+    Background, Outcome, Server, Session, dprobes, need, needs_kernel, run, start, target, watch,
+};
 
 /// The program that writes, as a process that is ready; `None` if it cannot be built, or the machine
 /// has no debug registers.
@@ -209,6 +211,18 @@ fn a_program_has_watchpoints_and_a_processor_four() {
     let hits: Vec<u64> = (1..=4).map(|minor| outcome.stats.hits(minor)).collect();
     assert_eq!(hits, [4, 1, 1, 3], "{outcome:#?}");
 
+    // In the background session, likewise.
+    let background = Background::new();
+    background.insert(&four, &["-p", &pid]);
+    server.ask("threads 1 4");
+    let shown = background.done(&["query", "--all"]);
+    assert!(shown.contains("  run by the kernel: watchpoint 4\n") && shown.contains(" hits 4 "), "{shown}");
+    let file = background.program("none.rpn", &four);
+    background.done(&["remove", "--all"]);
+    let said = background.fails(&["insert", &file]);
+    assert!(said.contains("is an address of one process: name the process with -p"), "{said}");
+    drop(background);
+
     let five = four.clone() + &watchpoint("large+48:large+55", "w", 5);
     let (status, said) = start(&five, &["--engine", "kernel", "-p", &pid]).refused();
     assert_eq!(status, Some(1), "{said}");
@@ -235,7 +249,7 @@ fn records_of_a_watchpoint_go_to_the_targets_that_are_named() {
     let outcome = session.stop().ended_with(0);
     assert_eq!(outcome.records, "", "nothing is shown twice");
     let mut command = dprobes();
-    command.args(["show", &store]);
+    command.args(["show", "--log-format=klog", &store]);
     let (status, shown, said) = run(&mut command);
     assert!(status.success(), "{said}");
     assert_eq!(

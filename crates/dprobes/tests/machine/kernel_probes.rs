@@ -36,7 +36,7 @@ fn session(before: &str, options: &str, run: &str, after: &str) -> String {
     format!(
         "{before}
         rm -f log stats told
-        dprobes attach {options} --log PROCNAME,PID -o log --stats stats > told 2>&1 &
+        dprobes attach {options} --log-format klog --log PROCNAME,PID -o log --stats stats > told 2>&1 &
         tracer=$!
         until grep -q ' armed in ' told; do kill -0 $tracer || {{ cat told; exit 9; }}; sleep 0.1; done
         {run} > said
@@ -290,6 +290,58 @@ fn panics() -> Trial {
     })
 }
 
+/// The same of a program in the background session.
+fn panics_in_a_session() -> Trial {
+    let lines = "
+        printf 'name = vmlinux\\nmodtype = kernel\\noffset = __x64_sys_getppid\\npush 7 log 1 exit 2\\n' > crash.rpn
+        export DPROBES_SESSION_DIR=$PWD/session
+        dprobes insert crash.rpn > told 2>&1 && exit 9
+        grep -q 'allow-panic' told
+        dprobes insert --allow-panic --log-target klog crash.rpn
+        calls getppid 1
+        sleep 20";
+    Trial::new("kernel probes: exit 2 in a session", Command::shell(lines), |output: &Output| {
+        assert_eq!(output.end, End::Panicked("sysrq triggered crash".to_owned()), "{output:#?}");
+    })
+}
+
+/// The background session runs a program for the kernel: it is inserted, shown, and removed.
+fn inserted() -> Trial {
+    const PROGRAM: &str = "name = vmlinux\nmodtype = kernel\nmajor = 4\nvars = 1\n\
+        offset = __x64_sys_getppid\nminor = 1\npush 7 log 1 inc lv, 0\nexit\n";
+    let lines = format!(
+        "cat > inserted.rpn <<'END'\n{PROGRAM}END\n
+        rm -f log
+        export DPROBES_SESSION_DIR=$PWD/session
+        dprobes insert --log-format klog -o log inserted.rpn
+        calls getppid 20 > said
+        dprobes query --all
+        dprobes getvars --all
+        dprobes remove --name vmlinux
+        calls getppid 20 > said
+        echo == left
+        dprobes query --all
+        dprobes session stop
+        echo == log
+        cat log"
+    );
+    Trial::shell("kernel probes: inserted in a session", &lines, |text| {
+        let (shown, rest) = text.split_once("== left\n").expect("the parts are there");
+        let (left, log) = rest.split_once("== log\n").expect("the parts are there");
+        assert!(shown.starts_with("1 probe inserted in `vmlinux`, by the kernel engine\n"), "{text}");
+        assert!(
+            shown.contains(" armed    hits ") && shown.contains("  run by the kernel: kprobe 1\n"),
+            "{text}"
+        );
+        let value = shown.split("lv[0] = ").nth(1).and_then(|rest| rest.split(' ').next());
+        let value: u64 = value.and_then(|value| value.parse().ok()).expect("the variable is shown");
+        let records = log.lines().filter(|line| line.starts_with("DProbes(4,1) cpu=")).count() as u64;
+        // The shell may ask for its parent, too, and others meanwhile.
+        assert!(value >= 20 && records >= value && records < value + 20, "{text}");
+        assert_eq!(left, "", "{text}");
+    })
+}
+
 pub(crate) fn trials() -> Vec<Trial> {
     let groups = (
         "manual-example-6-groups",
@@ -300,6 +352,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     );
     vec![
         panics(),
+        panics_in_a_session(),
         example("kernel probes: fork", ("manual-example-2-fork", "", "calls fork 10", ""), fork),
         example(
             "kernel probes: network",
@@ -347,5 +400,6 @@ pub(crate) fn trials() -> Vec<Trial> {
         later_module(),
         points(),
         refusals(),
+        inserted(),
     ]
 }

@@ -1,8 +1,9 @@
 //! dprobes in a virtual machine with a kernel of its own: Linux 6.1, as in Debian 12. What acts on
 //! the whole system, or may crash it, is tested here.
 //!
-//! Each trial is a command and a check of its output. All trials run in one boot, since a boot is
-//! slow; only if one crashes the kernel, those after it run in another.
+//! Each trial is a command and a check of its output. Two machines run every second trial each, at
+//! the same time, in one boot, since a boot is slow; only if one crashes the kernel, those after it
+//! run in another.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -13,8 +14,10 @@ mod examples;
 mod kernel_engine;
 mod kernel_probes;
 mod modules;
+mod one_liners;
 mod oracle;
 mod trial;
+mod typed;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -29,6 +32,9 @@ const TARGETS: [&str; 4] = ["leaf", "calls", "watched", "breakpoints"];
 
 /// The modules of the kernel that are in the machine, not loaded.
 const MODULES: [&str; 2] = ["ifb", "brd"];
+
+/// How many machines there are. One uses little more than one of the host's processors.
+const MACHINES: usize = 2;
 
 /// A machine with the command under test.
 fn machine(kernel: &Kernel) -> Machine {
@@ -51,10 +57,12 @@ fn main() -> ExitCode {
         basics::trials(),
         command::trials(),
         modules::trials(),
+        one_liners::trials(),
         calls::trials(),
         examples::trials(),
         kernel_engine::trials(),
         kernel_probes::trials(),
+        typed::trials(),
     ];
     let list: Vec<Trial> = list.into_iter().flatten().filter(|trial| Trials::chooses(trial.name)).collect();
     let mut trials = Trials::new();
@@ -66,11 +74,17 @@ fn main() -> ExitCode {
             return trials.run();
         }
     };
-    let commands: Vec<Command> = list.iter().map(|trial| trial.command.clone()).collect();
-    let outputs = Arc::new(LazyLock::new(move || machine(&kernel).run(&commands)));
+    let kernel = Arc::new(kernel);
+    let outputs = |first: usize| {
+        let own = list.iter().skip(first).step_by(MACHINES);
+        let commands: Vec<Command> = own.map(|trial| trial.command.clone()).collect();
+        let kernel = kernel.clone();
+        Arc::new(LazyLock::new(move || machine(&kernel).run(&commands)))
+    };
+    let machines: Vec<_> = (0..MACHINES).map(outputs).collect();
     for (number, Trial { name, check, .. }) in list.into_iter().enumerate() {
-        let outputs = outputs.clone();
-        trials.add(name, move || check(&outputs[number]));
+        let outputs = machines[number % MACHINES].clone();
+        trials.add(name, move || check(&outputs[number / MACHINES]));
     }
     trials.run()
 }

@@ -10,17 +10,20 @@
 //! | `OPTIONS words` | more options of `dprobes trace`, separated by spaces |
 //! | `PARAMETERS words` | positional parameters |
 //! | `RUN words` | the arguments of the program under test, `tests/targets/scripted.c` |
+//! | `TRAPS` | the tracer runs an action: no jump can be asked for |
 //! | `ALONE` | no program runs: there is nothing to probe |
 //! | `BPFTRACE` | bpftrace 0.17 must print the same |
 //! | `SORTED` | the lines may come in any order |
-//! | `STATUS number` | the exit status; 0 if absent |
+//! | `STATUS number` | the exit status, 128 + N for a signal; if absent, that of the program, or 0 if the script may end before it |
 //! | `STDERR text` | standard error holds this; several times: all of them. If absent, there is no error |
 //! | `OUTPUT text` | standard output holds this; several times: all of them |
 //! | `STDOUT` | the whole standard output, indented, without empty lines at both ends |
 
 use super::peer;
 use super::support::{dprobes, run, target};
+use std::collections::HashSet;
 use std::fmt::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use testing::Trials;
 
@@ -77,12 +80,13 @@ impl Case {
     }
 }
 
-const KEYWORDS: [&str; 11] = [
+const KEYWORDS: [&str; 12] = [
     "SCRIPT",
     "OPTIONS",
     "PARAMETERS",
     "RUN",
     "ALONE",
+    "TRAPS",
     "BPFTRACE",
     "SORTED",
     "STATUS",
@@ -117,6 +121,9 @@ fn parse(text: &str) -> Vec<Case> {
     cases
 }
 
+/// The exit status of the program.
+const OWN_STATUS: i32 = 3;
+
 /// Adds the cases of all files.
 pub(crate) fn add(trials: &mut Trials) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
@@ -125,11 +132,17 @@ pub(crate) fn add(trials: &mut Trials) {
     files.retain(|path| path.extension().is_some_and(|extension| extension == "case"));
     files.sort();
     assert!(files.len() >= 4, "{files:?}");
+    let mut scripts = String::new();
     for file in files {
         let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         for case in parse(&std::fs::read_to_string(&file).expect("it can be read")) {
             let name = format!("{stem}: {}", case.name);
-            let engines: &[&str] = if case.has("ALONE") { &["auto"] } else { &["jump", "trap"] };
+            scripts.push_str(&case.script(Path::new("program")));
+            let engines: &[&str] = match (case.has("ALONE"), case.has("TRAPS")) {
+                (true, _) => &["auto"],
+                (false, true) => &["auto", "trap"],
+                (false, false) => &["jump", "trap"],
+            };
             for &engine in engines {
                 let case = case.clone();
                 trials.check(format!("{name} ({engine})"), move || play(&case, engine));
@@ -138,6 +151,22 @@ pub(crate) fn add(trials: &mut Trials) {
                 trials.check(format!("{name} (bpftrace)"), move || peer::play(&case));
             }
         }
+    }
+    trials.check("library: each builtin and function has a case", move || all_have_a_case(&scripts));
+}
+
+/// Whether each name of the library is in one of the scripts.
+fn all_have_a_case(scripts: &str) -> Result<(), String> {
+    let words: HashSet<&str> = scripts.split(|each: char| !each.is_alphanumeric() && each != '_').collect();
+    let is_there = |name: &str| match name.strip_suffix('N') {
+        Some(numbered) => words.contains(&*format!("{numbered}0")),
+        None => words.contains(name),
+    };
+    let missing: Vec<&str> =
+        script::library::all().map(|entry| entry.name).filter(|name| !is_there(name)).collect();
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(format!("no case has {missing:?}")),
     }
 }
 
@@ -154,8 +183,16 @@ fn play(case: &Case, engine: &str) -> Result<(), String> {
     }
     let (status, stdout, stderr) = run(&mut command);
     let mut wrong = Vec::new();
-    let wanted = case.words("STATUS").first().map_or(0, |text| text.parse().expect("a number"));
-    if status.code() != Some(wanted) {
+    // A script that ends before the program has no status of it.
+    let starts_nothing =
+        ["-l", "-lv", "-d"].iter().any(|option| case.words("OPTIONS").iter().any(|it| it == option));
+    let is_alone =
+        case.has("ALONE") || starts_nothing || case.all("SCRIPT").any(|(_, text)| text.contains("exit("));
+    let usual = if is_alone { 0 } else { OWN_STATUS };
+    let wanted = case.words("STATUS").first().map_or(usual, |text| text.parse().expect("a number"));
+    let is_own = !case.has("STATUS") && status.code() == Some(OWN_STATUS);
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    if code != Some(wanted) && !is_own {
         wrong.push(format!("the status should be {wanted} but is {status}"));
     }
     let (seen, expected) = (case.compared(&stdout), case.expected(&program));

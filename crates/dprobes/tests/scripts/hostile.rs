@@ -27,7 +27,7 @@ fn as_they_are() {
     let out = scratch.path().join("out");
     let mut command = dprobes();
     command.args(["trace", "-q", "-o"]).arg(&out).arg(NAMES).arg("--").arg(program).arg("rude");
-    assert_eq!(run(&mut command).0.code(), Some(0));
+    assert_eq!(run(&mut command).0.code(), Some(3));
     let bytes = std::fs::read(out).expect("it was written");
     assert!(contains(&bytes, &[b"\x1b[1m", RUDE, b"\x1b[0m|"].concat()), "{bytes:?}");
     assert!(contains(&bytes, &[b"@[", RUDE, b"]: 1\n"].concat()), "{bytes:?}");
@@ -48,7 +48,7 @@ fn terminal() {
         );
         let mut command = Command::new(&script);
         let (status, _, stderr) = run(command.args(["-qec", &line]).arg(&log));
-        assert_eq!(status.code(), Some(0), "{stderr}");
+        assert_eq!(status.code(), Some(3), "{stderr}");
         let bytes = std::fs::read(&log).expect("it was written");
         for rude in [&b"\x1b]"[..], b"\x07", b"\x9b", b"\xff", b"\tend\r\r"] {
             assert!(!contains(&bytes, rude), "{format}: {rude:?}: {}", String::from_utf8_lossy(&bytes));

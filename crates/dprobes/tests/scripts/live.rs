@@ -28,10 +28,49 @@ pub(crate) fn add(trials: &mut Trials) {
     both("what is printed is there, or counted as lost", lost);
     both("with --lossless, all that is printed is there", lossless);
     both("an address is that of the file", address);
+    both("a signal to dprobes runs an action", own_signal);
+    trials.add("live: a probe whose traps cost too much is taken out", || match target("scripted") {
+        Some(program) => too_much(&program),
+        None => testing::skipped("trace: live", "gcc"),
+    });
+    trials.add("live: a full disk is told, and the program is as without probes", || {
+        match target("scripted") {
+            Some(program) => full_disk(&program),
+            None => testing::skipped("trace: live", "gcc"),
+        }
+    });
+    trials.add("live: a signal runs an action where nothing is probed", own_signal_alone);
+    trials.add("live: other signals run no action", no_own_signal);
     trials.add("live: a file takes what the script prints", file);
     trials.add("live: a script in a file has parameters", script_file);
     trials.add("live: nothing runs if -p is nobody", nobody);
     trials.add("live: a command that ignores SIGINT is ended all the same", stubborn);
+}
+
+const ASKED: &str =
+    "self:signal:SIGUSR1 { printf(\"%s %d\\n\", probetype, ++@asked); } self:signal:USR2 { exit(3); }";
+
+fn own_signal(program: &Path, engine: &str) {
+    let server = serve(program);
+    let tracing = trace(&server, engine, &format!("{ASKED} {COUNTS}"));
+    send(tracing.pid(), libc::SIGUSR1);
+    send(tracing.pid(), libc::SIGUSR2);
+    let (status, printed) = tracing.end();
+    assert_eq!(status.code(), Some(3));
+    assert!(printed.starts_with("special 1\n") && printed.contains("@asked: 1"), "{printed}");
+}
+
+fn own_signal_alone() {
+    let tracing = Tracing::start(&["-e", &format!("{ASKED} interval:ms:10 {{ warnf(\"ready\"); }}")]);
+    tracing.says("ready");
+    send(tracing.pid(), libc::SIGUSR2);
+    let (status, _) = tracing.end();
+    assert_eq!(status.code(), Some(3));
+}
+
+fn no_own_signal() {
+    let (status, _, said) = run(dprobes().args(["trace", "-e", "self:signal:SIGTERM { exit(); }"]));
+    assert!(status.code() == Some(1) && said.contains("SIGUSR1 and SIGUSR2"), "{said}");
 }
 
 fn stubborn() {
@@ -44,7 +83,7 @@ fn stubborn() {
 
 const COUNTS: &str = "uprobe:a.out:scripted_size { @ = count(); }";
 
-fn serve(program: &Path) -> Server {
+pub(crate) fn serve(program: &Path) -> Server {
     let server = Server::start(program, ["serve"]);
     assert_eq!(server.line(), "ready");
     server
@@ -59,7 +98,7 @@ fn trace(server: &Server, engine: &str, script: &str) -> Tracing {
 }
 
 /// The program works, and its code is as it was.
-fn is_whole(mut server: Server) {
+pub(crate) fn is_whole(mut server: Server) {
     becomes_free(server.pid());
     assert_eq!(server.ask("still there"), "still there");
     assert_eq!(text_differences(server.pid()), [] as [String; 0]);
@@ -75,6 +114,45 @@ fn ctrl_c(program: &Path, engine: &str) {
     let (status, stdout) = tracing.stop(libc::SIGINT);
     assert_eq!((status.code(), stdout.trim()), (Some(0), "@: 5"));
     is_whole(server);
+}
+
+fn too_much(program: &Path) {
+    const ASKED: u64 = 2000;
+    let mut server = serve(program);
+    let pid = server.pid().to_string();
+    let words = ["--engine", "trap", "--max-overhead", "0.01%", "-p", &pid, COUNTS];
+    let tracing = Tracing::start(&words);
+    tracing.says("armed");
+    (0..ASKED).for_each(|_| drop(server.ask("x")));
+    let told = tracing.says("is taken out");
+    assert!(told.contains("uprobe:a.out:scripted_size is taken out: "), "{told}");
+    (0..ASKED).for_each(|_| drop(server.ask("x")));
+    let (status, stdout) = tracing.stop(libc::SIGINT);
+    let counted: u64 = stdout.trim().trim_start_matches("@: ").parse().expect("a count");
+    assert!(status.success() && (1..2 * ASKED).contains(&counted), "{stdout}");
+    is_whole(server);
+}
+
+fn full_disk(program: &Path) {
+    const FULL: &str = "/dev/full";
+    let traced = |options: &[&str], script: &str| {
+        let mut command = dprobes();
+        command.arg("trace").args(options).args(["-e", script, "--"]).arg(program).args(["calls", "3"]);
+        let (status, _, said) = run(&mut command);
+        (status.code(), said)
+    };
+    let prints = "uprobe:a.out:scripted_size { printf(\"a line\\n\"); @ = count(); }";
+    let stacks = "uprobe:a.out:scripted_size { @[ustack] = count(); }";
+    for (options, script) in [(["-o", FULL], prints), (["--flame", FULL], stacks)] {
+        let (status, said) = traced(&options, script);
+        assert_eq!(status, Some(125), "{options:?}: {said}");
+        assert!(said.contains("error: ") && said.contains("No space left on device"), "{options:?}: {said}");
+    }
+    // A target that loses records ends nothing: the status is the program's.
+    let (status, said) = traced(&["--log-target", "file:/dev/full"], prints);
+    assert_eq!(status, Some(3), "{said}");
+    assert!(said.contains("file:/dev/full: 3 records could not be written"), "{said}");
+    assert!(said.contains("Lost 3 events"), "{said}");
 }
 
 /// An address means what `nm` shows, wherever the program is loaded.
@@ -205,7 +283,7 @@ fn lines(program: &Path, words: &[&str]) -> (usize, String) {
     command.arg("uprobe:a.out:scripted_size { printf(\"a line of %d, and something behind it\\n\", arg0); @ = count(); }");
     command.arg("--").arg(program).args(["threads", "3000"]);
     let (status, stdout, stderr) = run(&mut command);
-    assert_eq!(status.code(), Some(0), "{stderr}");
+    assert_eq!(status.code(), Some(3), "{stderr}");
     assert!(stdout.ends_with(&format!("\n\n\n@: {CALLS}\n")), "{stderr}");
     (stdout.lines().filter(|line| line.ends_with("something behind it")).count(), stderr)
 }
@@ -228,7 +306,7 @@ fn file() {
     let mut command = dprobes();
     command.args(["trace", "-q", "-o"]).arg(&out).arg(COUNTS).arg("--").arg(program).args(["calls", "4"]);
     let (status, stdout, stderr) = run(&mut command);
-    assert_eq!((status.code(), stdout.as_str(), stderr.as_str()), (Some(0), "", ""));
+    assert_eq!((status.code(), stdout.as_str(), stderr.as_str()), (Some(3), "", ""));
     assert_eq!(std::fs::read_to_string(out).expect("it was written"), "\n\n@: 4\n");
 }
 
@@ -241,7 +319,7 @@ fn script_file() {
     let mut command = dprobes();
     command.args(["trace", "-q", "-c", &line]).arg(script).args(["4", "few"]);
     let (status, stdout, stderr) = run(&mut command);
-    assert_eq!((status.code(), stdout.trim(), stderr.as_str()), (Some(0), "@[few]: 4", ""));
+    assert_eq!((status.code(), stdout.trim(), stderr.as_str()), (Some(3), "@[few]: 4", ""));
 }
 
 /// The process has ended, but nobody has taken its status: its number is not given anew.

@@ -22,6 +22,11 @@ static WORKS: LazyLock<bool> = LazyLock::new(|| {
     stdout.contains("@: 1")
 });
 
+/// Whether bpftrace can probe functions here.
+pub(crate) fn works() -> bool {
+    *WORKS
+}
+
 /// The lines, in the order of their text: entries of equal values have none in bpftrace, and its
 /// releases differ in empty lines.
 fn sorted(text: &str) -> String {
@@ -39,7 +44,7 @@ fn program() -> Option<PathBuf> {
 pub(crate) fn play(case: &Case) -> Result<(), String> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    if !*WORKS {
+    if !works() {
         testing::skipped(NAME, "bpftrace, and the right to load eBPF programs");
         return Ok(());
     }

@@ -52,6 +52,11 @@ impl Tracing {
         }
     }
 
+    /// Whether it has closed its standard error, as at its end.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.said.try_recv(), Err(std::sync::mpsc::TryRecvError::Disconnected))
+    }
+
     /// The number of the front.
     pub(crate) fn pid(&self) -> i32 {
         self.child.as_ref().expect("it was not waited for").id() as i32

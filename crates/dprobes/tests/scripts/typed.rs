@@ -15,9 +15,9 @@ pub(crate) fn add(trials: &mut Trials) {
         trials.add(format!("typed: source lines ({engine})"), move || {
             with(&["gcc"], |scratch| lines(scratch, engine));
         });
-        trials.add(format!("typed: Go ({engine})"), move || with(&["go"], |scratch| go(scratch, engine)));
-        trials.add(format!("typed: Rust ({engine})"), move || with(&["rustc"], |it| rust(it, engine)));
-        trials.add(format!("typed: C++ ({engine})"), move || with(&["g++"], |scratch| cpp(scratch, engine)));
+        trials.add(format!("typed: inlined functions in stacks ({engine})"), move || {
+            with(&["gcc", "addr2line"], |scratch| inlined(scratch, engine));
+        });
     }
     trials.add("typed: separate debug files", || with(&["gcc", "objcopy", "strip"], separate));
     trials.add("typed: what cannot be read is refused with a reason", || with(&["gcc"], refused));
@@ -28,7 +28,7 @@ pub(crate) fn add(trials: &mut Trials) {
     trials.add("typed: structs are as gdb shows them", || with(&["gcc", "gdb"], as_in_gdb));
 }
 
-fn with(tools: &[&str], test: impl FnOnce(&Scratch)) {
+pub(super) fn with(tools: &[&str], test: impl FnOnce(&Scratch)) {
     if let Some(tool) = tools.iter().find(|tool| testing::find_program(tool).is_none()) {
         return testing::skipped(&format!("trace: types: {tool}"), tool);
     }
@@ -51,6 +51,9 @@ KEEP struct wide more(struct wide w, word one, word two, word three, word four, 
     w.a += (long)(one + two + three + four + five) + on_stack.a; w.b = last; return w; }
 KEEP struct db *find(struct db *db, enum color color) { return color == GREEN ? db : 0; }
 KEEP double half(double d) { return d / 2; }
+KEEP float third(long before, float f) { return f / 3; }
+struct mixed { double d; long l; };
+KEEP struct mixed mixed(double first, struct mixed m) { m.d += first; m.l *= 2; return m; }
 struct big { long a, b, c; };
 KEEP struct big large(int n) { return (struct big){ n, n + 1, n + 2 }; }
 KEEP signed char narrow(long l) { return (signed char)l; }
@@ -59,7 +62,7 @@ int main(void) {
     client c = { .fd = 3, .db = &db, .a = 5, .b = 17, .c = -3, .on = 1, .u2 = 9, .color = GREEN, .name = "hello", .ratio = 2.5, .grid = { { 1, 2, 3 }, { 4, 5, 6 } }, .at = { 8, 9 } };
     serve(&c, -4, "text", (struct small){ 1, 2 }, 2.5, 200, 1);
     struct wide w = more((struct wide){ 100, 5 }, 1, 2, 3, 4, 5, (struct small){ 11, 12 }, -6);
-    return find(&db, GREEN) == 0 || half(w.a) < 1 || large(40).c != 42 || narrow(-2) != -2;
+    return find(&db, GREEN) == 0 || half(w.a) < 1 || large(40).c != 42 || narrow(-2) != -2 || third(1, -0.3f) > 0 || mixed(0.5, (struct mixed){ 1e20, 21 }).l != 42;
 }
 "#;
 
@@ -74,6 +77,7 @@ uprobe:PROGRAM:serve {
     print((((struct client *)arg0)->fd, ((client *)arg0)->at.x, (word)args.n));
     print((sizeof(struct client), sizeof(client), offsetof(client, name), sizeof(client *), args.c->color == GREEN));
     print(args.c->at);
+    printf("%g %.3f %d\n", args.d, args.c->ratio, (int64)args.d);
     let $c: client * = args.c;
     @colors[$c->color] = count();
     @sums[args.sm] = sum(args.n);
@@ -84,6 +88,12 @@ uprobe:PROGRAM:find { print(args.color); }
 uretprobe:PROGRAM:find { print(retval->id); }
 uretprobe:PROGRAM:large { print(retval); print(retval.c); }
 uprobe:PROGRAM:large { print(args.n); }
+uprobe:PROGRAM:half { printf("%e %d\n", args.d, (int64)args.d); print((args, reg("xmm0"))); }
+uretprobe:PROGRAM:half { $half = retval; print($half); @halves[$half] = sum((int64)$half); }
+uprobe:PROGRAM:third { printf("%g %.9g %d\n", args.f, args.f, (int8)args.f); }
+uretprobe:PROGRAM:third { print(retval); }
+uprobe:PROGRAM:mixed { print(args.m); printf("%g %d\n", args.m.d, args.m.l); }
+uretprobe:PROGRAM:mixed { print(retval); }
 uretprobe:PROGRAM:narrow { print(retval); }
 "#;
 
@@ -95,23 +105,39 @@ const PRINTED: &str = "-4 text 200 1
 (3, 8, 18446744073709551612)
 (80, 80, 36, 8, true)
 { .x = 8, .y = 9 }
+2.5 2.500 2
 { .w = { .a = 100, .b = 5 }, .one = 1, .two = 2, .three = 3, .four = 4, .five = 5, .on_stack = { .a = 11, .b = 12 }, .last = -6 }
 (5, 12)
 { .a = 126, .b = -6 }
 GREEN
 7
+1.260000e+02 126
+({ .d = 126 }, 126)
+63
 40
 { .a = 40, .b = 41, .c = 42 }
 42
 -2
+-0.3 -0.300000012 0
+-0.1
+{ .d = 100000000000000000000, .l = 21 }
+1e+20 21
+{ .d = 100000000000000000000, .l = 42 }
 
 
 @colors[GREEN]: 1
+@halves[63]: 63
 @sums[{ .a = 1, .b = 2 }]: -4
 ";
 
 /// Compiles a program; the suffix of its source's name decides the language.
-fn compile(scratch: &Scratch, source: &str, text: &str, output: &str, options: &[&str]) -> PathBuf {
+pub(super) fn compile(
+    scratch: &Scratch,
+    source: &str,
+    text: &str,
+    output: &str,
+    options: &[&str],
+) -> PathBuf {
     let source = scratch.file(source, text);
     let output = scratch.path().join(output);
     let is_cpp = source.extension().is_some_and(|suffix| suffix == "cc");
@@ -121,7 +147,7 @@ fn compile(scratch: &Scratch, source: &str, text: &str, output: &str, options: &
 }
 
 /// What a script on a program prints, without what the program prints.
-fn printed(program: &Path, engine: &str, script: &str) -> String {
+pub(super) fn printed(program: &Path, engine: &str, script: &str) -> String {
     let script = script.replace("PROGRAM", &program.to_string_lossy());
     let output = program.with_extension("printed");
     let mut command = dprobes();
@@ -137,7 +163,7 @@ fn printed(program: &Path, engine: &str, script: &str) -> String {
 }
 
 /// What is said of a script that is refused.
-fn said(program: &Path, script: &str) -> String {
+pub(super) fn said(program: &Path, script: &str) -> String {
     let script = script.replace("PROGRAM", &program.to_string_lossy());
     let (status, _, stderr) = run(dprobes().args(["trace", "-d", "-e", &script]));
     assert_eq!(status.code(), Some(1), "{script}");
@@ -180,12 +206,14 @@ fn refused(scratch: &Scratch) {
     let program = compile(scratch, "typed.c", PROGRAM, "typed", &["-g", "-O2"]);
     let plain = compile(scratch, "typed.c", PROGRAM, "plain", &["-O2"]);
     for (script, expected) in [
-        ("uprobe:PROGRAM:serve { print(args.d); }", "a register for floats"),
-        ("uprobe:PROGRAM:serve { print(args); }", "a register for floats"),
+        ("uprobe:PROGRAM:serve { print(args.d + 1); }", "`+` cannot be applied to a floating-point number"),
+        ("uprobe:PROGRAM:serve { print(-args.d); }", "`-` cannot be applied to a floating-point number"),
+        ("uprobe:PROGRAM:serve { if (args.d > 2) { print(1); } }", "cannot be applied to a floating-point"),
+        ("uprobe:PROGRAM:serve { printf(\"%d\", args.d); }", "`%d` cannot show a value of type `double`"),
+        ("uprobe:PROGRAM:serve { printf(\"%g\", args.n); }", "`%g` cannot show a value of type `int32`"),
+        ("uprobe:PROGRAM:serve { @ = sum(args.d); }", "an integer"),
         ("uprobe:PROGRAM:serve { print(args.nn); }", "no parameter `nn`"),
         ("uprobe:PROGRAM:serve { print(args.c->fdd); }", "struct `client` has no field `fdd`"),
-        ("uprobe:PROGRAM:serve { print(args.c->ratio); }", "values of type `double`"),
-        ("uretprobe:PROGRAM:half { print(retval); }", "a register for floats"),
         ("uprobe:PROGRAM:serve+4 { print(args.n); }", "not at the entry"),
         ("uprobe:PROGRAM:serve { print((klient *)arg0); }", "no type is called `klient`"),
         ("uprobe:PROGRAM:serve { print(GREENISH); }", "nothing is called `GREENISH`"),
@@ -250,6 +278,47 @@ fn copies(scratch: &Scratch) {
     }
 }
 
+/// The frames of a stack are those that `addr2line` finds at its addresses.
+fn inlined(scratch: &Scratch, engine: &str) {
+    const TEXT: &str = "#include <stdio.h>
+        __attribute__((noipa)) int leaf(int n) { return n + 1; }
+        static inline __attribute__((always_inline)) int inner(int n) {
+            return leaf(n) * 3;
+        }
+        static inline __attribute__((always_inline)) int outer(int n) {
+            return inner(n + 1) + 5;
+        }
+        int main(int count, char **words) {
+            printf(\"%d\\n\", outer(count));
+            return words == 0;
+        }";
+    let program = compile(scratch, "inlined.c", TEXT, "inlined", &["-g", "-O2", "-no-pie"]);
+    let script = "config = { show_debug_info = true }
+        uprobe:PROGRAM:leaf { print(ustack(2)); print(ustack(raw, 2)); print(ustack(perf, 2)); }";
+    let printed = printed(&program, engine, script);
+    let mut stacks = printed
+        .split("\n\n")
+        .map(|stack| stack.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>());
+    let (named, raw, perf) = (stacks.next(), stacks.next(), stacks.next());
+    let (named, raw) = (named.unwrap_or_default(), raw.unwrap_or_default());
+    let address = u64::from_str_radix(raw[1], 16).expect("a number");
+    // The call is before the address to which it returns.
+    let mut addr2line = Command::new("addr2line");
+    addr2line.args(["-f", "-i", "-s", "-e"]).arg(&program).arg(format!("{:#x}", address - 1));
+    let told = testing::output(&mut addr2line);
+    let told: Vec<&str> = told.lines().collect();
+    let [inner, inner_at, outer, outer_at, main, main_at] = told[..] else { panic!("{told:?}") };
+    assert_eq!((inner, outer, main), ("inner", "outer", "main"));
+    let expected = [format!("inner (inlined)@{inner_at}"), format!("outer (inlined)@{outer_at}")];
+    assert_eq!(named[1..3], expected, "{printed}");
+    assert!(named[0].starts_with("leaf+0@inlined.c:2"), "{printed}");
+    assert!(named[3].starts_with("main+") && named[3].ends_with(&format!("@{main_at}")), "{printed}");
+    assert_eq!(perf.unwrap_or_default()[1], format!("{address:x} inner (inlined)@{inner_at}"), "{printed}");
+    // Lines are shown only if they are asked for.
+    let plain = self::printed(&program, engine, "uprobe:PROGRAM:leaf { print(ustack(2)); }");
+    assert!(plain.contains("        inner (inlined)\n        outer (inlined)\n        main+"), "{plain}");
+}
+
 /// `struct hidden` is only declared where it is used; two files have a `struct node` of their own.
 fn several_files(scratch: &Scratch) {
     let one = r#"struct node { char tag; int id; }; struct hidden { long before; int id; };
@@ -306,90 +375,11 @@ fn lines(scratch: &Scratch, engine: &str) {
         let path = scratch.path().join("lines.c");
         let script = format!("uprobe:PROGRAM:{}:18 {{ @ = count(); }}", path.display());
         assert!(printed(&program, engine, &script).contains("@: 1\n"));
+        let script =
+            "uprobe:PROGRAM:lines.c:12 { @[func] = count(); } uprobe:PROGRAM:lines.c:18 { print(func); }";
+        let found = printed(&program, engine, script);
+        assert!(found.contains("main\n") && found.contains("@[second]: 1\n"), "{level}: {found}");
     }
-}
-
-const GO: &str = r#"package main
-import "fmt"
-type Point struct { X int; Name string }
-//go:noinline
-func add(a int, b int32, s string, p *Point) int { return a + int(b) + len(s) + p.X }
-//go:noinline
-func (p *Point) Get(k []int, f float64, v Point, small int8) (int, error) { return k[0] + int(f) + v.X + int(small), nil }
-func main() { p := &Point{3, "nm"}; fmt.Println(add(-1, 2, "hey", p)); fmt.Println(p.Get([]int{4, 5}, 2.5, Point{9, "q"}, -7)) }
-"#;
-
-fn go(scratch: &Scratch, engine: &str) {
-    let source = scratch.file("typed.go", GO);
-    let program = scratch.path().join("typed-go");
-    let mut build = Command::new("go");
-    build.current_dir(scratch.path()).env("GOCACHE", scratch.path().join("cache")).env("GO111MODULE", "off");
-    testing::output(build.arg("build").arg("-o").arg(&program).arg(source));
-    let script = r#"
-        uprobe:PROGRAM:main.add { printf("%d %d %s %d %d\n", args.a, args.b, str(args.s.str, args.s.len), args.p->X, (int64)arg0); }
-        uretprobe:PROGRAM:main.add { print(retval); }
-        uprobe:PROGRAM:"main.(*Point).Get" { printf("%d %d %d %s %d\n", args.p->X, *(int64 *)args.k.array, args.v.X, str(args.v.Name.str, args.v.Name.len), args.small); }"#;
-    assert_eq!(printed(&program, engine, script), "-1 2 hey 3 -1\n7\n3 4 9 q -7\n");
-}
-
-const CPP: &str = r#"
-#include <cstdio>
-#include <string>
-namespace shop {
-struct base { int kind = 4; };
-class item : public base { public: int id; std::string label; item(int id) : id(id), label("apple") {}
-    __attribute__((noipa)) int price(int count, const item &other) const { return count * id + other.id; } };
-__attribute__((noipa)) int sell(item one, long count) { return one.id * (int)count; }
-__attribute__((noipa)) int sell(int only) { return only; }
-}
-int main() { shop::item a(3), b(5); return a.price(2, b) + shop::sell(a, 7) + shop::sell(1) == 0; }
-"#;
-
-fn cpp(scratch: &Scratch, engine: &str) {
-    for level in ["-O0", "-O2"] {
-        let program = compile(scratch, "typed.cc", CPP, "typed-cc", &["-g", level]);
-        let script = r#"
-            uprobe:PROGRAM:cpp:"shop::item::price" { print((args.this->id, args.this->kind, args.count, args.other->id)); }
-            uprobe:PROGRAM:cpp:"shop::sell(shop::item, long)" { print((args.one.id, args.count)); }
-            uprobe:PROGRAM:cpp:"shop::sell(int)" { print(args.only); }
-            uretprobe:PROGRAM:cpp:"shop::item::price" { print(retval); }"#;
-        assert_eq!(printed(&program, engine, script), "(3, 4, 2, 5)\n11\n(3, 7)\n1\n", "{level}");
-    }
-}
-
-const RUST: &str = r#"
-mod shop {
-    pub struct Item { pub id: u32, pub label: String }
-    impl Item {
-        #[inline(never)] pub fn price(&self, count: i64, name: &str) -> i64 {
-            self.id as i64 * count + name.len() as i64 + self.label.len() as i64
-        }
-    }
-    #[inline(never)] pub fn sell(item: &Item, flag: bool, list: &[u16], k: u8) -> u64 {
-        item.id as u64 + flag as u64 + list.len() as u64 + k as u64
-    }
-    #[inline(never)] pub fn take(item: Item, k: u8) -> u64 { item.id as u64 + k as u64 + item.label.len() as u64 }
-}
-fn main() {
-    let item = shop::Item { id: 7, label: std::env::args().next().unwrap_or_default() };
-    let sum = item.price(-3, "hey") + shop::sell(&item, item.id > 3, &[1, 2, 3], 9) as i64;
-    std::process::exit((sum as u64 + shop::take(item, 200) == 0) as i32);
-}
-"#;
-
-fn rust(scratch: &Scratch, engine: &str) {
-    let source = scratch.file("typed.rs", RUST);
-    let program = scratch.path().join("typed-rust");
-    let mut compiler = Command::new("rustc");
-    compiler.args(["-g", "--edition", "2021", "-o"]).arg(&program).arg(source);
-    testing::output(compiler.current_dir(scratch.path()));
-    let script = r#"
-        uprobe:PROGRAM:typed::shop::Item::price { printf("%d %d %s\n", args.self->id, args.count, str(args.name.data_ptr, args.name.length)); }
-        uprobe:PROGRAM:typed::shop::sell { printf("%d %d %d %d\n", args.item->id, args.flag, args.list.length, args.k); }
-        uretprobe:PROGRAM:typed::shop::sell { print(retval); }"#;
-    assert_eq!(printed(&program, engine, script), "7 -3 hey\n7 1 3 9\n20\n");
-    let why = said(&program, "uprobe:PROGRAM:typed::shop::take { print(args.k); }");
-    assert!(why.contains("how Rust passes a parameter"), "{why}");
 }
 
 fn listed(scratch: &Scratch) {
@@ -403,9 +393,12 @@ fn listed(scratch: &Scratch) {
     };
     assert_eq!(
         list("uprobe:PROGRAM:serve"),
-        "uprobe:PROGRAM:serve\n    client* c\n    int n\n    const char* s\n    struct small sm\n    double d\n    unsigned char b\n    _Bool yes\n"
+        "uprobe:PROGRAM:serve\n    client* c\n    int n\n    const char* s\n    struct small sm\n    double d\n    unsigned char b\n    _Bool yes\n    returns int\n"
     );
-    assert_eq!(list("uprobe:PROGRAM:f*d"), "uprobe:PROGRAM:find\n    struct db* db\n    enum color color\n");
+    assert_eq!(
+        list("uprobe:PROGRAM:f*d"),
+        "uprobe:PROGRAM:find\n    struct db* db\n    enum color color\n    returns struct db*\n"
+    );
     assert_eq!(list("uretprobe:PROGRAM:find"), "uretprobe:PROGRAM:find\n    struct db* retval\n");
 }
 

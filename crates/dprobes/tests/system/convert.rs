@@ -1,8 +1,8 @@
 //! Converted traces hold the records of the store, as read by the tools for each form.
 
-use std::path::{Path, PathBuf};
+mod objects;
 
-use crate::support::{Scratch, dprobes, find_program, need, run, target};
+use crate::support::{Collector, Scratch, dprobes, find_program, need, python, run, script, target};
 
 /// Reads of `store`, the program under test; it writes twice as often.
 const READS: u64 = 300;
@@ -41,29 +41,11 @@ fn convert(scratch: &Scratch, words: &[&str]) -> (String, String) {
     (stdout, stderr)
 }
 
-/// A Python with this module, if there is one: `DPROBES_PYTHON`, or this machine's.
-fn python(module: &str) -> Option<PathBuf> {
-    let named = std::env::var_os("DPROBES_PYTHON").map(PathBuf::from);
-    let python = named.or_else(|| find_program("python3"))?;
-    let mut command = std::process::Command::new(&python);
-    let (status, _, _) = run(command.args(["-c", &format!("import {module}")]));
-    status.success().then_some(python)
-}
-
-/// Runs a script; gives what it prints.
-#[track_caller]
-fn script(python: &Path, scratch: &Scratch, text: &str) -> String {
-    let mut command = std::process::Command::new(python);
-    let (status, stdout, stderr) = run(command.args(["-c", text]).current_dir(scratch.path()));
-    assert!(status.success(), "{stderr}");
-    stdout
-}
-
 #[test]
 fn json_lines_have_all_records_with_their_values() {
     let scratch = Scratch::new();
     need!("convert", trace(&scratch), "gcc");
-    let (text, _) = convert(&scratch, &["json", "-t", "templates"]);
+    let (text, _) = convert(&scratch, &["json", "--templates", "templates"]);
     let records: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(records.len() as u64, 4 * READS);
@@ -78,7 +60,7 @@ fn json_lines_have_all_records_with_their_values() {
     let times: Vec<u64> = records.iter().map(|record| record["time"].as_u64().expect("a number")).collect();
     assert!(times.is_sorted());
     // The same filters as those of `show`.
-    let (some, _) = convert(&scratch, &["json", "--probe", "7,3", "--to-time", "1h"]);
+    let (some, _) = convert(&scratch, &["json", "--probe", "7,3", "--until", "1h"]);
     assert_eq!(some.lines().count() as u64, 2 * READS);
     let (none, _) = convert(&scratch, &["json", "--pid", "1"]);
     assert_eq!(none, "");
@@ -88,7 +70,7 @@ fn json_lines_have_all_records_with_their_values() {
 fn csv_has_a_row_for_each_record_and_a_column_for_each_value() {
     let scratch = Scratch::new();
     need!("convert", trace(&scratch), "gcc");
-    let (text, _) = convert(&scratch, &["csv", "-t", "templates"]);
+    let (text, _) = convert(&scratch, &["csv", "--templates", "templates"]);
     let rows: Vec<Vec<&str>> = text.split_terminator("\r\n").map(|row| row.split(',').collect()).collect();
     assert_eq!(rows.len() as u64, 4 * READS + 1);
     let column = |name: &str| rows[0].iter().position(|head| *head == name).expect("it is there");
@@ -103,7 +85,7 @@ fn csv_has_a_row_for_each_record_and_a_column_for_each_value() {
 fn babeltrace2_counts_the_same_records() {
     let scratch = Scratch::new();
     need!("convert", trace(&scratch), "gcc");
-    convert(&scratch, &["ctf", "-t", "templates"]);
+    convert(&scratch, &["ctf", "--templates", "templates"]);
     let babeltrace = need!("convert: ctf", find_program("babeltrace2"), "babeltrace2");
     let mut command = std::process::Command::new(babeltrace);
     let (status, stdout, stderr) = run(command.arg(scratch.path().join("trace.ctf")));
@@ -151,7 +133,7 @@ print(counts['TYPE_SLICE_BEGIN'], counts['TYPE_SLICE_END'], counts['TYPE_INSTANT
 fn perfetto_has_slices_instants_and_counters_as_its_definitions_have_them() {
     let scratch = Scratch::new();
     need!("convert", trace(&scratch), "gcc");
-    convert(&scratch, &["perfetto", "-t", "templates"]);
+    convert(&scratch, &["perfetto", "--templates", "templates"]);
     let python =
         need!("convert: perfetto", python("perfetto"), "the Python module perfetto (DPROBES_PYTHON)");
     let said = script(&python, &scratch, PERFETTO);
@@ -169,7 +151,7 @@ fn parquet_is_read_by_duckdb() {
         assert!(status.code() == Some(1) && stderr.contains("--features parquet"), "{stderr}");
         return testing::skipped("convert: parquet", "a build with --features parquet");
     }
-    convert(&scratch, &["parquet", "-t", "templates"]);
+    convert(&scratch, &["parquet", "--templates", "templates"]);
     let python = need!("convert: parquet", python("duckdb"), "the Python module duckdb (DPROBES_PYTHON)");
     // `at` is a keyword of DuckDB.
     let query = r#"import duckdb
@@ -183,13 +165,64 @@ print(*duckdb.sql("""select count(*), sum("at"), count("at"), sum(counter), min(
 }
 
 #[test]
+fn traces_of_many_machines_are_one_table() {
+    let scratch = Scratch::new();
+    need!("convert", trace(&scratch), "gcc");
+    if !cfg!(feature = "parquet") {
+        return testing::skipped("convert: parquet", "a build with --features parquet");
+    }
+    // Twice for one machine: the second time replaces the first.
+    for host in ["db/1", "db2", "db2"] {
+        convert(&scratch, &["parquet", "--partition", "--host", host, "-o", "all"]);
+    }
+    let hosts = || {
+        let hosts = std::fs::read_dir(scratch.path().join("all")).expect("a directory");
+        let mut hosts: Vec<_> = hosts.map(|host| host.expect("a file").file_name()).collect();
+        hosts.sort();
+        hosts
+    };
+    assert_eq!(hosts(), ["host=db%2F1", "host=db2"]);
+    // What cannot be written leaves nothing.
+    std::fs::write(scratch.path().join("all/host=db3"), "").expect("room");
+    let mut command = dprobes();
+    command.args(["convert", "trace.dpt", "--to", "parquet", "--partition", "--host", "db3", "-o", "all"]);
+    let (status, _, stderr) = run(command.current_dir(scratch.path()));
+    assert!(status.code() == Some(1) && stderr.contains("all: "), "{stderr}");
+    std::fs::remove_file(scratch.path().join("all/host=db3")).expect("it is there");
+    assert_eq!(hosts().len(), 2);
+    let python = need!("convert: parquet", python("duckdb"), "the Python module duckdb (DPROBES_PYTHON)");
+    let query = r#"
+import duckdb
+print(duckdb.sql("""select host, count(*), count(distinct number), min(strftime(time, '%Y-%m-%dT%H') = hour)
+    from read_parquet('all/*/*/*.parquet', hive_partitioning = true) group by 1 order by 1""").fetchall())"#;
+    let all = 4 * READS;
+    let expected = format!("[('db/1', {all}, {all}, True), ('db2', {all}, {all}, True)]\n");
+    assert_eq!(script(&python, &scratch, query), expected);
+}
+
+#[test]
+fn what_partition_is_not_for_is_refused() {
+    let scratch = Scratch::new();
+    for (words, said) in [
+        (&["--to", "json", "--partition"][..], "--partition is for --to parquet"),
+        (&["--to", "parquet", "--host", "a"], "--partition"),
+    ] {
+        let mut command = dprobes();
+        let (status, _, stderr) =
+            run(command.args(["convert", "none.dpt"]).args(words).current_dir(scratch.path()));
+        let refused = status.code() == Some(2) && stderr.contains(said);
+        assert!(refused || (!cfg!(feature = "parquet") && stderr.contains("--features parquet")), "{stderr}");
+    }
+}
+
+#[test]
 fn parquet_is_read_by_spark() {
     if !cfg!(feature = "parquet") {
         return testing::skipped("convert: spark", "a build with --features parquet");
     }
     let scratch = Scratch::new();
     need!("convert", trace(&scratch), "gcc");
-    convert(&scratch, &["parquet", "-t", "templates"]);
+    convert(&scratch, &["parquet", "--templates", "templates"]);
     need!("convert: spark", find_program("java"), "java");
     let python = need!("convert: spark", python("pyspark"), "the Python module pyspark (DPROBES_PYTHON)");
     let mut command = std::process::Command::new(python);
@@ -209,7 +242,7 @@ fn what_cannot_be_converted_is_refused() {
         (&["json", "-o", "trace.dpt"][..], "this is the trace itself"),
         (&["ctf", "-o", "-"], "is a directory"),
         (&["csv", "--probe", "nothing"], "no probe `nothing` is in it"),
-        (&["json", "-t", "nowhere"], "nowhere"),
+        (&["json", "--templates", "nowhere"], "nowhere"),
     ] {
         let mut command = dprobes();
         command.args(["convert", "trace.dpt", "--to"]).args(words);
@@ -243,7 +276,7 @@ fn a_report_counts_and_times_and_names() {
         .lines()
         .skip_while(|line| !line.starts_with("store_read, entry to return"))
         .skip(2)
-        .take_while(|line| line.contains('['))
+        .take_while(|line| line.contains(" .."))
         .filter_map(|line| line.split('|').next()?.split_whitespace().last()?.parse::<u64>().ok())
         .sum();
     assert_eq!(counted, READS, "{text}");
@@ -269,4 +302,69 @@ fn a_report_counts_and_times_and_names() {
     // A page of one colour would be a few kilobytes.
     let picture = std::fs::metadata(scratch.path().join("report.png")).expect("a picture").len();
     assert!(picture > 40_000, "{picture} bytes: {stderr}");
+}
+
+/// Reads requests with the published definitions; an unknown field is an error. Prints the spans.
+const OTLP: &str = r#"
+from google.protobuf import json_format
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+import base64, json
+def ids(value):
+    # In OTLP's JSON, these are digits; in that of protocol buffers, base 64.
+    if isinstance(value, dict):
+        return {key: base64.b64encode(bytes.fromhex(item)).decode() if key in ('traceId', 'spanId', 'parentSpanId')
+                else ids(item) for key, item in value.items()}
+    return [ids(item) for item in value] if isinstance(value, list) else value
+for line in open('spans'):
+    request = json_format.ParseDict(ids(json.loads(line)), ExportTraceServiceRequest())
+    for of_process in request.resource_spans:
+        resource = {it.key: it.value.string_value or it.value.int_value for it in of_process.resource.attributes}
+        assert resource['host.name'] and resource['process.pid'] > 0, resource
+        for scope in of_process.scope_spans:
+            for span in scope.spans:
+                assert len(span.trace_id) == 16 and len(span.span_id) == 8 and not span.parent_span_id
+                assert 0 < span.start_time_unix_nano <= span.end_time_unix_nano
+                values = {it.key: it.value.int_value for it in span.attributes if it.value.HasField('int_value')}
+                print(span.name, values['entry.at'], values['entry.counter'], span.kind, resource['service.name'])
+"#;
+
+#[test]
+fn calls_are_spans_of_opentelemetry() {
+    let scratch = Scratch::new();
+    need!("convert", trace(&scratch), "gcc");
+    let (text, said) = convert(&scratch, &["otlp", "--templates", "templates"]);
+    assert!(said.contains(&format!("{} records are no calls, and left out", 2 * READS)), "{said}");
+    assert_eq!(text.matches("\"spanId\"").count() as u64, READS);
+    // The same trace gives the same spans.
+    assert_eq!(convert(&scratch, &["otlp", "--templates", "templates"]).0, text);
+    let python = need!(
+        "convert: otlp",
+        python("opentelemetry.proto.collector.trace.v1.trace_service_pb2"),
+        "the Python module opentelemetry-proto (DPROBES_PYTHON)"
+    );
+    std::fs::write(scratch.path().join("spans"), &text).expect("room");
+    let read = script(&python, &scratch, OTLP);
+    let expected: String = (0..READS).map(|at| format!("store_read {at} 7 1 store\n")).collect();
+    assert_eq!(read, expected);
+}
+
+#[test]
+fn spans_are_sent_to_a_collector() {
+    let scratch = Scratch::new();
+    need!("convert", trace(&scratch), "gcc");
+    let (text, _) = convert(&scratch, &["otlp"]);
+    let collector = Collector::start();
+    convert(&scratch, &["otlp", "--export", &collector.target()]);
+    let requests = collector.requests();
+    let (paths, bodies): (Vec<String>, Vec<String>) = requests.into_iter().unzip();
+    assert!(paths.iter().all(|path| path == "/v1/traces"), "{paths:?}");
+    assert_eq!(bodies, text.lines().collect::<Vec<_>>());
+    let mut command = dprobes();
+    command.args(["convert", "trace.dpt", "--to", "json", "--export", &collector.target()]);
+    let (status, _, stderr) = run(command.current_dir(scratch.path()));
+    assert!(status.code() == Some(2) && stderr.contains("--export is for --to otlp"), "{stderr}");
+    let mut command = dprobes();
+    command.args(["convert", "trace.dpt", "--to", "otlp", "--export", "otlp:https://localhost"]);
+    let (status, _, stderr) = run(command.current_dir(scratch.path()));
+    assert!(status.code() == Some(2) && stderr.contains("there is no TLS here"), "{stderr}");
 }

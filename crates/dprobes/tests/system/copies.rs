@@ -387,15 +387,17 @@ fn a_process_of_another_user_is_planned_anew() {
     let other =
         || Server::start(&setpriv, ["--reuid=65534", "--regid=65534", "--clear-groups", name, "0", "serve"]);
     let own = || Server::start(&copy, ["0", "serve"]);
-    let mut servers = [other(), own(), own(), other()];
-    for server in &servers {
-        assert!(server.line().starts_with("round 0 ") && server.line().starts_with("serve "));
-    }
-    let pids: Vec<String> = servers.iter().map(|server| server.pid().to_string()).collect();
-    let mut words = vec!["insert", &*file];
-    pids.iter().for_each(|pid| words.extend(["-p", pid]));
     let mut before = 0;
-    for _ in 0..5 {
+    // Whether a process can have the armings of one before depends on where its heap is, so each
+    // round is of other processes.
+    for round in 0..16 {
+        let mut servers = [other(), own(), own(), other()];
+        for server in &servers {
+            assert!(server.line().starts_with("round 0 ") && server.line().starts_with("serve "));
+        }
+        let pids: Vec<String> = servers.iter().map(|server| server.pid().to_string()).collect();
+        let mut words = vec!["insert", &*file];
+        pids.iter().for_each(|pid| words.extend(["-p", pid]));
         session.done(&words);
         for server in &mut servers {
             assert_eq!(server.ask("work 2"), "done 2");
@@ -407,11 +409,14 @@ fn a_process_of_another_user_is_planned_anew() {
         assert!(now - before <= 2, "one user's is another's: {before}, {now}");
         before = now;
         session.done(&["remove", "--all"]);
+        for server in servers {
+            assert!(server.end().0.success());
+        }
+        if round >= 4 && before > 0 {
+            break;
+        }
     }
     assert!(before > 0, "none was ever armed as before");
     drop(session);
-    for server in servers {
-        assert!(server.end().0.success());
-    }
     std::fs::remove_file(copy).expect("it is ours");
 }

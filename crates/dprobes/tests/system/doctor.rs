@@ -60,6 +60,16 @@ fn this_machine_and_a_process_are_examined() {
     tracer.wait().expect("it is a child");
 }
 
+#[test]
+fn where_no_other_program_is_none_is_tried() {
+    let output = dprobes().arg("doctor").env("PATH", "/nowhere").output().expect("dprobes starts");
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    for name in ["true", "sleep"] {
+        assert!(said.contains(&format!("not tried: there is no program `{name}` here")), "{said}");
+    }
+}
+
 fn end(pid: u32) {
     // SAFETY: a system call on a child that has not been waited for.
     unsafe { libc::kill(pid as i32, libc::SIGTERM) };
@@ -83,6 +93,8 @@ fn why_another_users_process_is_not_probed() {
         &["attach", "-p", &pid, "--at", "libc:exit"][..],
         &["list", "-p", &pid],
         &["trace", "-p", &pid, "-e", "uprobe:libc:exit { @ = count(); }"],
+        // Of no file that could be found otherwise.
+        &["trace", "-p", &pid, "-e", "uprobe:libnowhere:exit { @ = count(); }"],
         &["doctor", "-p", &pid],
     ] {
         let mut command = Command::new(&setpriv);

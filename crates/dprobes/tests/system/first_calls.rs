@@ -117,7 +117,7 @@ fn leave_no_byte_behind_wherever_the_tracer_is_killed() {
             assert_eq!(before.len(), 2);
             let mut command = dprobes();
             command
-                .args(["attach", "--engine", "trap", "-p", &pid.to_string()])
+                .args(["attach", "--max-overhead=none", "--engine", "trap", "-p", &pid.to_string()])
                 .arg("-o")
                 .arg("/dev/null")
                 .arg(&file);

@@ -42,7 +42,13 @@ fn all_is_kept(scratch: &Scratch, what: &str) {
 /// A command with all outputs.
 fn tracing(word: &str, scratch: &Scratch) -> Command {
     let mut command = dprobes();
-    command.arg(word).args(["-o", "keep.dpt", "--log-target", "file:keep.txt,ltt:keep.ltt,ctf:keep.ctf"]);
+    command.arg(word).args([
+        "--log-format=klog",
+        "-o",
+        "keep.dpt",
+        "--log-target",
+        "file:keep.txt,ltt:keep.ltt,ctf:keep.ctf",
+    ]);
     command.args(["--stats", "keep.json"]).current_dir(scratch.path());
     command
 }
@@ -99,7 +105,7 @@ fn a_trace_is_in_its_place_as_soon_as_the_probes_are_in() {
     let mut attached = command.stderr(Stdio::null()).spawn().expect("dprobes starts");
     let start = Instant::now();
     let records = |file: &str| match file {
-        "keep.dpt" => run(dprobes().args(["show", file]).current_dir(scratch.path())).1,
+        "keep.dpt" => run(dprobes().args(["show", "--log-format=klog", file]).current_dir(scratch.path())).1,
         _ => fs::read_to_string(scratch.path().join(file)).unwrap_or_default(),
     };
     while !["keep.dpt", "keep.txt"].iter().all(|file| records(file).contains("DProbes(")) {

@@ -213,7 +213,7 @@ fn what_a_process_takes_away_harms_no_other() {
             loop {
                 // Not with counts: the child has changed them, which are those of its user.
                 let mut command = dprobes();
-                command.arg("run").args(options).arg("-o").args([&records, &file]);
+                command.arg("run").args(options).arg("--log-format=klog").arg("-o").args([&records, &file]);
                 command.arg("--").arg(&program).args([kind, &number.to_string()]);
                 let (status, stdout, stderr) = run(&mut command);
                 if status.code() == Some(3) {

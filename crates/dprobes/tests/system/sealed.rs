@@ -96,7 +96,8 @@ fn threads_are_told_apart(store: &str, records: &str, of: &str) {
     let mut threads: BTreeMap<u64, usize> = BTreeMap::new();
     logged(records).iter().for_each(|(thread, _)| *threads.entry(*thread).or_default() += 1);
     for (thread, count) in threads {
-        let (status, stdout, stderr) = run(dprobes().args(["show", "--tid", &thread.to_string(), store]));
+        let (status, stdout, stderr) =
+            run(dprobes().args(["show", "--log-format=klog", "--tid", &thread.to_string(), store]));
         assert!(status.success(), "{of}: {stderr}");
         let own = logged(&stdout);
         assert!(

@@ -20,6 +20,21 @@ fn sum(counts: &serde_json::Value) -> u64 {
 }
 
 #[test]
+fn a_terminal_is_told_what_takes_long() {
+    let script = need!("tactics: terminal", find_program("script"), "script");
+    let line = format!("'{}' list --tactics libc --points '*' | wc -l", env!("CARGO_BIN_EXE_dprobes"),);
+    let begun = std::time::Instant::now();
+    let (status, out, err) = run(Command::new(&script).args(["-qec", &line, "/dev/null"]));
+    assert!(status.success(), "{out}{err}");
+    // 300,000 instructions are planned in some seconds; a line comes after half a second.
+    let is_told = out.contains("\r\x1b[Kdprobes: planning jumps, 0 s");
+    assert!(is_told || begun.elapsed() < std::time::Duration::from_secs(1), "{out}");
+    // Nothing of it is left.
+    let left = out.rsplit("\r\x1b[K").next().unwrap_or_default().trim();
+    assert!(left.parse::<u32>().is_ok_and(|lines| lines > 5), "{out:?}");
+}
+
+#[test]
 fn the_sites_of_a_file_are_all_counted() {
     let program = need!("tactics", target("points"), "gcc");
     let path = program.to_str().expect("it is plain");

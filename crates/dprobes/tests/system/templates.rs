@@ -1,6 +1,6 @@
 //! Records shown by templates while they are made.
 
-use crate::support::{Run, Session, dprobes, need, repository, run, start_server, target};
+use crate::support::{Run, Session, dprobes, find_program, need, repository, run, start_server, target};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -56,10 +56,46 @@ fn the_examples_are_shown_by_theirs() {
 }
 
 #[test]
+fn names_of_bits_and_values_under_conditions_are_shown_and_converted() {
+    let session = Session::new();
+    let file = |name: &str| session.path().join(name).to_str().expect("text").to_owned();
+    let (made, trace) = (file("made"), file("open.dpt"));
+    let mut command = dprobes();
+    command.arg("run").args(crate::support::engine()).arg("--templates").arg(templates());
+    command.args(["-o", &trace]).arg(repository().join("examples/open.rpn"));
+    let (status, _, stderr) = run(command.args(["--", "sh", "-c", "echo >$1; read line <$1", "sh", &made]));
+    assert!(status.success(), "{stderr}");
+    // The shell opens it twice: to make it, and to read it, which takes no mode.
+    let shown = session.done(&["show", &trace]);
+    let of_file: Vec<&str> = shown.lines().filter(|line| line.starts_with(&format!("'{made}'"))).collect();
+    let wanted =
+        [format!("'{made}' flags=O_WRONLY|O_CREAT|O_TRUNC mode=0x01b6"), format!("'{made}' flags=O_RDONLY")];
+    assert_eq!(of_file, wanted, "{shown}");
+    let json = session.done(&["convert", "--to", "json", &trace, "-o", "-"]);
+    for fields in [
+        format!(r#""fields":{{"field1":"{made}","flags":"O_WRONLY|O_CREAT|O_TRUNC","mode":"0x1b6"}}"#),
+        format!(r#""fields":{{"field1":"{made}","flags":"O_RDONLY","mode":null}}"#),
+    ] {
+        assert_eq!(json.matches(&fields).count(), 1, "{json}");
+    }
+    session.done(&["convert", "--to", "ctf", &trace, "-o", &file("ctf")]);
+    let reader = need!("templates: CTF", find_program("babeltrace2"), "babeltrace2");
+    let (status, told, stderr) = run(std::process::Command::new(reader).arg(file("ctf")));
+    assert!(status.success(), "{stderr}");
+    let of_file: Vec<&str> = told.lines().filter(|line| line.contains(&made)).collect();
+    assert_eq!(of_file.len(), 2, "{told}");
+    assert!(
+        of_file[0].contains("flags = \"O_WRONLY|O_CREAT|O_TRUNC\", _mode_length = 1, mode = [ [0] = 0x1B6 ]"),
+        "{told}"
+    );
+    assert!(of_file[1].contains("flags = \"O_RDONLY\", _mode_length = 0, mode = [ ]"), "{told}");
+}
+
+#[test]
 fn every_example_template_is_right() {
     let (status, stdout, stderr) = run(dprobes().args(["templates", "check"]).arg(templates()));
     assert!(status.success() && stderr.is_empty(), "{stderr}");
-    assert!(stdout.ends_with(": 5 templates in 4 files\n"), "{stdout}");
+    assert!(stdout.ends_with(": 6 templates in 5 files\n"), "{stdout}");
 }
 
 #[test]
@@ -127,9 +163,9 @@ fn a_trace_store_is_formatted_by_templates_given_and_by_those_it_was_made_with()
     record(&[], &bare);
     record(&["--templates", &templates], &with);
 
-    let rows = session.done(&["show", &bare]);
+    let rows = session.done(&["show", "--log-format=klog", &bare]);
     assert!(rows.contains("DProbes(3,1)  0x00000000 : 0101002f "), "{rows}");
-    let formatted = session.done(&["format", &bare, "-t", &templates]);
+    let formatted = session.done(&["format", &bare, "--templates", &templates]);
     assert_eq!(bodies(&formatted, "DProbes(3,1) "), ["'/'"], "{formatted}");
     assert_eq!(formatted.matches("DProbes(").count(), rows.matches(" cpu=").count());
     // The same environment is asked for in both runs.

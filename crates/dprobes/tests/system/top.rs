@@ -1,5 +1,5 @@
 //! `dprobes top` in a terminal: its counts equal the program's own, keys work, and the terminal is
-//! restored.
+//! restored; and without one.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::{Scratch, dprobes, need, run, start_server, target};
+use crate::support::{Scratch, dprobes, need, start_server, target};
 
 /// How long anything may take.
 const SCREEN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -145,6 +145,18 @@ fn keys_work_and_the_process_lives_on() {
     pty.shows("251");
     pty.press("ss");
     pty.shows("lost");
+    // Single words: blanks that were blanks before are not written again.
+    pty.press("?");
+    pty.shows("around");
+    pty.press("x");
+    pty.shows("server_work");
+    pty.press("/WORX\u{7f}K\r");
+    pty.shows("(WORK)");
+    pty.press("/nothing");
+    pty.shows("drops");
+    pty.press("\u{1b}");
+    // What comes together with Esc is a key with Alt.
+    pty.shows("quit");
     pty.press("p");
     pty.shows("PAUSED");
     pty.press("q");
@@ -163,7 +175,14 @@ fn records_go_where_a_target_says() {
     let pid = server.pid().to_string();
     let top = |target: &str| {
         let mut command = dprobes();
-        command.current_dir(scratch.path()).args(["top", "-p", &pid, "--log-target", target]);
+        command.current_dir(scratch.path()).args([
+            "top",
+            "--log-format=klog",
+            "-p",
+            &pid,
+            "--log-target",
+            target,
+        ]);
         command.args(["--at", "a.out:server_work:entry", "--do", "push arg, 0; log 1; exit"]);
         Pty::start(command)
     };
@@ -197,10 +216,8 @@ fn a_signal_gives_the_terminal_back() {
     }
 }
 
-#[test]
-fn without_a_terminal_it_says_what_to_use() {
-    let mut command = dprobes();
-    command.args(["top", "--at", "a.out:main:entry", "--", "true"]);
+/// A command without a terminal of its own.
+fn without_terminal(mut command: Command) -> Command {
     // SAFETY: one system call, which may be made between fork and exec.
     unsafe {
         command.pre_exec(|| {
@@ -208,10 +225,64 @@ fn without_a_terminal_it_says_what_to_use() {
             Ok(())
         });
     }
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let said = command.output().expect("it starts");
-    let stderr = String::from_utf8_lossy(&said.stderr);
-    assert!(said.status.code() == Some(1) && stderr.contains("no terminal"), "{stderr}");
-    let (status, _, _) = run(dprobes().args(["top", "--help"]));
-    assert!(status.success());
+    command.stdin(Stdio::null());
+    command
+}
+
+/// The hits of a probe in each table, and the whole output.
+fn tables(text: &str, probe: &str) -> Vec<u64> {
+    assert!(!text.contains('\u{1b}'), "it controls a terminal: {text:?}");
+    let rows = text.lines().filter(|line| line.ends_with(probe));
+    let hits = rows.filter_map(|row| row.split("  ").filter(|word| !word.is_empty()).nth(1));
+    hits.map(|hits| hits.trim().replace(',', "").parse().expect("a count")).collect()
+}
+
+#[test]
+fn batches_are_tables_of_plain_text() {
+    let server = need!("top", target("server"), "gcc");
+    let mut server = start_server(&server);
+    let mut command = dprobes();
+    command.args(["top", "-b", "-n", "3", "-d", "0.2", "-p", &server.pid().to_string()]);
+    command.args(["--at", "a.out:server_work:entry", "--at", "a.out:server_work:return", "--sort", "name"]);
+    command.args(["--filter", "ENTRY"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = without_terminal(command).spawn().expect("it starts");
+    // Whenever it is armed: these calls come before the last table or after it.
+    assert_eq!(server.ask("call 1000"), "done 1000");
+    let said = child.wait_with_output().expect("it ends");
+    let (text, stderr) = (String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
+    assert!(said.status.success() && !stderr.contains('\u{1b}'), "{stderr}");
+    let hits = tables(&text, " a.out:server_work:entry");
+    assert!(hits.len() == 3 && hits.is_sorted(), "{text}");
+    assert!(!text.contains(":return"), "the filter: {text}");
+    assert_eq!(server.ask("call 3"), "done 3", "it lives on");
+}
+
+#[test]
+fn without_a_terminal_tables_are_printed_until_the_end() {
+    let tight = need!("top", target("tight"), "gcc");
+    let mut command = dprobes();
+    command.args(["top", "-d", "50ms", "--at", "a.out:work:entry", "--"]);
+    command.arg(&tight).args(["30000000", "1"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let said = without_terminal(command).output().expect("it starts");
+    let (text, stderr) = (String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
+    assert!(said.status.success(), "{stderr}");
+    assert!(stderr.contains("30000000"), "the summary follows: {stderr}");
+    let hits = tables(&text, " a.out:work:entry");
+    assert!(!hits.is_empty() && hits.is_sorted() && hits.iter().all(|hits| *hits <= 30_000_000), "{text}");
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_it() {
+    let server = need!("top", target("server"), "gcc");
+    let mut server = start_server(&server);
+    let mut command = dprobes();
+    command.args(["top", "-d", "50ms", "-p", &server.pid().to_string(), "--at", "a.out:server_work:entry"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = without_terminal(command).spawn().expect("it starts");
+    let mut output = child.stdout.take().expect("a pipe");
+    let mut first = [0; 10];
+    output.read_exact(&mut first).expect("a table");
+    drop(output);
+    assert!(child.wait().expect("it ends").success());
+    assert_eq!(server.ask("call 3"), "done 3", "it lives on");
 }

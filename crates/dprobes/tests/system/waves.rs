@@ -69,6 +69,13 @@ impl Random {
     }
 }
 
+/// A session whose traps may take any time: here are more than anybody should ask for.
+fn unlimited() -> Session {
+    let session = Session::new();
+    session.done(&["session", "start", "--max-overhead", "none"]);
+    session
+}
+
 #[test]
 fn any_wave_on_any_other() {
     let (program, offsets) = need!("waves", subject(), "gcc and objdump");
@@ -77,7 +84,7 @@ fn any_wave_on_any_other() {
 
     // The expected counts and result: from traps alone, which do not affect neighbours.
     let (expected, sum) = {
-        let session = Session::new();
+        let session = unlimited();
         let records = session.path().join("records");
         let mut server = start_server(&program);
         let sum = server.ask("go");
@@ -94,7 +101,7 @@ fn any_wave_on_any_other() {
     let mut traps_asked = 0;
     for round in 0..6 {
         let mut random = Random(round);
-        let session = Session::new();
+        let session = unlimited();
         let records = session.path().join("records");
         let mut server = start_server(&program);
         let mut seen = 0;

@@ -143,7 +143,7 @@ impl Followed {
             if let Some(space) = self.spaces.get_mut(&number) {
                 space.unmapper = None;
             }
-            self.leave_space(messages, number, tid);
+            self.release_space(messages, number, tid);
         }
     }
 
@@ -208,13 +208,13 @@ impl Followed {
         if let Some(tracked) = self.threads.get_mut(&tid) {
             tracked.exiting = true;
             if let Some(space) = tracked.space.take() {
-                self.leave_space(messages, space, tid);
+                self.release_space(messages, space, tid);
             }
         }
     }
 
     /// Removes a thread from its address space, and the address space with its last thread.
-    pub(crate) fn leave_space(&mut self, messages: &mut Messages<'_>, number: u32, tid: i32) {
+    pub(crate) fn release_space(&mut self, messages: &mut Messages<'_>, number: u32, tid: i32) {
         if let Some(space) = self.spaces.get_mut(&number) {
             forget_stranger(space, tid);
             space.members -= 1;

@@ -19,12 +19,15 @@ impl Tracer<'_> {
     pub fn finish(&mut self, control: &Control) -> Report {
         self.disarmer().look_for_over();
         let report_states = self.programs.states();
-        self.leave_all(control);
+        self.detach_all(control);
         self.finish_dump(control);
         self.messages.tell_losses(&self.programs);
         self.followed.holds.released();
         control.wants_ticks.store(false, Ordering::Relaxed);
-        self.report_sources().report(&report_states)
+        // For the cost only: nothing is probed any more.
+        self.budget.look(self.programs.traps());
+        let report = self.report_sources().report(&report_states);
+        Report { trap_time: self.budget.spent(), ..report }
     }
 
     /// Waits until the core dump that is being written is complete, or removes it.
@@ -45,7 +48,7 @@ impl Tracer<'_> {
     }
 
     /// Removes the probes from all processes and detaches.
-    pub(crate) fn leave_all(&mut self, control: &Control) {
+    pub(crate) fn detach_all(&mut self, control: &Control) {
         // Ends long runs of handlers, so that they are not waited for.
         let probes = self.programs.values().flat_map(|program| &program.probes);
         probes.filter_map(|probe| probe.counted.as_ref()).for_each(|counted| counted.take_out(None));
@@ -135,7 +138,7 @@ impl Tracer<'_> {
     }
 
     /// Detaches from a thread in `stop`, which must not be a signal's.
-    pub(crate) fn leave(&mut self, mut thread: Stopped, stop: Stop) -> Result<(), process::Error> {
+    pub(crate) fn detach_thread(&mut self, mut thread: Stopped, stop: Stop) -> Result<(), process::Error> {
         let tid = thread.tid();
         if !matches!(stop, Stop::Interrupt | Stop::Group(_)) {
             thread = thread.settle()?.0;
@@ -184,7 +187,7 @@ impl Tracer<'_> {
             space.unmapper = Some(thread);
             return Ok(());
         }
-        self.followed.leave_space(&mut self.messages, number, tid);
+        self.followed.release_space(&mut self.messages, number, tid);
         thread.detach(0);
         Ok(())
     }

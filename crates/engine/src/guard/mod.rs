@@ -168,10 +168,10 @@ impl Guard {
         self.mapped().map(move |(base, size)| Mapped { base, size, piece: piece(base) })
     }
 
-    /// Enters a site that traps, and its slot if it has one.
-    pub(crate) fn traps(&mut self, site: u64, slot: Option<u64>, memory: &Memory) {
-        // If there is no room, the process is unguarded at this site, as without a guard.
-        let _ = self.table.enter(site, slot.unwrap_or(0), memory);
+    /// Enters sites that trap, each with its slot, or 0 if it has none.
+    pub(crate) fn traps(&mut self, sites: &[(u64, u64)], memory: &Memory) {
+        // If there is no room, the process is unguarded at a site, as without a guard.
+        let _ = self.table.enter_all(sites, memory);
     }
 
     /// Notes a thread that is about to be single-stepped, with its signal mask.

@@ -130,7 +130,8 @@ impl Spaces {
         if let Some(space) = self.get_mut(&number)
             && let Some(guard) = &mut space.calls.guard
         {
-            sites.iter().for_each(|site| guard.traps(site.address, None, &space.code.memory));
+            let sites: Vec<(u64, u64)> = sites.iter().map(|site| (site.address, 0)).collect();
+            guard.traps(&sites, &space.code.memory);
         }
         Ok((thread, stop))
     }

@@ -14,6 +14,9 @@ pub(super) const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Bytes of an entry.
 pub(super) const ENTRY: u64 = 16;
 
+/// From so many sites on, the whole table is written.
+const MANY: usize = 1024;
+
 /// The table of one process.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
@@ -53,14 +56,11 @@ impl Table {
     /// The memory cannot be written.
     pub(super) fn moved(&self, base: u64, size: u64, memory: &Memory) -> io::Result<Table> {
         let mut table = Table::new(base, size);
-        let mut bytes = vec![0; size as usize];
         for (&site, &slot) in &self.slots {
-            let place = table.place(site);
-            table.used.insert(place, site);
+            table.used.insert(table.place(site), site);
             table.slots.insert(site, slot);
-            bytes[(place * ENTRY) as usize..][..16].copy_from_slice(&entry(site, slot));
         }
-        memory.poke(base, &bytes)?;
+        memory.poke(base, &table.bytes())?;
         Ok(table)
     }
 
@@ -75,6 +75,31 @@ impl Table {
         self.used.insert(place, site);
         self.slots.insert(site, slot);
         Ok(())
+    }
+
+    /// Enters sites and their slots, as far as there is room. Many are written at once: one call of
+    /// the kernel for each takes longer than to write all of the table.
+    pub(super) fn enter_all(&mut self, sites: &[(u64, u64)], memory: &Memory) -> io::Result<()> {
+        if sites.len() < MANY {
+            return sites.iter().try_for_each(|&(site, slot)| self.enter(site, slot, memory));
+        }
+        for &(site, slot) in sites {
+            if self.slots.contains_key(&site) || (self.slots.len() as u64 + 1) * 2 <= self.entries {
+                self.used.insert(self.place(site), site);
+                self.slots.insert(site, slot);
+            }
+        }
+        memory.poke(self.base, &self.bytes())
+    }
+
+    /// The whole table as it is in memory.
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.size() as usize];
+        for (place, site) in &self.used {
+            let slot = self.slots.get(site).copied().unwrap_or(0);
+            bytes[(place * ENTRY) as usize..][..16].copy_from_slice(&entry(*site, slot));
+        }
+        bytes
     }
 
     /// The index of a site, or of the free entry for it.
@@ -94,6 +119,27 @@ fn entry(site: u64, slot: u64) -> [u8; 16] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_are_entered_as_few_are() {
+        let sites: Vec<(u64, u64)> = (1..=MANY as u64 + 2).map(|site| (site * 0x1000, site)).collect();
+        let size = (2 * MANY as u64 * ENTRY) as usize;
+        let (mut at_once, mut one_by_one) = (vec![0u8; size], vec![0u8; size]);
+        let memory = Memory::open(std::process::id() as i32).expect("own memory");
+        let mut table = Table::new(at_once.as_mut_ptr() as u64, size as u64);
+        table.enter_all(&sites[..3], &memory).expect("own memory");
+        table.enter_all(&sites, &memory).expect("own memory");
+        let mut other = Table::new(one_by_one.as_mut_ptr() as u64, size as u64);
+        let entered = sites.iter().filter(|(site, slot)| other.enter(*site, *slot, &memory).is_ok());
+        assert_eq!(entered.count(), MANY, "never more than half of it");
+        let read = |bytes: &[u8]| {
+            let mut copy = vec![0; size];
+            memory.peek(bytes.as_ptr() as u64, &mut copy).expect("own memory");
+            copy
+        };
+        assert_eq!(read(&at_once), read(&one_by_one));
+        assert!(read(&at_once).iter().any(|byte| *byte != 0));
+    }
 
     #[test]
     fn what_is_entered_is_found_and_moves_along() {

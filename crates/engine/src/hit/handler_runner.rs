@@ -20,7 +20,7 @@ use crate::module_key::ModuleKey;
 use crate::patch_registers::to_patch;
 use crate::program::has_limits;
 use crate::programs::Programs;
-use crate::retire::Disarmer;
+use crate::retire::{Disarmer, Trap};
 use crate::sharing::Sharing;
 use crate::site_use::Use;
 use crate::tables::Tables;
@@ -39,6 +39,14 @@ pub(crate) struct HandlerRunner<'t, 'a> {
     pub(crate) stop: &'t AtomicBool,
 }
 
+/// What the handlers of a site did.
+pub(crate) struct Ran {
+    /// The records.
+    pub(crate) records: Vec<Pending>,
+    /// What the function returns at once, if a handler wants that.
+    pub(crate) overridden: Option<u64>,
+}
+
 impl<'a> HandlerRunner<'_, 'a> {
     fn disarmer(&mut self) -> Disarmer<'_, 'a> {
         Disarmer {
@@ -50,16 +58,16 @@ impl<'a> HandlerRunner<'_, 'a> {
         }
     }
 
-    /// Runs the handlers of a site on the registers of the thread that hit it. Returns the records.
+    /// Runs the handlers of a site on the registers of the thread that hit it.
     pub(crate) fn run_handlers(
         &mut self,
         thread: &Stopped,
         address: u64,
         word: Word,
         registers: &mut Registers,
-    ) -> Vec<Pending> {
+    ) -> Ran {
         let tid = thread.tid();
-        let mut records = Vec::new();
+        let (mut records, mut overridden) = (Vec::new(), None);
         let mut place = 0;
         // By index: a handler may remove its own probe.
         while let Some(wanted) = self.use_at(tid, address, place) {
@@ -68,13 +76,20 @@ impl<'a> HandlerRunner<'_, 'a> {
                 && self.is_reached(tid, address, (program, probe), word, registers)
             {
                 let ran = self.run_handler(thread, address, (program, probe), word, registers);
+                let (ran, result) = ran.unzip();
                 records.extend(ran.into_iter().flatten().flatten());
+                overridden = overridden.or(result.flatten());
             }
         }
         let domain = self.domain(tid);
         let over = records_over(self.programs, domain, self.space_uses(tid, address));
-        self.disarmer().retire(&over, Some(domain));
-        records
+        if !over.is_empty() {
+            let trap = self.module_at(tid, address).map(|module| Trap { address, module });
+            if !trap.is_some_and(|trap| self.disarmer().retire_trap(&over, trap, domain)) {
+                self.disarmer().retire(&over, Some(domain));
+            }
+        }
+        Ran { records, overridden }
     }
 
     /// One use of a site, by its index.
@@ -125,8 +140,8 @@ impl<'a> HandlerRunner<'_, 'a> {
         }
     }
 
-    /// Counts a hit of one probe and runs its handler if it is due. Returns its log, then its stack
-    /// traces.
+    /// Counts a hit of one probe and runs its handler if it is due. Returns its log, its stack
+    /// traces, and what the function is to return.
     fn run_handler(
         &mut self,
         thread: &Stopped,
@@ -134,7 +149,7 @@ impl<'a> HandlerRunner<'_, 'a> {
         (program_number, number): (usize, usize),
         word: Word,
         registers: &mut Registers,
-    ) -> Option<[Option<Pending>; 2]> {
+    ) -> Option<([Option<Pending>; 2], Option<u64>)> {
         let module = self.module_at(thread.tid(), address);
         let domain = self.domain(thread.tid());
         let program = &mut self.programs[program_number];
@@ -203,6 +218,7 @@ impl<'a> HandlerRunner<'_, 'a> {
             },
         };
         let outcome = vm::run(&code, definition.entry, self.machine, &mut machine);
+        let overridden = machine.overridden;
         let probe = &mut program.probes[number];
         // An exit to a facility of the kernel removes the probe first, whether or not the facility
         // exists.
@@ -230,7 +246,7 @@ impl<'a> HandlerRunner<'_, 'a> {
         if let End::ExitTo(facility) = outcome.end {
             self.exit_to(facility, (program_number, number), (major, minor), registers);
         }
-        Some([log, traces])
+        Some(([log, traces], overridden))
     }
 }
 

@@ -1,4 +1,7 @@
 //! What becomes of the records of a hit: committed, dropped, or followed by a fault.
+//!
+//! In: the records of a hit (`Pending`), and what became of its instruction. Out: records given to
+//! the observer and counted, or counted as dropped.
 
 use crate::messages::Messages;
 use crate::programs::Programs;

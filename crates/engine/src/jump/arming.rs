@@ -23,8 +23,8 @@ use super::code_cache::Kept;
 use super::code_file::CodeFile;
 use super::contexts::Contexts;
 use super::handler_memory::HandlerMemory;
-use super::low_room::Room;
 use super::trampoline::Trampoline;
+use super::trampoline_allocator::TrampolineAllocator;
 use super::{New, write};
 use crate::change::Change;
 use crate::jump::not_jumped::NotJumped;
@@ -114,7 +114,7 @@ pub(crate) struct Arming {
     pub(super) ways: BTreeMap<u64, (u64, u64)>,
     pub(super) followers: BTreeMap<u64, Vec<u64>>,
     pub(super) planner: Rc<Planner>,
-    pub(super) room: Room,
+    pub(super) room: TrampolineAllocator,
     pub(super) areas: Vec<(u64, u64)>,
     pub(super) pads: Vec<(u64, u64)>,
     /// The bytes of trampolines and pads; and the fields in them that hold addresses, each with the
@@ -158,7 +158,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) writing: &'a Writing,
     pub(crate) trampolines: &'a New,
     pub(crate) planner: Rc<Planner>,
-    pub(crate) room: Room,
+    pub(crate) room: TrampolineAllocator,
     pub(crate) areas: Vec<(u64, u64)>,
     pub(crate) pads: Vec<(u64, u64)>,
     /// The bytes of trampolines and of pads, each with its address.
@@ -173,7 +173,7 @@ impl Arming {
         let Parts { keep, trampolines, writing, code, start, left, .. } = parts;
         let mut pieces = write::together(
             parts.trampoline_bytes.iter().map(|(address, bytes)| (*address, &bytes[..])),
-            super::low_room::ALIGNMENT,
+            super::trampoline_allocator::ALIGNMENT,
         );
         let (mut fields, mut is_fixed) = (Vec::new(), false);
         for trampoline in trampolines.trampolines.values() {

@@ -81,7 +81,7 @@ impl Armings {
     }
 
     /// Removes and returns the armings of a domain that has no process any more.
-    pub(super) fn leave(&mut self, domain: Domain) -> Vec<Rc<Arming>> {
+    pub(super) fn remove_domain(&mut self, domain: Domain) -> Vec<Rc<Arming>> {
         self.all.extract_if(.., |arming| arming.keep.circumstances.domain == domain).collect()
     }
 

@@ -171,7 +171,7 @@ impl Cells {
     }
 
     /// Ends a domain without processes: adds its counts to the tracer's own memory.
-    pub(crate) fn leave(&mut self, domain: Domain) {
+    pub(crate) fn end_domain(&mut self, domain: Domain) {
         if domain == Domain::OWN {
             return;
         }

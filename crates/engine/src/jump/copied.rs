@@ -193,7 +193,7 @@ impl Copied {
     }
 
     /// Whether the handlers' memory is where their code expects it.
-    pub(super) fn suits(&self, handler_memory: &HandlerMemory) -> bool {
+    pub(super) fn addresses_match(&self, handler_memory: &HandlerMemory) -> bool {
         self.arming.around == arming::HandlerAddresses::of(handler_memory)
     }
 

@@ -1,5 +1,8 @@
-//! Passes a record from a ring to the observer, with the data that its number stands for, and
-//! counts it.
+//! What a record from a ring becomes: its fields, from the data that its number stands for and from
+//! the names of its thread.
+//!
+//! In: the head of a record, and what is known of its handler, site and thread. Out: the fields of
+//! a `Record`. `deliver/drainer.rs` fills them in, passes the record on and counts it.
 
 use std::time::Instant;
 

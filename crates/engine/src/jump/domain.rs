@@ -46,12 +46,12 @@ impl Domains<'_, '_> {
         if let Some(domain) = cells.domain(&trust) {
             return domain;
         }
-        self.leave_domains();
+        self.end_domains();
         self.sharing.cells.as_mut().and_then(|cells| cells.domain(&trust)).unwrap_or(Domain::OWN)
     }
 
     /// Ends domains without processes, and frees their memory.
-    fn leave_domains(&mut self) {
+    fn end_domains(&mut self) {
         if !self.sharing.tables.is_empty() {
             // The maps of scripts live on in the only domain.
             return;
@@ -68,9 +68,9 @@ impl Domains<'_, '_> {
             for program in self.programs.values_mut() {
                 let definitions = &program.versions.main().probes;
                 let probes = program.probes.iter_mut().zip(definitions);
-                probes.for_each(|(probe, definition)| probe.leave(definition, domain));
+                probes.for_each(|(probe, definition)| probe.end_domain(definition, domain));
             }
-            cells.leave(domain);
+            cells.end_domain(domain);
         }
     }
 

@@ -1,4 +1,8 @@
-//! Reads the records of all rings, in the order of time, and passes them to the observer.
+//! The state of the reader of all rings: the rings, the next record of each, and which is the
+//! oldest.
+//!
+//! In: how far each ring is filled. Out: the ring whose record is next in the order of time, and up
+//! to which time it may be read. `drain/drainer.rs` reads the records in that order.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};

@@ -27,7 +27,7 @@ use rpn::Object;
 
 use super::cells::Cells;
 use super::contexts::Contexts;
-use super::low_room::Room;
+use super::trampoline_allocator::TrampolineAllocator;
 use super::write;
 use crate::reason::NoJump;
 use crate::tables::Tables;
@@ -75,7 +75,7 @@ struct Texts {
     /// A hash of everything added and removed, in order; 0 if there was nothing yet. Equal states
     /// have equal contents.
     state: u64,
-    room: Room,
+    room: TrampolineAllocator,
     programs: HashMap<usize, Described>,
     /// What is still to be written, by address.
     pending: BTreeMap<u64, Vec<u8>>,
@@ -325,8 +325,9 @@ fn places(mappings: &[Mapping], heap: Option<u64>, cells: u64, contexts: u64) ->
 /// Descriptions of maps as the agent reads them.
 fn map_bytes(infos: &[MapInfo]) -> Vec<u8> {
     let each = |info: &MapInfo| {
-        let MapInfo { kind, signed, key, value, entries, copies, place, words, a, b, c } = *info;
-        let words = [kind, signed, key, value, entries, copies, place, words];
+        let MapInfo { kind, signed, key, value, entries, copies, place, words, evicts, a, b, c } = *info;
+        // The numbers behind them begin at a multiple of 8.
+        let words = [kind, signed, key, value, entries, copies, place, words, evicts, 0];
         let numbers = [a, b, c].into_iter().flat_map(i64::to_le_bytes);
         words.into_iter().flat_map(u32::to_le_bytes).chain(numbers).collect::<Vec<u8>>()
     };

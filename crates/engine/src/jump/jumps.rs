@@ -8,9 +8,9 @@ use elsa::FrozenMap;
 use process::{Mapping, Memory};
 
 use super::copied::Copied;
-use super::low_room::Room;
-use super::tail;
+use super::relocated_successors;
 use super::trampoline::{Part, Trampoline};
+use super::trampoline_allocator::TrampolineAllocator;
 use crate::change::Change;
 use crate::hold::Held;
 use crate::site::Jump;
@@ -19,7 +19,7 @@ use crate::site::Jump;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Jumps {
     /// The memory for them.
-    pub(crate) room: Room,
+    pub(crate) room: TrampolineAllocator,
     /// All trampolines that threads can be in, by address. A child shares its parent's until one of
     /// the two changes.
     trampolines: Rc<BTreeMap<u64, Rc<Trampoline>>>,
@@ -28,7 +28,7 @@ pub(crate) struct Jumps {
     /// The intermediate jumps (landing pads and others), by address: site and trampoline of each.
     ways: Rc<BTreeMap<u64, (u64, u64)>>,
     /// For each instruction that trampolines have copies of behind their own: the addresses of the
-    /// `nop`s before the copies ([`tail::TAIL_NOP`]).
+    /// `nop`s before the copies ([`relocated_successors::TAIL_NOP`]).
     followers: Rc<BTreeMap<u64, Vec<u64>>>,
     pads: Vec<(u64, u64)>,
     /// The trampolines of armings that were copied from other processes.
@@ -172,7 +172,7 @@ impl Jumps {
         let mut cuts = followers.remove(&address).unwrap_or_default();
         let mut failed = None;
         cuts.retain(|cut| {
-            let mut bytes = [0xe9; tail::TAIL_NOP.len()];
+            let mut bytes = [0xe9; relocated_successors::TAIL_NOP.len()];
             // It reaches: the trampoline ends in a jump to about the same place.
             let distance = address.wrapping_sub(cut + bytes.len() as u64) as i32;
             bytes[1..].copy_from_slice(&distance.to_le_bytes());

@@ -17,8 +17,8 @@
 //! |---|---|
 //! | `arm` | makes sites jumps, from the plan to the written bytes |
 //! | `stack`, `proof`, `text`, `code_cache` | what is known of the code: where a handler has no usable stack, what control flow proves, its bytes |
-//! | `planners`, `area`, `reach`, `low_room`, `not_jumped` | earlier plans; places for memory, how far jumps reach, room in it; a site that gets no jump |
-//! | `trampoline`, `tail`, `shape` | the code from T to J; that of F; the jumps to T |
+//! | `planners`, `area`, `reach`, `trampoline_allocator`, `not_jumped` | earlier plans; places for memory, how far jumps reach, room in it; a site that gets no jump |
+//! | `trampoline`, `relocated_successors`, `shape` | the code from T to J; that of F; the jumps to T |
 //! | `write`, `put_back`, `held` | writes where no thread is; moves a thread between a site and T back to the site; what is done while threads are held |
 //! | `arming`, `armings`, `code_file`, `copied` | the result of arming a module; all that are kept; its code as a file; the same at another address |
 //! | `jumps` | the trampolines of an address space |
@@ -50,7 +50,6 @@ mod held;
 mod hidden;
 mod identity;
 mod jumps;
-mod low_room;
 mod map_handler_memory;
 mod mark;
 mod not_jumped;
@@ -61,6 +60,7 @@ mod probe_end;
 pub(crate) mod proof;
 mod put_back;
 mod reach;
+mod relocated_successors;
 mod remove;
 mod ring;
 mod rings;
@@ -69,11 +69,11 @@ mod shared;
 mod signal;
 mod stack;
 mod step_out;
-mod tail;
 mod text;
 mod thread_ids;
 mod thread_names;
 mod trampoline;
+mod trampoline_allocator;
 mod trust;
 mod waiting;
 mod write;

@@ -38,7 +38,7 @@ pub(crate) struct Proven {
 /// With `ways`, also proves all ways to instructions. That holds only if no thread was interrupted
 /// there: the address to which a signal handler returns, or a coroutine goes on, is nowhere in the
 /// code.
-pub(crate) fn around(
+pub(crate) fn prove_code_near(
     image: &Image,
     bias: u64,
     text: &[u8],
@@ -183,7 +183,7 @@ mod tests {
 
     fn starts(text: &[u8]) -> Vec<u64> {
         let sites = [Site { address: VADDR + BIAS, length: 2, jump: true }];
-        let found = around(&image(), BIAS, text, VADDR + BIAS, &sites, false);
+        let found = prove_code_near(&image(), BIAS, text, VADDR + BIAS, &sites, false);
         found.instructions.iter().map(|address| address - BIAS - VADDR).collect()
     }
 
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn around_a_long_site_as_much_is_known_as_can_overlap_with_it() {
         let sites = [Site { address: VADDR + BIAS + 2, length: 5, jump: true }];
-        let found = around(&image(), BIAS, CODE, VADDR + BIAS, &sites, false);
+        let found = prove_code_near(&image(), BIAS, CODE, VADDR + BIAS, &sites, false);
         assert_eq!(found.instructions, STARTS.map(|start| start + BIAS + VADDR));
     }
 

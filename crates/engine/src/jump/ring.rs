@@ -1,5 +1,8 @@
 //! Reads one ring, and tells its process how far.
 //!
+//! In: the memory of a ring. Out: the head of its next record, checked; or that it is empty, or
+//! invalid.
+//!
 //! The process has written the ring's content, and may change it at any moment: the crate `rings`
 //! parses it. A ring with invalid content is emptied.
 

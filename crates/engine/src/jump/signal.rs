@@ -55,7 +55,7 @@ impl Stepper<'_, '_> {
                 lend_alignment_check(&mut registers);
                 thread.set_registers(&registers)?;
                 let lent = SavedFlags { alignment: true, ..SavedFlags::default() };
-                return self.leave_with(number, thread, *info, lent);
+                return self.step_out_with(number, thread, *info, lent);
             }
             if signal == libc::SIGTRAP {
                 let inside = matches!(part, Part::Prologue { .. } | Part::Handler | Part::Access { .. });
@@ -68,7 +68,7 @@ impl Stepper<'_, '_> {
                     registers.set_rflags(registers.rflags() & !TRAP_FLAG);
                     thread.set_registers(&registers)?;
                     let lent = SavedFlags { trap: true, alignment: false, status };
-                    return self.leave_with(number, thread, *info, lent);
+                    return self.step_out_with(number, thread, *info, lent);
                 }
                 let covered =
                     self.followed.spaces.get(&number).is_some_and(|it| it.is_amid_a_group(registers.rip()));
@@ -124,7 +124,7 @@ impl Stepper<'_, '_> {
     /// Steps a thread whose flags in `lent` must be restored out of a trampoline. Returns it with a
     /// signal that it must see: the step of a program that single-steps itself, or the fault of the
     /// displaced instruction.
-    fn leave_with(
+    fn step_out_with(
         &mut self,
         number: u32,
         thread: Stopped,

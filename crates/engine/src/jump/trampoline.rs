@@ -1,4 +1,7 @@
 //! Trampolines: the code that a site's jump leads to.
+//!
+//! In: handlers, displaced instructions, and how the jump leads here (`Layout`). Out: `Trampoline`,
+//! a description of the code, and its bytes.
 
 use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
@@ -7,8 +10,8 @@ use jit::SiteField;
 use patch::tactic::Jump as Shape;
 use patch::{Continuation, Displaced, Refusal, Slot, SlotPosition};
 
-use super::low_room::{ALIGNMENT, Room};
-use super::tail::{TAIL_NOP, TailCopy};
+use super::relocated_successors::{SuccessorCopy, TAIL_NOP};
+use super::trampoline_allocator::{ALIGNMENT, TrampolineAllocator};
 use crate::reason::NoJump;
 use crate::site_use::Use;
 
@@ -64,7 +67,8 @@ pub(crate) struct Layout<'a> {
     /// The code that commits the record behind the displaced instruction, if the record waits for
     /// it.
     pub(crate) commit: Option<&'a Commit>,
-    /// The instructions that run behind the displaced one, in their order: [`tail`](super::tail).
+    /// The instructions that run behind the displaced one, in their order:
+    /// [`relocated_successors`](super::relocated_successors).
     pub(crate) tail: &'a [Displaced],
 }
 
@@ -101,7 +105,7 @@ pub(crate) struct Trampoline {
     missed: Option<Missed>,
     /// The address behind the original instruction.
     next: u64,
-    tail: Vec<TailCopy>,
+    tail: Vec<SuccessorCopy>,
     /// Whether the displaced instruction is `pushf`.
     pushes_flags: bool,
 }
@@ -168,7 +172,7 @@ impl Layout<'_> {
         let behind_commit = bytes.len();
         let mut tail = Vec::with_capacity(self.tail.len());
         for follower in self.tail {
-            tail.push(TailCopy::append(follower, start, &mut bytes)?);
+            tail.push(SuccessorCopy::append(follower, start, &mut bytes)?);
         }
         if onward == Continuation::Behind && self.tail.last().is_none_or(Displaced::falls_through) {
             let last = self.tail.last().unwrap_or(self.displaced);
@@ -197,14 +201,14 @@ impl Layout<'_> {
 }
 
 impl Layout<'_> {
-    /// Places it in `low_room` within some addresses, without its tail if there is too little room
-    /// for it. Returns the trampoline and its bytes, which are still to be written.
+    /// Places it in `room` within some addresses, without its tail if there is too little for it.
+    /// Returns the trampoline and its bytes, which are still to be written.
     ///
     /// # Errors
     /// There is no room within reach.
     pub(crate) fn put(
         mut self,
-        room: &mut Room,
+        room: &mut TrampolineAllocator,
         within: &Range<u64>,
     ) -> Result<(Trampoline, Vec<u8>), NoJump> {
         let mut take = |layout: &Layout<'_>| {
@@ -251,7 +255,7 @@ impl Trampoline {
             fields.extend(handler.site_fields()?.into_iter().map(|field| field.behind(*begin)));
         }
         let slots = [Some(&self.slot), self.missed.as_ref().map(|missed| &missed.slot)].into_iter().flatten();
-        for slot in slots.chain(self.tail.iter().map(TailCopy::slot)) {
+        for slot in slots.chain(self.tail.iter().map(SuccessorCopy::slot)) {
             let begin = (slot.address - self.start) as u32;
             fields.extend(slot.absolute().iter().map(|&at| SiteField::Word(begin + at as u32)));
         }
@@ -321,7 +325,7 @@ impl Trampoline {
         self.pushes_flags && self.displaced().any(|displaced| displaced == address)
     }
 
-    pub(crate) fn tail(&self) -> &[TailCopy] {
+    pub(crate) fn tail(&self) -> &[SuccessorCopy] {
         &self.tail
     }
 

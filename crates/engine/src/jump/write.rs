@@ -5,14 +5,14 @@ use std::io;
 
 use process::Memory;
 
-use super::low_room::ALIGNMENT;
+use super::trampoline_allocator::ALIGNMENT;
 
 /// A piece of at least so many bytes is not extended any more.
 const PIECE: usize = 1 << 20;
 
 /// Writes bytes, each with their address, in ascending order. Between two that are less than
 /// [`ALIGNMENT`] apart there is only the unused rest of the first one's piece of
-/// `Room`; it is filled with zeros.
+/// `TrampolineAllocator`; it is filled with zeros.
 ///
 /// # Errors
 /// Nothing is mapped there, or the process is gone.

@@ -47,6 +47,15 @@ impl Space {
         self.mapped.noted = MemoryEntries { state: Some(state), entered };
     }
 
+    /// As [`Space::changed`], where no memory is mapped or unmapped: the entries stay right.
+    pub(crate) fn changed_in_place(&mut self) {
+        let are_right = self.mapped.noted.state == Some(self.state());
+        self.changed();
+        if are_right {
+            self.mapped.noted.state = Some(self.state());
+        }
+    }
+
     /// Strikes out all entries, since memory is about to be unmapped. [`Space::note_memory`] makes
     /// them again.
     pub(crate) fn strike_memory(&mut self) {

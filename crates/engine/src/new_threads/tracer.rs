@@ -1,4 +1,9 @@
 //! Follows new threads and processes from their first event, and stops following the dead.
+//!
+//! In: a thread's report of a child, the child's first stop, an exec, an end. Out: threads
+//! (`Tracked`) that are followed in an address space: their parent's, a copy of it, or after an
+//! exec a new one. Before the first instruction in a new space, `refresh` (`modules`) places probes
+//! there; in a copy only if it is stale.
 
 use process::{Status, Stop, Stopped};
 
@@ -94,7 +99,7 @@ impl Tracer<'_> {
         self.followed.threads.unblock_trap(&self.followed.spaces, &mut thread);
         if self.followed.is_leaving(tid) {
             // It is in its first stop and can be detached there.
-            let left = self.leave(thread, Stop::Interrupt);
+            let left = self.detach_thread(thread, Stop::Interrupt);
             self.messages.tell_failure(left);
             return;
         }
@@ -181,7 +186,7 @@ impl Tracer<'_> {
                 && let Some(space) = tracked.space
             {
                 self.drainer().release_context(Some(space), old);
-                self.followed.leave_space(&mut self.messages, space, old);
+                self.followed.release_space(&mut self.messages, space, old);
             }
         }
         let space = match Space::open(tid, true, self.followed.spaces.ledger.clone()) {
@@ -196,7 +201,7 @@ impl Tracer<'_> {
         self.followed.threads.insert(tid, Tracked::new(tid, tid, space, Activity::Handled));
         self.sharing.name_thread(tid);
         if self.followed.is_leaving(tid) {
-            return self.leave(thread, Stop::Other);
+            return self.detach_thread(thread, Stop::Other);
         }
         if space.is_none() {
             self.followed.resume(thread, 0);

@@ -1,4 +1,7 @@
 //! Places the planned sites of a module: jumps first, traps for the rest.
+//!
+//! In: `Work`: a module and its planned sites. Out: the sites are armed, or it is told why they are
+//! not.
 
 use std::collections::HashMap;
 
@@ -243,6 +246,9 @@ impl<'a> Placer<'_, 'a> {
                 self.programs[program].probes[one.probe].state = State::Refused;
             }
         }
+        if work.program.is_some_and(|program| self.programs[program].options.lenient) {
+            return false;
+        }
         if self.session.is_first() {
             self.session.failure.get_or_insert(Error::Refused(refused));
             return true;
@@ -273,6 +279,7 @@ impl<'a> Placer<'_, 'a> {
         space.code.has_room(planned.len()).map_err(|Full| NotArmed::LedgerFull)?;
         let mut ready: Vec<Planned> = Vec::with_capacity(planned.len());
         let mut known: HashMap<u64, usize> = HashMap::with_capacity(planned.len());
+        let mut code = Vec::with_capacity(planned.len() * slots::SLOT);
         for mut site in planned {
             let address = site.0.address;
             if let Some(&other) = known.get(&address) {
@@ -298,10 +305,15 @@ impl<'a> Placer<'_, 'a> {
             if emitted.bytes.len() > slots::SLOT {
                 return Err(NotArmed::TooLong(site.0.displaced.text().to_owned()));
             }
-            space.code.memory.poke(slot, &emitted.bytes).map_err(failed)?;
+            // Slots are taken one behind the other.
+            code.resize((slot - area.base()) as usize, 0);
+            code.extend_from_slice(&emitted.bytes);
             site.0.slot = Some(emitted);
             known.insert(address, ready.len());
             ready.push(site);
+        }
+        if !code.is_empty() {
+            space.code.memory.poke(area.base(), &code).map_err(failed)?;
         }
         // Registered before any thread can be in it.
         if area.size() > 0 {
@@ -309,12 +321,13 @@ impl<'a> Placer<'_, 'a> {
         }
         // Fails only if the process is gone.
         let _ = space.hide(ready.iter().map(|site| site.0.trap()).collect::<Vec<_>>());
+        if let Some(guard) = &mut space.calls.guard {
+            let slot = |site: &Planned| site.0.slot.as_ref().map_or(0, |slot| slot.address);
+            let sites: Vec<(u64, u64)> = ready.iter().map(|site| (site.0.address, slot(site))).collect();
+            guard.traps(&sites, &space.code.memory);
+        }
         let mut batch = Batch::default();
         for site in ready {
-            if let Some(guard) = &mut space.calls.guard {
-                let slot = site.0.slot.as_ref().map(|slot| slot.address);
-                guard.traps(site.0.address, slot, &space.code.memory);
-            }
             let (address, uses) = (site.0.address, site.0.uses.clone());
             let armed = site.arm(&space.code, &mut batch).map_err(failed)?;
             space.disarmed.remove(&address);

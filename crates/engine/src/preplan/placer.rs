@@ -1,4 +1,9 @@
-//! Plans for every process that runs, and checks later whether the plan still holds.
+//! Plans what to place in a process while it runs.
+//!
+//! In: a thread of a process, and the programs that are not placed there yet. Out: `Preplan`s in
+//! its address space (`modules.foreseen`), and a thread that is asked to stop. At that stop
+//! `refresh` (`modules`) carries them out; what does not hold any more is planned again. Until then
+//! the process is only read.
 
 use std::sync::Arc;
 

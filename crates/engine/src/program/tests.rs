@@ -46,8 +46,8 @@ fn what_one_domain_says_ends_nothing_of_another_and_no_count_overflows() {
     probe.ended.insert(one, State::Disabled);
     assert_eq!((probe.state(), probe.is_over_in(one), probe.is_over_in(other)), (State::Armed, true, false));
     // Counts stay when no process of a domain is left.
-    probe.leave(&definition, one);
-    cells.leave(one);
+    probe.end_domain(&definition, one);
+    cells.end_domain(one);
     let counts = probe.counts(&definition, None);
     assert_eq!((counts.hits, counts.ignored), (8, 3));
     assert!(!probe.is_over_in(one));

@@ -27,6 +27,9 @@ pub enum NoJump {
     /// A handler of the program calls a plugin.
     #[error("a handler of its program calls plugins, which are not in the process")]
     CallsPlugins,
+    /// A handler sends signals, or has the function return.
+    #[error("its handler sends signals, or returns from the function, which the tracer does")]
+    Acts,
     /// It is a return only if its jump is taken.
     #[error("the function returns there only if the jump is taken")]
     ReturnsIfTaken,

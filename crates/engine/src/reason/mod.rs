@@ -18,6 +18,7 @@
 //! | `dump` | `NotDumped` | no core dump is written |
 //! | `fork` | `NotForked` | a process is held while its core dump is written |
 //! | `undo` | `NotUndone` | the changes of a killed tracer stay |
+//! | `cause` | `Cause` | the error of another crate or of the system, within a reason |
 
 mod cause;
 mod copy;

@@ -1,5 +1,17 @@
 //! Answers signal-delivery stops: handles hits of traps and faults of ours, passes on signals of
 //! the program.
+//!
+//! In: a thread that is stopped by a signal. Out: it goes on, and the program sees what it would
+//! see without probes. `signalled` asks in turn:
+//!
+//! | what stopped the thread | where it is answered |
+//! |---|---|
+//! | an `int3` of ours | `trapped`: handlers (`hit`), then the instruction, emulated or in its slot |
+//! | something in a trampoline | `jump/signal`, which steps the thread out (`jump/step_out`) if need be |
+//! | a signal in a slot | `slot_watcher`, which shows the thread at its site |
+//!
+//! Sites of the engine's own are hit here, too: at the program's entry and where the dynamic linker
+//! has mapped a module (`loader`), `refresh` (`modules`) places probes.
 
 use libc::siginfo_t;
 use process::{Registers, Stop, Stopped};
@@ -7,6 +19,7 @@ use process::{Registers, Stop, Stopped};
 use super::{
     PUT_BACK, SI_KERNEL, fault_address, is_ignored, is_interrupted, is_synchronous, set_fault_address,
 };
+use crate::hit::handler_runner::Ran;
 use crate::hit::{ANSWERED, set_registers, word_at};
 use crate::loader::{self, Arrived};
 use crate::machine::{ThreadMemory, has_flat_segments};
@@ -123,28 +136,31 @@ impl Tracer<'_> {
         let segments = registers;
         let again =
             self.followed.space_of(tid).and_then(|space| space.interrupted.take_resumed(address, &registers));
-        let records = match again {
-            Some(waiting) => waiting.records,
+        let ran = match again {
+            Some(waiting) => Ran { records: waiting.records, overridden: None },
             None => self.handler_runner().run_handlers(&thread, address, word, &mut registers),
         };
-        let waiting = InSlot { site: address, registers, records };
+        let returned = ran.overridden.is_some_and(|result| returns(tid, &mut registers, result));
+        let waiting = InSlot { site: address, registers, records: ran.records };
         let (thread, stop) = match self.dumps.take_wanted() {
             Some(wanted) => self.dumper().dump(thread, wanted, &segments)?,
             None => (thread, Stop::Signal(libc::SIGTRAP)),
         };
-        self.execute(thread, stop, waiting, &segments)?;
+        self.execute(thread, stop, waiting, &segments, returned)?;
         Ok(None)
     }
 
     /// Executes a site's instruction for a thread whose handlers have run: emulates it, or sends
     /// the thread to the slot. `stop` is why the thread is stopped. `segments`: the registers
-    /// before the handlers ran, whose segment registers are known to be valid.
+    /// before the handlers ran, whose segment registers are known to be valid. `returned`: the
+    /// function has been returned from instead.
     fn execute(
         &mut self,
         mut thread: Stopped,
         stop: Stop,
         mut waiting: InSlot,
         segments: &Registers,
+        returned: bool,
     ) -> Result<(), process::Error> {
         let (tid, address) = (thread.tid(), waiting.site);
         let Some(tracked) = self.followed.threads.get_mut(&tid) else { return Ok(()) };
@@ -156,12 +172,15 @@ impl Tracer<'_> {
         let mut registers = waiting.registers;
         let mut memory = ThreadMemory { tid };
         let mut emulated = to_patch(&registers);
-        let done = has_flat_segments(&registers)
+        let done = !returned
+            && has_flat_segments(&registers)
             && site.displaced.wants_emulation(&emulated, &mut memory)
             // If memory cannot be accessed from outside, the processor executes the instruction: it
             // raises the fault, if there is one.
             && site.displaced.emulate(&mut emulated, &mut memory).is_ok();
-        if done {
+        if returned {
+            self.messages.commit(&mut self.programs, waiting.records);
+        } else if done {
             from_patch(&emulated, &mut registers);
             self.messages.commit(&mut self.programs, waiting.records);
         } else if let Some(slot) = &site.slot {
@@ -220,4 +239,19 @@ impl Tracer<'_> {
         self.followed.resume(thread, 0);
         Ok(())
     }
+}
+
+/// Has a thread at a function's entry return from it with a result. Returns false, with nothing
+/// done, if the address to return to cannot be read.
+fn returns(tid: i32, registers: &mut Registers, result: u64) -> bool {
+    let mut bytes = [0; 8];
+    let stack = registers.rsp();
+    if process::read(tid, stack, &mut bytes).is_err() {
+        return false;
+    }
+    let mut general = registers.general();
+    (general[0], general[4]) = (result, stack.wrapping_add(8));
+    registers.set_general(&general);
+    registers.set_rip(u64::from_le_bytes(bytes));
+    true
 }

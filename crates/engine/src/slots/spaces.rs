@@ -29,7 +29,7 @@ impl Spaces {
         }
         let wanted = wanted_slots(missing.iter().copied(), thread.registers()?.is_32_bit());
         if let Some(spare) =
-            space.and_then(|space| space.mapped.spare_slots.take_if(|spare| spare.suits(&wanted)))
+            space.and_then(|space| space.mapped.spare_slots.take_if(|spare| spare.satisfies(&wanted)))
         {
             return Ok((thread, stop, Ok(spare)));
         }
@@ -57,7 +57,7 @@ impl Spaces {
         }
         let wanted = wanted_slots(missing.iter().copied(), thread.registers()?.is_32_bit());
         if let Some(space) = self.get_mut(&number) {
-            if space.mapped.spare_slots.as_ref().is_some_and(|spare| spare.suits(&wanted)) {
+            if space.mapped.spare_slots.as_ref().is_some_and(|spare| spare.satisfies(&wanted)) {
                 return Ok((thread, stop, Ok(())));
             }
             // The spare area is unmapped with the others.

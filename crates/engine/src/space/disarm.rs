@@ -15,7 +15,7 @@ impl Space {
 
     /// Disarms a site that traps: restores its byte.
     pub(crate) fn disarm(&mut self, address: u64) {
-        self.changed();
+        self.changed_in_place();
         if let Some(armed) = self.sites.remove(&address) {
             let disarmed = armed.disarm(&self.code.memory);
             self.disarmed.insert(address, disarmed);

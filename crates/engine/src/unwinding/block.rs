@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::mem::offset_of;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use layout::stacks::{Directory, SLOTS, slot};
@@ -119,12 +120,14 @@ impl Block {
         let Some(word) = slot(self.base, self.list.0).filter(|_| self.slot != 0) else { return Ok(()) };
         let slots = directory + offset_of!(Directory, slots) as u64;
         memory.poke(slots + u64::from(self.slot) * WORD, &word.to_le_bytes())?;
-        memory.poke(directory + offset_of!(Directory, current) as u64, &[self.slot])
+        memory.poke(directory + offset_of!(Directory, current) as u64, &[self.slot])?;
+        change_version(memory, directory)
     }
 
     /// Makes handlers find no block.
     pub(super) fn withdraw(memory: &Memory, directory: u64) -> io::Result<()> {
-        memory.poke(directory + offset_of!(Directory, current) as u64, &[0])
+        memory.poke(directory + offset_of!(Directory, current) as u64, &[0])?;
+        change_version(memory, directory)
     }
 
     /// Writes again what was written a short time ago.
@@ -144,6 +147,13 @@ impl Block {
         let bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
         memory.poke(self.base + first as u64 * WORD, &bytes)
     }
+}
+
+/// Gives what the directory says now a version of its own.
+fn change_version(memory: &Memory, directory: u64) -> io::Result<()> {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let version = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+    memory.poke(directory + offset_of!(Directory, version) as u64, &version.to_le_bytes())
 }
 
 /// The words of a list of so many modules.

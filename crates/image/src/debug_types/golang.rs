@@ -1,14 +1,12 @@
 //! Where Go functions have their parameters and results (Go's internal ABI, since Go 1.17).
 
 use super::kinds::{NoTypes, TypeId};
-use super::passed::{Passed, Piece};
+use super::passed::{FLOATS, Passed, Piece};
 use super::reader::Reader;
 use super::values::{Class, NoParts, parts};
 
 /// The general registers, in their order.
 const REGISTERS: [&str; 9] = ["rax", "rbx", "rcx", "rdi", "rsi", "r8", "r9", "r10", "r11"];
-/// The registers for floats.
-const FLOATS: usize = 15;
 
 /// The places of parameters or results, one after the other.
 #[derive(Debug, Default)]
@@ -34,23 +32,20 @@ impl Places {
         };
         let floats = found.iter().filter(|part| part.class != Class::Word).count();
         let words = found.len() - floats;
-        if self.words + words > REGISTERS.len() || self.floats + floats > FLOATS {
+        if self.words + words > REGISTERS.len() || self.floats + floats > FLOATS.len() {
             let align = found.iter().map(|part| part.bytes).max().unwrap_or(1);
             return self.on_stack(size, align);
         }
-        let registers = &REGISTERS[self.words..self.words + words];
+        let (mut general, mut vector) = (REGISTERS[self.words..].iter(), FLOATS[self.floats..].iter());
         self.words += words;
         self.floats += floats;
         if found.is_empty() {
             return Ok(Passed::Nowhere("it has no contents".to_owned()));
         }
-        if floats > 0 {
-            return Ok(Passed::in_float_registers());
-        }
-        let pieces = found.iter().zip(registers).map(|(part, register)| Piece {
-            register,
-            offset: part.offset,
-            bytes: part.bytes.min(8) as u8,
+        let pieces = found.iter().filter_map(|part| {
+            let register = if part.class == Class::Word { general.next() } else { vector.next() };
+            let (offset, bytes) = (part.offset, part.bytes.min(8) as u8);
+            register.map(|register| Piece { register, offset, bytes })
         });
         Ok(Passed::Registers(pieces.collect()))
     }

@@ -29,7 +29,9 @@ pub enum TypeName {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoTypes {
     /// There is none.
-    #[error("it has no debug information (compile with -g, or install its debug package)")]
+    #[error(
+        "it has no debug information (compile with -g, install its debug package, or set DEBUGINFOD_URLS)"
+    )]
     Missing,
     /// It is in files that are not read.
     #[error("its debug information is in `.dwo` files, which are not read (compile without -gsplit-dwarf)")]

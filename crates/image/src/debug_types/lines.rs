@@ -113,7 +113,7 @@ fn files<'a>(
 }
 
 /// The path of a file in a unit's table.
-fn path<'a>(
+pub(super) fn path<'a>(
     reader: &Reader<'a>,
     unit: &Unit<Bytes<'a>>,
     header: &LineProgramHeader<Bytes<'a>>,

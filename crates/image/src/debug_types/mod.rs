@@ -24,7 +24,7 @@
 //! | `scan` | goes through a unit without reading what is inside of functions and types |
 //! | `named` | types and constants by name |
 //! | `shapes`, `text` | what a type is; its name |
-//! | `lines` | the code of source lines |
+//! | `lines`, `line_table` | the code of source lines; the line of all code |
 //! | `functions`, `locations` | parameters of a function, and where the compiler says they are |
 //! | `values`, `system_v`, `classes`, `golang` | where calling conventions pass them |
 
@@ -32,6 +32,7 @@ mod classes;
 mod functions;
 mod golang;
 mod kinds;
+mod line_table;
 mod lines;
 mod locations;
 mod named;
@@ -54,6 +55,7 @@ use gimli::{DebugInfoOffset, DwarfSections, EndianSlice, LittleEndian, SectionId
 use super::{Image, Machine, debug_information};
 use kinds::{DEPTH, UNITS, WORK};
 pub use kinds::{NoTypes, TypeId, TypeName};
+pub use line_table::{LineRow, LineTable};
 pub use lines::LineCode;
 pub use passed::{FunctionType, Parameter, Passed, Piece};
 use ranges::Ranges;
@@ -158,6 +160,14 @@ impl DebugTypes {
     /// The information is damaged, or too large.
     pub fn line(&self, file: &str, line: u64) -> Result<LineCode, NoTypes> {
         self.with(|reader| lines::line(reader, file, line))
+    }
+
+    /// The line tables of all units.
+    ///
+    /// # Errors
+    /// The information is damaged, or too large.
+    pub fn line_table(&self) -> Result<LineTable, NoTypes> {
+        self.with(line_table::line_table)
     }
 
     fn units_near(&self, near: &[u64]) -> Vec<DebugInfoOffset> {

@@ -2,10 +2,16 @@
 
 use super::kinds::TypeId;
 
+/// The registers for floats, in the order in which parameters take them.
+pub(super) const FLOATS: [&str; 15] = [
+    "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
+    "xmm12", "xmm13", "xmm14",
+];
+
 /// A part of a value in a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The register, as `rdi`.
+    /// The register, as `rdi`; of one for floats, its first bytes.
     pub register: &'static str,
     /// Where its bytes are in the value.
     pub offset: u64,
@@ -27,9 +33,9 @@ pub enum Passed {
 }
 
 impl Passed {
-    /// What is refused in registers for floats.
-    pub(super) fn in_float_registers() -> Passed {
-        Passed::Nowhere("it is in a register for floats, which is not read".to_owned())
+    /// `long double` and its like, in registers of their own.
+    pub(super) fn in_extended_registers() -> Passed {
+        Passed::Nowhere("it is in a register of the x87, which is not read".to_owned())
     }
 }
 

@@ -2,15 +2,15 @@
 
 use super::classes::is_by_address;
 use super::kinds::{NoTypes, TypeId};
-use super::passed::{Passed, Piece};
+use super::passed::{FLOATS, Passed, Piece};
 use super::reader::{Reader, has_plain_names};
 use super::shapes::{Shape, record_kind};
 use super::values::{Class, NoParts, Part, parts};
 
 /// The general registers of parameters, in their order.
 const REGISTERS: [&str; 6] = ["rdi", "rsi", "rdx", "rcx", "r8", "r9"];
-/// The registers of parameters that are floats.
-const FLOATS: usize = 8;
+/// How many registers parameters have that are floats.
+const FLOAT_REGISTERS: usize = 8;
 
 /// How a value is passed.
 #[derive(Debug)]
@@ -47,12 +47,11 @@ impl Places {
         };
         let returned = match kind(reader, result)? {
             Kind::Nothing => Passed::Nowhere("it has no contents".to_owned()),
-            Kind::Registers(floats) if floats.contains(&true) => Passed::in_float_registers(),
-            Kind::Registers(floats) => in_registers(&["rax", "rdx"][..floats.len()], reader, result)?,
+            Kind::Registers(floats) => in_registers(&floats, &["rax", "rdx"], &FLOATS, reader, result)?,
             Kind::Memory | Kind::Reference => {
                 // `long double` is returned in a register of its own.
                 if let Shape::Float { .. } = reader.shape(result)? {
-                    Passed::in_float_registers()
+                    Passed::in_extended_registers()
                 } else {
                     places.words = 1;
                     Passed::Pointed("rax")
@@ -85,16 +84,14 @@ impl Places {
             Kind::Registers(each) => {
                 let floats = each.iter().filter(|is_float| **is_float).count();
                 let words = each.len() - floats;
-                if self.words + words > REGISTERS.len() || self.floats + floats > FLOATS {
+                if self.words + words > REGISTERS.len() || self.floats + floats > FLOAT_REGISTERS {
                     return self.on_stack(reader, of);
                 }
-                let first = self.words;
+                let passed =
+                    in_registers(&each, &REGISTERS[self.words..], &FLOATS[self.floats..], reader, of)?;
                 self.words += words;
                 self.floats += floats;
-                match floats {
-                    0 => in_registers(&REGISTERS[first..self.words], reader, of),
-                    _ => Ok(Passed::in_float_registers()),
-                }
+                Ok(passed)
             }
             Kind::Memory => self.on_stack(reader, of),
             Kind::Unknown(what) => {
@@ -124,12 +121,25 @@ impl Places {
     }
 }
 
-/// The bytes of a value in registers.
-fn in_registers(registers: &[&'static str], reader: &Reader<'_>, of: TypeId) -> Result<Passed, NoTypes> {
+/// The bytes of a value in registers: whether each half is in one for floats, and the next
+/// registers
+/// of both kinds.
+fn in_registers(
+    halves: &[bool],
+    words: &[&'static str],
+    floats: &[&'static str],
+    reader: &Reader<'_>,
+    of: TypeId,
+) -> Result<Passed, NoTypes> {
     let size = reader.size(of, super::kinds::DEPTH)?;
-    let pieces = registers.iter().enumerate().map(|(index, register)| {
+    if halves == [true] && size > 8 {
+        return Ok(Passed::Nowhere("it has 16 bytes in one register for floats".to_owned()));
+    }
+    let (mut words, mut floats) = (words.iter(), floats.iter());
+    let pieces = halves.iter().enumerate().filter_map(|(index, is_float)| {
+        let register = if *is_float { floats.next() } else { words.next() };
         let offset = 8 * index as u64;
-        Piece { register, offset, bytes: size.saturating_sub(offset).min(8) as u8 }
+        register.map(|register| Piece { register, offset, bytes: size.saturating_sub(offset).min(8) as u8 })
     });
     Ok(Passed::Registers(pieces.collect()))
 }

@@ -22,11 +22,13 @@
 //! falls through the end that the function's symbol or unwinding entry gives. Landing pads in the
 //! exception tables are reached.
 //!
-//! Modules: `proven` has the result, `piece` the code and its proven instructions, `walk` follows
-//! the code, `table` reads the code before an indirect jump, `effects` knows what those
-//! instructions change, `returns` which calls return, as `callees` finds by what each function does
-//! with its `return_address` (`register_values`); `likely` reads what is not proven.
+//! Modules: `proven` has the result, `blocks` its basic blocks, `piece` the code and its proven
+//! instructions, `walk` follows the code, `table` reads the code before an indirect jump, `effects`
+//! knows what those instructions change, `returns` which calls return, as `callees` finds by what
+//! each function does with its `return_address` (`register_values`); `likely` reads what is not
+//! proven.
 
+mod blocks;
 mod callees;
 mod effects;
 mod likely;
@@ -42,6 +44,7 @@ use super::Image;
 use piece::Piece;
 use walk::FlowAnalysis;
 
+pub use blocks::{Block, Leaves};
 pub use proven::{ControlFlow, Doubt, NotAnalyzed, Unresolved};
 
 /// The most bytes of code of one file that are analyzed; Chromium exceeds this.

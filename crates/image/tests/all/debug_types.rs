@@ -93,7 +93,7 @@ fn parameters_are_where_the_calling_convention_passes_them() {
             ),
             (
                 "large",
-                "struct big: [rax] (int n: rsi@0+4, double d: -, float f: -, struct mixed m: -, long int l: rcx@0+8)",
+                "struct big: [rax] (int n: rsi@0+4, double d: xmm0@0+8, float f: xmm1@0+4, struct mixed m: xmm2@0+8 rdx@8+8, long int l: rcx@0+8)",
             ),
             (
                 "extended",

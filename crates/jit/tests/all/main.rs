@@ -8,3 +8,4 @@ mod hidden;
 mod listing;
 mod maps;
 mod random;
+mod scripts;

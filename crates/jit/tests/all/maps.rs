@@ -59,13 +59,18 @@ struct Site {
 
 impl Site {
     fn new(code: &Code, info: MapInfo) -> Site {
+        Site::with_constants(code, info, &[])
+    }
+
+    fn with_constants(code: &Code, info: MapInfo, constants: &'static [u8]) -> Site {
         let mut infos = vec![info];
         let count = maps::plan(&mut infos, processors(), usize::MAX).expect("it is small");
         let words: Vec<AtomicU64> = (0..count).map(|_| AtomicU64::new(0)).collect();
         let mut arena = Arena::new();
-        let tables = arena.put_tables(&Maps { infos: &infos, words: &words }, Constants(&[]));
+        let tables = arena.put_tables(&Maps { infos: &infos, words: &words }, Constants(constants));
         let environment = Environment {
             maps: Vec::leak(infos.clone()),
+            constants: Constants(constants),
             tables: tables.address(),
             processors: processors() as u32,
             ..arena.environment()
@@ -210,4 +215,31 @@ fn strings_are_keys() {
         ref other => panic!("{other:?}"),
     });
     assert_eq!(counts.collect::<std::collections::BTreeMap<_, _>>(), expected);
+}
+
+/// A constant of class 0, as [`vm::Constants`] lays it out.
+const NAME: &[u8] = b"\x01\0\0\0\0\0\0\0\0\0\0\0\x14\0\0\0\x12\0\0\0malloc_usable_size";
+
+#[test]
+fn constants_are_keys_and_are_logged_without_the_interpreter() {
+    let _one = exclusive();
+    let code = Code::default().push(0).push(16).op(Op::TextF).short(Op::PopF, 8).push(7);
+    let code = code.short(Op::LogImm, 1).short(Op::PushF, 8).push(16).op(Op::LogTextF);
+    let code = code.push(1).short(Op::PushF, 8).push(7).op(Op::Add).push(!7).op(Op::And).push(16);
+    let code = code.short(Op::Update, 0).op(Op::Exit);
+    let site = Site::with_constants(&code, map(Kind::Count, 24, 64), NAME);
+    const TIMES: u64 = 3;
+    for _ in 0..TIMES {
+        LEFT.with(|left| *left.borrow_mut() = None);
+        // SAFETY: it is compiled code, with the way back behind it.
+        unsafe { enter_raw(site.target, &mut Registers::default()) };
+        assert!(LEFT.with(|left| left.borrow_mut().take().is_none()));
+    }
+    let name = b"malloc_usable_size\0\0\0\0\0\0".to_vec();
+    let words: Vec<u8> = [7, 18].into_iter().flat_map(u64::to_le_bytes).collect();
+    let logged = [words, name.clone()].concat();
+    assert_eq!(site.arena.records().iter().filter(|record| record.log == logged).count() as u64, TIMES);
+    let [entry] = &site.maps().view(0)[..] else { panic!("one entry") };
+    assert_eq!(entry.key, name);
+    assert!(matches!(entry.value, Value::Number(TIMES)), "{:?}", entry.value);
 }

@@ -148,6 +148,7 @@ impl Start {
             environment.counted = &counted;
         }
         environment.maps = &infos;
+        environment.constants = Constants(CONSTANTS);
         environment.tables = tables.address();
         environment.processors = processors() as u32;
         environment.flags_live = self.flags_live;

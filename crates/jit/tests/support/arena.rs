@@ -276,6 +276,7 @@ impl Arena {
             locals: self.locals(),
             globals: self.globals(),
             maps: &[],
+            constants: vm::Constants::default(),
             tables: 0,
             processors: 0,
             counted: &[],

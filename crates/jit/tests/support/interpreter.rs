@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 pub(crate) use testing::conformance::number;
 use vm::{
-    Clock, Constants, End, Fault, Machine, Maps, Outcome, PartialRun, ProbepointInfo, Program, Register,
+    Clock, Constants, End, Fault, Machine, Maps, Op, Outcome, PartialRun, ProbepointInfo, Program, Register,
     State,
 };
 
@@ -25,11 +25,18 @@ pub(crate) trait World {
 pub(crate) trait DynMachine {
     /// Resumes a run on this machine.
     fn resume(&mut self, program: &Program<'_>, middle: &PartialRun<'_>, state: &mut State) -> Outcome;
+
+    /// [`Machine::stack_number`].
+    fn stack_number(&mut self, maps: &Maps<'_>, map: usize, most: usize) -> Option<u64>;
 }
 
 impl<M: Machine> DynMachine for M {
     fn resume(&mut self, program: &Program<'_>, middle: &PartialRun<'_>, state: &mut State) -> Outcome {
         vm::resume(program, middle, state, self)
+    }
+
+    fn stack_number(&mut self, maps: &Maps<'_>, map: usize, most: usize) -> Option<u64> {
+        Machine::stack_number(self, maps, map, most)
     }
 }
 
@@ -136,6 +143,14 @@ impl Machine for Native<'_> {
         Some((unsafe { libc::gettid() }) as u64)
     }
 
+    fn ids(&mut self) -> Option<(u32, u32)> {
+        Some((1000, 100))
+    }
+
+    fn name(&mut self) -> Option<[u8; 16]> {
+        Some(*b"abc\0\0\0\0\0\0\0\0\0\0\0\0\0")
+    }
+
     // The clock of the tests' tables stands still.
     fn time(&mut self, clock: Clock) -> Option<u64> {
         Some(super::script_pieces::time(clock))
@@ -150,6 +165,15 @@ impl World for NativeWorld {
     fn run(&mut self, registers: &mut Registers, run: &mut dyn FnMut(&mut dyn DynMachine)) {
         run(&mut Native { registers });
     }
+}
+
+/// Runs something on this thread's machine.
+fn on_machine<T>(registers: &mut Registers, mut run: impl FnMut(&mut dyn DynMachine) -> T) -> T {
+    let mut world = WORLD.with(|world| world.borrow_mut().take()).unwrap_or_else(|| Box::new(NativeWorld));
+    let mut result = None;
+    world.run(registers, &mut |machine| result = Some(run(machine)));
+    WORLD.with(|place| *place.borrow_mut() = Some(world));
+    result.expect("a world runs")
 }
 
 /// The agent's `resume`.
@@ -230,11 +254,7 @@ pub(crate) unsafe fn resume(context: *mut Context, info: *const HandlerInfo) -> 
     // SAFETY: the context is this thread's.
     let registers = unsafe { &mut (*context).registers };
     let before = *registers;
-    let mut world = WORLD.with(|world| world.borrow_mut().take()).unwrap_or_else(|| Box::new(NativeWorld));
-    let mut outcome = None;
-    world.run(registers, &mut |machine| outcome = Some(machine.resume(&program, &resumed, state)));
-    WORLD.with(|place| *place.borrow_mut() = Some(world));
-    let outcome = outcome.expect("a world runs");
+    let outcome = on_machine(registers, |machine| machine.resume(&program, &resumed, state));
     LEFT.with(|left| {
         *left.borrow_mut() = Some(Left {
             offset: middle.offset,
@@ -271,10 +291,11 @@ pub(crate) unsafe fn resume(context: *mut Context, info: *const HandlerInfo) -> 
 /// them.
 pub(crate) unsafe fn map(context: *mut Context, info: *const HandlerInfo) -> u64 {
     // SAFETY: the caller's.
-    let (call, frame, info) = unsafe {
+    let (call, frame, registers, info) = unsafe {
         (
             &*context.byte_add(CALL as usize).cast::<MapCall>(),
             std::slice::from_raw_parts_mut(context.byte_add(FRAME as usize).cast::<u8>(), vm::FRAME_LIMIT),
+            &mut (*context).registers,
             &*info,
         )
     };
@@ -284,8 +305,13 @@ pub(crate) unsafe fn map(context: *mut Context, info: *const HandlerInfo) -> u64
         unsafe { (slice(info.maps.into(), info.map_count), slice(info.tables.into(), info.table_words)) };
     let words: &[AtomicU64] = words;
     let (clock, words) = words.split_at_checked(CLOCK_WORDS).unwrap_or_default();
-    let now = || ClockWords(clock).monotonic(0);
-    call.carry_out(&Maps { infos, words }, frame, now)
+    let maps = Maps { infos, words };
+    if call.op == Op::StackOf as u32 {
+        let most = call.value.min(vm::FRAMES_LIMIT as u64) as usize;
+        let number = on_machine(registers, |machine| machine.stack_number(&maps, call.map as usize, most));
+        return number.unwrap_or(0);
+    }
+    call.carry_out(&maps, frame, || ClockWords(clock).monotonic(0))
 }
 
 /// Makes a record; returns its address.

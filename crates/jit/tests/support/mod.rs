@@ -9,7 +9,10 @@ pub(crate) mod arena;
 pub(crate) mod interpreter;
 pub(crate) mod native;
 pub(crate) mod programs;
+#[path = "../../../script/tests/running/generate.rs"]
+pub(crate) mod script_numbers;
 pub(crate) mod script_pieces;
+pub(crate) mod script_texts;
 pub(crate) mod tables;
 
 /// A handler with this code and the usual limits.

@@ -1,6 +1,7 @@
 //! Random programs for all executions: usual ones, and rare but valid ones.
 #![allow(dead_code, reason = "each test uses its own part")]
 
+use layout::hidden;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use vm::{Op, Operand, Register};
@@ -78,11 +79,11 @@ pub(crate) fn ops() -> Vec<Op> {
     let common = [
         Push, Push, Push, Push, Push, PushR, PushR, PushR, PopR, Add, Sub, Mul, Neg, And, Or, Xor, RolImm,
         Rol, RorImm, Ror, ShlImm, Shl, ShrImm, Shr, Div, Idiv, PblImm, PbrImm, PzlImm, PzrImm, Pbl, Pzr,
-        Xchg, DupImm, Ros, Jmp, Jlt, Jle, Jgt, Jge, Jz, Jnz, Jz, Jnz, Loop, LogImm, LogImm, Log, LogStr,
-        LogMrf, LogLv, LogGv, PushLvImm, PopLvImm, MoveLvImm, IncLvImm, DecLvImm, PushGvImm, PopGvImm,
-        MoveGvImm, IncGvImm, PushLv, PopLv, IncGv, MoveGv, PushMem8, PushMem16, PushMem32, PushMem64,
-        PopMem8, PopMem16, PopMem32, PopMem64, PushPid, PushProcid, SetMinImm, SetMajImm, SetMin, SetMaj,
-        PushLp, PushPlp, Vfyr, Nop, PushWid, Call, Call,
+        Xchg, DupImm, Ros, Jmp, Jlt, Jle, Jgt, Jge, Jz, Jnz, Jz, Jnz, Loop, LogImm, LogImm, LogB, LogW, LogD,
+        Log, LogStr, LogMrf, LogLv, LogGv, PushLvImm, PopLvImm, MoveLvImm, IncLvImm, DecLvImm, PushGvImm,
+        PopGvImm, MoveGvImm, IncGvImm, PushLv, PopLv, IncGv, MoveGv, PushMem8, PushMem16, PushMem32,
+        PushMem64, PopMem8, PopMem16, PopMem32, PopMem64, PushPid, PushProcid, SetMinImm, SetMajImm, SetMin,
+        SetMaj, PushLp, PushPlp, Vfyr, Nop, PushWid, Call, Call,
     ];
     let rare = [
         Exit, Abort, Remove, Ret, PopLp, PushX, Malloc, LogSt, Ux, Rx, PushStp, SaveTsp, Vfyrw, Dup, PushU,
@@ -103,7 +104,9 @@ pub(crate) fn line() -> impl Strategy<Value = Line> {
                 Operand::Bit => u64::from(number % 66),
                 Operand::U8 if op == Op::ExitTo => 9,
                 Operand::U8 => u64::from(number % 7),
-                Operand::U16 if op == Op::LogImm => u64::from(number % 5),
+                Operand::U16 if matches!(op, Op::LogImm | Op::LogB | Op::LogW | Op::LogD) => {
+                    u64::from(number % 5)
+                }
                 Operand::Label | Operand::Proc => number.into(),
                 _ => word,
             };
@@ -251,6 +254,12 @@ pub(crate) fn jumps_and_instructions() -> impl Strategy<Value = (u32, u32)> {
 /// `excpt_log` and whether every exception leaves a trace.
 pub(crate) fn traces() -> impl Strategy<Value = (usize, bool)> {
     (prop_oneof![0..300_usize, Just(1024)], any::<bool>())
+}
+
+/// The pages of the memory that programs use.
+pub(crate) fn memory_pages() -> impl Iterator<Item = u64> {
+    let page = 1 << hidden::PAGE_BITS;
+    (memory() & !(page - 1)..memory() + MEMORY as u64).step_by(page as usize)
 }
 
 /// The memory that programs use.

@@ -100,7 +100,7 @@ pub(super) fn unwind(c: &mut Compiler<'_>) {
     c.e.jump_if(Cond::Ne, Reg::R3, 0, taken);
     c.e.get(Reg::R2, Field::Depth);
     c.e.jump_if(Cond::Eq, Reg::R2, 0, over);
-    c.leave_frame();
+    c.return_from_frame();
     c.e.go(Micro::Unwind);
     c.e.asm.bind(over);
     c.e.go(Micro::EndException);

@@ -1,5 +1,5 @@
-//! `log str`: a string, page by page. The fields are those of `log mrf`; `E` counts the bytes before
-//! the piece.
+//! `log str`: a string, page by page. The fields are those of `log mrf`; `E` counts the bytes
+//! before the piece.
 
 use bpf::{Alu, Cond, Helper, Reg, Size};
 

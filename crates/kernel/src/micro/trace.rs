@@ -34,7 +34,7 @@ fn limit(c: &Compiler<'_>) -> i32 {
 }
 
 /// Goes on where a trace was asked for.
-fn over(c: &mut Compiler<'_>) {
+fn go_on_after_trace(c: &mut Compiler<'_>) {
     let bytecode = c.e.asm.label();
     c.e.get(Reg::R1, Field::BackFromTrace);
     c.e.jump_if(Cond::Eq, Reg::R1, 0, bytecode);
@@ -48,7 +48,7 @@ fn over(c: &mut Compiler<'_>) {
 fn cut_off(c: &mut Compiler<'_>, label: Label) {
     c.e.asm.bind(label);
     c.e.set(Field::TraceFull, 1);
-    over(c);
+    go_on_after_trace(c);
 }
 
 /// `dst` = the address of a place in the stack traces, which is in `dst`.
@@ -103,7 +103,7 @@ pub(super) fn trace(c: &mut Compiler<'_>) {
     count_trace(c);
     c.e.go(Micro::TraceFrame);
     c.e.asm.bind(skipped);
-    over(c);
+    go_on_after_trace(c);
     cut_off(c, full);
 }
 
@@ -173,7 +173,7 @@ pub(super) fn frame(c: &mut Compiler<'_>) {
     c.e.set(Field::G, 0);
     c.e.go(Micro::TraceRange);
     c.e.asm.bind(done);
-    over(c);
+    go_on_after_trace(c);
     cut_off(c, full);
 }
 

@@ -1,7 +1,7 @@
 //! `pop stp`: drops the traces that end behind a place.
 //!
-//! `A` is the place, `D` the end of the traces that stay, `C` their number, `E` how far the next one
-//! has been passed, `F` its frames that are left.
+//! `A` is the place, `D` the end of the traces that stay, `C` their number, `E` how far the next
+//! one has been passed, `F` its frames that are left.
 
 use bpf::{Alu, Cond, Label, Reg, Size};
 

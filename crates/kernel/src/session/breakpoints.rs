@@ -100,7 +100,7 @@ fn threads(process: u32) -> Vec<u32> {
 }
 
 /// The processors that execute threads.
-fn online() -> Vec<u32> {
+pub(super) fn online() -> Vec<u32> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     ranges(&text)
 }

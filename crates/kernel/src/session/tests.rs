@@ -5,7 +5,8 @@ use std::fs::File;
 use bpf::{Assembler, Feature, Insn, Program, ProgramKind, ProgramSpec, Reg};
 use nix::errno::Errno;
 
-use super::{KernelSite, Site, Uprobes, attach_kernel};
+use super::{KernelSite, Site, Uprobes, attach_kernel, follow_children};
+use crate::Processes;
 
 /// A program that does nothing.
 fn program(kind: ProgramKind) -> Program {
@@ -30,7 +31,7 @@ fn what_uprobes_do_not_take_is_found_though_nobody_maps_the_file() {
     let path = scratch.path().join("code");
     std::fs::write(&path, CODE).expect("there is room");
     let file = File::open(&path).expect("it was written");
-    let sites = [0, 1, 4, 5].map(|offset| Site { offset, cookie: offset });
+    let sites = [0, 1, 4, 5].map(|offset| Site { offset, counter: 0, cookie: offset });
     let parent = std::os::unix::process::parent_id();
     let own = std::process::id();
     let mut ways = Vec::new();
@@ -55,7 +56,7 @@ fn a_file_too_short_has_no_such_place() {
     std::fs::write(&path, CODE).expect("there is room");
     let file = File::open(&path).expect("it was written");
     let way = Uprobes::new(None);
-    let sites = [Site { offset: 1 << 20, cookie: 0 }];
+    let sites = [Site { offset: 1 << 20, counter: 0, cookie: 0 }];
     let attached = way.attach(&program(way.kind(false)), &file, &sites);
     assert!(!attached.is_anywhere() && attached.refused.len() == 1, "{attached:?}");
     assert!(!way.attach(&program(way.kind(false)), &file, &[]).is_anywhere());
@@ -71,4 +72,37 @@ fn a_kernel_without_kprobes_refuses_each_place() {
     let attached = attach_kernel(&program(ProgramKind::Kprobe), &[site, site]);
     assert_eq!(attached.refused.len(), 2);
     assert!(!attached.is_anywhere());
+}
+
+/// A shell starts a child that starts another; threads are no processes of their own.
+#[test]
+fn the_processes_that_a_process_forks_are_followed() {
+    testing::need!("bpf: session", can_run(), "root and eBPF");
+    let processes = Processes::create(64).expect("a map");
+    let link = match follow_children(&processes) {
+        Ok(link) => link,
+        Err(reason) => return testing::skipped("bpf: session", &reason),
+    };
+    let run = |text: &str| {
+        let mut shell = std::process::Command::new("/bin/sh");
+        let shell = shell.args(["-c", text]).stdin(std::process::Stdio::piped());
+        shell.stdout(std::process::Stdio::piped()).spawn().expect("a shell")
+    };
+    let text = "read line; (echo first; exit 0); /bin/sh -c '(echo second; exit 0); exit 0'; echo end";
+    let (mut followed, mut other) = (run(text), run(text));
+    processes.add(followed.id()).expect("there is room");
+    for shell in [&mut followed, &mut other] {
+        drop(shell.stdin.take());
+    }
+    other.wait().expect("it ends");
+    let output = followed.wait_with_output().expect("it ends");
+    assert_eq!(output.stdout, b"first\nsecond\nend\n");
+    std::thread::spawn(|| ()).join().expect("a thread");
+    drop(link);
+    let all = processes.list().expect("the map");
+    // The shell itself, its child, the other shell, and its child.
+    assert_eq!(all.len(), 4, "{all:?}");
+    processes.remove(all[0]).expect("the map");
+    processes.set(&[7]).expect("there is room");
+    assert_eq!(processes.list(), Ok(vec![7]));
 }

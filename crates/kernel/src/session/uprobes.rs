@@ -21,6 +21,9 @@ use super::halving;
 pub struct Site {
     /// Its offset.
     pub offset: u64,
+    /// The offset in the file of a counter that is above zero while the program is attached, in
+    /// each process where it is: the semaphore of a static probe. 0: none.
+    pub counter: u64,
     /// The cookie of the program there: [`crate::cookie`].
     pub cookie: u64,
 }
@@ -113,11 +116,13 @@ impl Uprobes {
     ) -> Result<Link, AttachError> {
         let offsets: Vec<u64> = sites.iter().map(|(_, site)| site.offset).collect();
         let cookies: Vec<u64> = sites.iter().map(|(_, site)| site.cookie).collect();
+        let counters: Vec<u64> = sites.iter().map(|(_, site)| site.counter).collect();
+        let none = counters.iter().all(|counter| *counter == 0);
         let all = UprobeMulti {
             path,
             offsets: &offsets,
             cookies: &cookies,
-            reference_counters: &[],
+            reference_counters: if none { &[] } else { &counters },
             on_return: false,
             process: self.process,
         };
@@ -125,13 +130,11 @@ impl Uprobes {
     }
 
     fn attach_one(self, program: &Program, path: &PathBuf, site: Site) -> Result<Link, AttachError> {
-        let one = Uprobe {
-            path,
-            offset: site.offset,
-            on_return: false,
-            reference_counter: 0,
-            process: self.process,
-        };
+        // The kernel has 32 bits for it.
+        let reference_counter =
+            u32::try_from(site.counter).map_err(|_| AttachError::Event(bpf::Errno::EFBIG))?;
+        let one =
+            Uprobe { path, offset: site.offset, on_return: false, reference_counter, process: self.process };
         one.attach(program, site.cookie)
     }
 }

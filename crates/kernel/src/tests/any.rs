@@ -5,10 +5,16 @@ use proptest::prelude::*;
 use vm::{Program, Word};
 
 use super::live;
-use crate::{Place, Size, Target, compile};
+use crate::{AttachKind, Size, Target, compile};
 
-const PLACES: [Place; 5] =
-    [Place::Uprobe, Place::Kprobe, Place::Kretprobe, Place::UserBreakpoint, Place::KernelBreakpoint];
+const PLACES: [AttachKind; 6] = [
+    AttachKind::Uprobe,
+    AttachKind::Kprobe,
+    AttachKind::Kretprobe,
+    AttachKind::UserBreakpoint,
+    AttachKind::KernelBreakpoint,
+    AttachKind::Event,
+];
 
 proptest! {
     #[test]

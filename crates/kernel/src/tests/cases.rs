@@ -8,7 +8,7 @@ use vm::{Context, End, Op, Program, Register, Word};
 
 use super::memory::Moved;
 use super::{live, site};
-use crate::Place;
+use crate::AttachKind;
 
 /// How a case went.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,10 +102,22 @@ fn as_in_case(value: u64, done: &live::Done, machine: &TestMachine, asks_process
 
 /// How a case goes of which the result depends on the thread and the time.
 fn as_thread(program: &Program<'_>, entry: usize) -> Option<Went> {
-    let asks =
-        |op| matches!(op, Op::PushTid | Op::PushNsecs | Op::PushRand | Op::PushIds | Op::CommF | Op::StackOf);
+    let asks = |op| {
+        matches!(
+            op,
+            Op::PushTid
+                | Op::PushNsecs
+                | Op::PushRand
+                | Op::PushIds
+                | Op::PushParent
+                | Op::Signal
+                | Op::CommF
+                | Op::StackOf
+                | Op::KStackOf
+        )
+    };
     let mut instructions = vm::instructions(program.code, program.word).filter_map(|it| it.instruction());
-    instructions.any(|it| asks(it.op)).then(|| match live::load_at(Place::Uprobe, program, entry) {
+    instructions.any(|it| asks(it.op)).then(|| match live::load_at(AttachKind::Uprobe, program, entry) {
         Ok(()) => Went::Verified,
         Err(refusal) => Went::Refused(refusal.reason.to_string()),
     })
@@ -121,7 +133,7 @@ fn as_kernel_probe(program: &Program<'_>, entry: usize, machine: &TestMachine) -
         || !machine.fields.is_empty()
         || !machine.model_specific.is_empty()
         || machine.wide.keys().any(kernel);
-    grants.then(|| match live::load_at(Place::Kprobe, program, entry) {
+    grants.then(|| match live::load_at(AttachKind::Kprobe, program, entry) {
         Ok(()) => Went::Verified,
         Err(refusal) => Went::Refused(refusal.reason.to_string()),
     })

@@ -5,7 +5,7 @@ use vm::{Op, Program, Word};
 use super::live;
 use crate::layout::Layout;
 use crate::tracepoints::FieldAccess;
-use crate::{Globals, Maps, Place, Target, compile_for_tracepoint};
+use crate::{AttachKind, Globals, Maps, Target, compile_for_tracepoint};
 
 #[test]
 fn each_access_to_a_record_is_verified() {
@@ -37,7 +37,7 @@ fn each_access_to_a_record_is_verified() {
         let globals = Globals::create(0).expect("a map");
         let maps =
             Maps::with(Layout::of(&handler), 1, 0, &globals, &live::SMALL, live::no_tables()).expect("maps");
-        let target = Target { place: Place::Tracepoint, ..live::target(maps.size(), false) };
+        let target = Target { place: AttachKind::Tracepoint, ..live::target(maps.size(), false) };
         let compiled = compile_for_tracepoint(&handler, &target, &fields).expect("nothing is refused");
         live::load(&maps, &compiled);
     }

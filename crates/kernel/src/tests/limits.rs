@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use vm::{End, Exception, Op, Program, Word};
 
 use super::live;
-use crate::{Globals, Maps, Place, ProbeState, compile};
+use crate::{AttachKind, Globals, Maps, ProbeState, compile};
 
 /// A program of the word 8 with these limits and no other.
 fn program(code: &[u8]) -> Program<'_> {
@@ -67,7 +67,7 @@ fn the_longest_programs_are_accepted() {
         });
         let longest = refused.expect("some are too long") - 4000;
         let code = [&start[..], &piece.repeat(longest), &[Op::Exit as u8]].concat();
-        live::load_at(Place::Uprobe, &program(&code), 0).expect("it is compiled");
+        live::load_at(AttachKind::Uprobe, &program(&code), 0).expect("it is compiled");
     }
 }
 

@@ -12,7 +12,7 @@ use vm::{Outcome, Program, STACK_WORDS};
 use super::site::{self, Registers};
 use crate::layout::{Field, Layout, STACK};
 use crate::{
-    Compiled, Globals, Handler, Maps, MapsOptions, Place, Refusal, Tables, TablesShape, Target, compile,
+    AttachKind, Compiled, Globals, Handler, Maps, MapsOptions, Refusal, Tables, TablesShape, Target, compile,
     cookie,
 };
 
@@ -104,18 +104,20 @@ fn keep(link: Link) {
 
 /// Options of small maps.
 pub(super) const SMALL: MapsOptions =
-    MapsOptions { contexts: 2, ring: 1 << 17, more_probes: 0, processes: 4 };
+    MapsOptions { contexts: 2, ring: 1 << 17, more_probes: 0, processes: 4, by_process: 0 };
 
 /// A target on this machine.
 pub(super) fn target(size: crate::Size, sleepable: bool) -> Target {
     Target {
-        place: Place::Uprobe,
+        place: AttachKind::Uprobe,
         sleepable,
         filtered: false,
+        only: crate::Filter::default(),
         cookie: None,
         facilities: false,
         except: None,
         condition: None,
+        by_process: false,
         without_context: false,
         writes_registers: Feature::WriteRegisters.is_available(),
         writes_memory: Feature::WriteMemory.is_available(),
@@ -190,7 +192,7 @@ pub(super) fn run(
 }
 
 /// Compiles and loads a program for a kind of place.
-pub(super) fn load_at(place: Place, program: &Program<'_>, entry: usize) -> Result<(), Refusal> {
+pub(super) fn load_at(place: AttachKind, program: &Program<'_>, entry: usize) -> Result<(), Refusal> {
     let handler = handler(program, entry);
     let maps = maps((Layout::of(&handler), program.locals.len(), program.globals.len()), program);
     let compiled = compile(&handler, &Target { place, ..target(maps.size(), false) })?;
@@ -205,7 +207,7 @@ pub(super) fn compiles(program: &Program<'_>) -> Result<Compiled, Refusal> {
 
 /// Loads a program.
 pub(super) fn load(maps: &Maps, compiled: &Compiled) -> bpf::Program {
-    maps.load(compiled, multi() && compiled.target.place == Place::Uprobe).unwrap_or_else(|error| {
+    maps.load(compiled, multi() && compiled.target.place == AttachKind::Uprobe).unwrap_or_else(|error| {
         let tail: Vec<_> = error.log.lines().rev().take(40).collect();
         let tail: Vec<_> = tail.into_iter().rev().collect();
         panic!("{error}: {:?}\n{}\n{}", error.reason(), compiled.code, tail.join("\n"));
@@ -214,8 +216,13 @@ pub(super) fn load(maps: &Maps, compiled: &Compiled) -> bpf::Program {
 
 /// Hits the site with a program attached, so often in each of some threads.
 pub(super) fn hits(program: &bpf::Program, threads: usize, times: usize) {
+    hits_of(0, program, threads, times);
+}
+
+/// The same for a probe.
+pub(super) fn hits_of(probe: u32, program: &bpf::Program, threads: usize, times: usize) {
     let site = LINKS.lock().unwrap_or_else(PoisonError::into_inner).len();
-    let link = attach(program, site::offset(site), cookie(0, 0));
+    let link = attach(program, site::offset(site), cookie(probe, 0));
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| (0..times).for_each(|_| site::hit(site, &mut [0; 16])));

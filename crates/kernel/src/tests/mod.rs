@@ -3,6 +3,7 @@
 //! They need the right to load programs. Without it they are skipped by name.
 
 mod any;
+mod by_process;
 mod cases;
 mod fields;
 mod light;

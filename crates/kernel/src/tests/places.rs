@@ -8,7 +8,7 @@ use bpf::{Access, Breakpoint, Feature, KernelPlace, Kprobe};
 use vm::{End, Op, Program, Register, Word};
 
 use super::live;
-use crate::{Globals, Maps, Place, Target, compile, cookie};
+use crate::{AttachKind, Globals, Maps, Target, compile, cookie};
 
 /// A word of this program, for breakpoints.
 static WATCHED: AtomicU64 = AtomicU64::new(0);
@@ -35,7 +35,7 @@ fn a_breakpoint_on_data_tells_the_address_and_what_is_there() {
     let globals = Globals::create(0).expect("a map");
     let layout = crate::layout::Layout::of(&handler);
     let mut maps = Maps::with(layout, 1, 0, &globals, &live::SMALL, live::no_tables()).expect("maps");
-    let target = Target { place: Place::UserBreakpoint, ..live::target(maps.size(), false) };
+    let target = Target { place: AttachKind::UserBreakpoint, ..live::target(maps.size(), false) };
     let loaded = live::load(&maps, &compile(&handler, &target).expect("nothing is refused"));
     let thread = Some(nix_thread());
     let breakpoint = Breakpoint {
@@ -89,7 +89,7 @@ fn kernel_probes_are_verified() {
     ]
     .concat();
     let program = Program { word: Word::W8, code: &code, autostacktrace: true, ..Program::default() };
-    for place in [Place::Kprobe, Place::Kretprobe, Place::KernelBreakpoint] {
+    for place in [AttachKind::Kprobe, AttachKind::Kretprobe, AttachKind::KernelBreakpoint] {
         live::load_at(place, &program, 0).expect("nothing is refused");
     }
 }
@@ -115,7 +115,7 @@ fn a_kernel_probe_sees_its_address_and_reads_the_kernel() {
     let globals = Globals::create(0).expect("a map");
     let layout = crate::layout::Layout::of(&handler);
     let mut maps = Maps::with(layout, 1, 0, &globals, &live::SMALL, live::no_tables()).expect("maps");
-    let target = Target { place: Place::Kprobe, filtered: true, ..live::target(maps.size(), false) };
+    let target = Target { place: AttachKind::Kprobe, filtered: true, ..live::target(maps.size(), false) };
     maps.set_pids(&[std::process::id()]).expect("there is room");
     let loaded = live::load(&maps, &compile(&handler, &target).expect("nothing is refused"));
     let place = KernelPlace::Symbol { name: "__x64_sys_getppid", offset: 0 };
@@ -146,5 +146,5 @@ fn stores_are_verified_or_refused() {
     }
     let code = [push(16), push(5), vec![Op::PopMem64 as u8, Op::Exit as u8]].concat();
     let program = Program { word: Word::W8, code: &code, ..Program::default() };
-    live::load_at(Place::Uprobe, &program, 0).expect("nothing is refused");
+    live::load_at(AttachKind::Uprobe, &program, 0).expect("nothing is refused");
 }

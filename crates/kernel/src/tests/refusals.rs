@@ -5,10 +5,10 @@ use vm::{Op, Program, Register, Word};
 
 use super::live;
 use crate::tracepoints::FieldAccess;
-use crate::{Place, Reason, Target, compile_for_tracepoint};
+use crate::{AttachKind, Reason, Target, compile_for_tracepoint};
 
 /// The reason why a program of one instruction is refused at a place.
-fn reason(place: Place, code: &[u8]) -> Option<Reason> {
+fn reason(place: AttachKind, code: &[u8]) -> Option<Reason> {
     let infos: Vec<MapInfo> = KINDS.map(|kind| MapInfo { kind: kind as u32, ..MapInfo::default() }).to_vec();
     let maps = vm::Maps { infos: &infos, words: &[] };
     let narrow = code.get(1) == Some(&(Op::StackOf as u8));
@@ -40,6 +40,21 @@ fn map(op: Op, kind: Kind) -> Vec<u8> {
     vec![Op::Nop as u8, op as u8, number as u8, 0, Op::Exit as u8]
 }
 
+#[test]
+fn each_instruction_of_the_table_is_compiled_or_refused() {
+    let mut compiled = 0;
+    for (row, place) in
+        vm::TABLE.iter().flat_map(|row| [AttachKind::Uprobe, AttachKind::Kprobe].map(|it| (row, it)))
+    {
+        for map in 0..=KINDS.len() as u8 {
+            let mut code = vec![Op::Nop as u8, row.op as u8, map, 0];
+            code.resize(16, Op::Exit as u8);
+            compiled += usize::from(reason(place, &code).is_none());
+        }
+    }
+    assert!(compiled > vm::TABLE.len() * KINDS.len(), "{compiled}");
+}
+
 /// The field that the tracepoint has, and programs do not see.
 const HIDDEN: u8 = 2;
 
@@ -57,10 +72,15 @@ fn with(op: Op, register: Register) -> Vec<u8> {
 
 #[test]
 fn each_reason_is_given_where_it_holds() {
-    use Place::{KernelBreakpoint, Kprobe, Kretprobe, Tracepoint, Uprobe, UserBreakpoint};
-    let cases: [(Reason, Vec<u8>, &[Place]); 24] = [
+    use AttachKind::{KernelBreakpoint, Kprobe, Kretprobe, Tracepoint, Uprobe, UserBreakpoint};
+    let cases: [(Reason, Vec<u8>, &[AttachKind]); 29] = [
         (Reason::UserContext, with(Op::PopU, Register::Rax), &[Kprobe, Kretprobe, KernelBreakpoint]),
         (Reason::Facility, one(Op::ExitTo), &[Kprobe, Kretprobe, KernelBreakpoint]),
+        (
+            Reason::Parts,
+            vec![Op::Nop as u8, Op::LogB as u8, 1, 0, Op::Exit as u8],
+            &[Uprobe, Kprobe, Tracepoint],
+        ),
         (Reason::SegmentRegister, with(Op::PushR, Register::FsBase), &[Uprobe, Kprobe, UserBreakpoint]),
         (Reason::FloatRegister, with(Op::PushR, Register::Xmm8), &[Uprobe, UserBreakpoint]),
         (Reason::ControlRegister, with(Op::PushR, Register::Gdtr), &[Kprobe, KernelBreakpoint]),
@@ -81,7 +101,11 @@ fn each_reason_is_given_where_it_holds() {
         (Reason::Series, map(Op::Update, Kind::Tseries), &[Uprobe, Kprobe, Tracepoint]),
         (Reason::Amount, map(Op::Load, Kind::Hist), &[Uprobe, Kprobe, Tracepoint]),
         (Reason::Entries, map(Op::Next, Kind::Plain), &[Uprobe, Kprobe, Tracepoint]),
+        (Reason::Depth, map(Op::Depth, Kind::Stacks), &[Uprobe, Kprobe, Tracepoint]),
         (Reason::Stack, map(Op::StackOf, Kind::Stacks), &[Uprobe, Kprobe]),
+        (Reason::Pattern, one(Op::GlobF), &[Uprobe, Kprobe, Tracepoint]),
+        (Reason::Parent, one(Op::PushParent), &[Uprobe, Kprobe, Tracepoint]),
+        (Reason::Returns, one(Op::Override), &[Uprobe, Kprobe, Tracepoint]),
         (Reason::TooLong, vec![Op::Add as u8; 100_000], &[Uprobe]),
     ];
     let given: Vec<Reason> = cases.iter().map(|(reason, ..)| *reason).collect();
@@ -98,14 +122,17 @@ fn what_is_for_kernel_probes_is_refused_there_alone() {
     let refused_only_there =
         [one(Op::ExitTo), with(Op::PushR, Register::Cr0), with(Op::PushR, Register::Msr), one(Op::PushIo8)];
     for code in refused_only_there {
-        assert!(reason(Place::Kprobe, &code).is_some());
-        assert_eq!(reason(Place::Uprobe, &code), None);
+        assert!(reason(AttachKind::Kprobe, &code).is_some());
+        assert_eq!(reason(AttachKind::Uprobe, &code), None);
     }
-    assert_eq!(reason(Place::Tracepoint, &with_field(0)), None);
-    assert_eq!(reason(Place::Uprobe, &with_field(0)), None);
+    assert_eq!(reason(AttachKind::Tracepoint, &with_field(0)), None);
+    assert_eq!(reason(AttachKind::Uprobe, &with_field(0)), None);
     // The user's registers can be read in both.
     let user_register = with(Op::PushU, Register::Rax);
-    assert_eq!((reason(Place::Kprobe, &user_register), reason(Place::Uprobe, &user_register)), (None, None));
+    assert_eq!(
+        (reason(AttachKind::Kprobe, &user_register), reason(AttachKind::Uprobe, &user_register)),
+        (None, None)
+    );
     // What cannot be reached is no matter.
-    assert_eq!(reason(Place::Kprobe, &[Op::Exit as u8, Op::Callk as u8]), None);
+    assert_eq!(reason(AttachKind::Kprobe, &[Op::Exit as u8, Op::Callk as u8]), None);
 }

@@ -10,7 +10,7 @@ fn words() -> Vec<AtomicU64> {
 }
 
 fn table(words: &[AtomicU64]) -> Table<'_> {
-    Table { words, buckets: 2, bucket_words: 24, key_words: 1, entry_words: 3 }
+    Table { words, buckets: 2, bucket_words: 24, key_words: 1, entry_words: 3, lanes: LANES, recency: None }
 }
 
 /// The control words of a key's first and second bucket.
@@ -84,7 +84,7 @@ fn another_key_in_the_other_bucket_is_no_hindrance() {
 }
 
 #[test]
-fn a_key_that_another_thread_is_inserting_is_not_inserted_twice() {
+fn a_lane_that_is_busy_for_too_long_is_taken_and_its_owner_begins_again() {
     for second in [false, true] {
         let words = words();
         let table = table(&words);
@@ -98,15 +98,56 @@ fn a_key_that_another_thread_is_inserting_is_not_inserted_twice() {
             seen[0] = FULL;
         }
         assert!(matches!(insert(&table, &key, seen), Attempt::Again));
-        assert!(table.find_or_insert(&key, |_| {}).is_none());
         assert!(table.find(&key).is_none());
         assert!(!table.erase(&key));
+        let fill = |value: &[AtomicU64]| value[0].store(7, Relaxed);
+        assert!(table.find_or_insert(&key, fill).unwrap().1);
+        assert_eq!((table.count(), table.indices(0).count()), (1, 1));
+        assert!(table.at(entry.index).is_none());
         table.clear();
+        assert!(table.find_or_insert(&key, fill).unwrap().1);
+        // The other thread goes on.
         key.write(entry.key);
-        entry.publish();
-        assert!(!table.find_or_insert(&key, |_| {}).unwrap().1);
-        assert_eq!(table.count(), 1);
+        entry.value[0].store(8, Relaxed);
+        assert!(!entry.publish());
+        let (found, is_new) = table.find_or_insert(&key, fill).unwrap();
+        assert_eq!((found.value[0].load(Relaxed), is_new, table.count()), (7, false, 1));
+        assert!(table.erase(&key));
+        assert_eq!(controls(&table, &key).map(|control| control & (CHANGE - 1)), [0, 0]);
     }
+}
+
+#[test]
+fn a_value_that_is_being_written_for_too_long_is_written_anew() {
+    let words = words();
+    let table = table(&words);
+    let key = Key::new(&[1; 8]);
+    table.find_or_insert(&key, |_| {}).unwrap();
+    let mut writer = table.find(&key).unwrap();
+    assert!(writer.lock());
+    assert!(table.find_or_insert(&key, |_| {}).unwrap().1);
+    assert!(!writer.publish());
+    assert_eq!(table.count(), 1);
+}
+
+#[test]
+fn threads_that_end_while_they_insert_cost_their_lanes_only() {
+    let words = words();
+    let table = table(&words);
+    let key = Key::new(&[1; 8]);
+    for ended in 0..LANES {
+        let mut entry = table.entry(key.first(2), ended, controls(&table, &key)[0]).unwrap();
+        assert!(entry.change(control::at(ended, key.tag())));
+        assert!(table.find_or_insert(&key, |_| {}).unwrap().1);
+        assert!(table.erase(&key));
+    }
+    // The first bucket has no lane left, and the second one is as new.
+    for other in
+        (0..100u64).filter(|other| Key::new(&other.to_le_bytes()).first(2) == key.first(2)).take(LANES)
+    {
+        assert!(table.find_or_insert(&Key::new(&other.to_le_bytes()), |_| {}).unwrap().1);
+    }
+    assert!(table.find_or_insert(&key, |_| {}).is_none());
 }
 
 #[test]
@@ -144,7 +185,7 @@ fn what_is_read_while_the_entry_changes_is_refused() {
     let mut writer = table.find(&key).unwrap();
     assert!(writer.lock());
     assert!(!entry.is_unchanged());
-    writer.publish();
+    assert!(writer.publish());
     assert!(!entry.is_unchanged());
     let reader = table.find(&key).unwrap();
     assert!(table.erase(&key));
@@ -178,7 +219,7 @@ fn a_value_that_changes_while_it_is_read_is_read_again() {
         let mut writer = table.find(&key).unwrap();
         assert!(writer.lock());
         writer.value[0].store(to, Relaxed);
-        writer.publish();
+        assert!(writer.publish());
     };
     for changes in [0, 1, 5, TRIES - 1, TRIES, usize::MAX] {
         let (mut reads, mut found) = (0, 0);
@@ -188,10 +229,48 @@ fn a_value_that_changes_while_it_is_read_is_read_again() {
             if reads <= changes {
                 change(reads as u64);
             }
+            true
         });
         assert_eq!((whole, reads), (Some(changes < TRIES), TRIES.min(changes.saturating_add(1))));
         assert!(changes >= TRIES || changes == 0 || found == changes as u64);
     }
     // An entry that is erased meanwhile is no longer there.
-    assert_eq!(table.read(&key, |_| assert!(table.erase(&key))), None);
+    assert_eq!(table.read(&key, |_| table.erase(&key)), None);
+}
+
+#[test]
+fn a_value_is_whole_even_if_the_version_has_come_round() {
+    let words: Vec<AtomicU64> = (0..64).map(|_| AtomicU64::new(0)).collect();
+    let table = Table {
+        words: &words,
+        buckets: 2,
+        bucket_words: 32,
+        key_words: 1,
+        entry_words: 4,
+        lanes: LANES,
+        recency: None,
+    };
+    let key = Key::new(&[1; 8]);
+    let fill = |words: &[AtomicU64], byte: u8| {
+        words.iter().for_each(|word| word.store(u64::from_le_bytes([byte; 8]), Relaxed));
+    };
+    table.find_or_insert(&key, |words| fill(words, 1)).unwrap();
+    let mut bytes = [0; 16];
+    let mut reads = 0;
+    let whole = table.read(&key, |value| {
+        crate::key::copy(&value[..1], &mut bytes[..8]);
+        if reads == 0 {
+            // As many changes as there are versions: a lock and its end are two.
+            for byte in 0..128 {
+                let mut writer = table.find(&key).unwrap();
+                assert!(writer.lock());
+                fill(writer.value, byte);
+                assert!(writer.publish());
+            }
+        }
+        reads += 1;
+        crate::key::copy(&value[1..], &mut bytes[8..]);
+        crate::key::is_copy(value, &bytes)
+    });
+    assert_eq!((whole, bytes, reads), (Some(true), [127; 16], 2));
 }

@@ -2,6 +2,7 @@
 
 mod aggregates;
 mod buckets;
+mod evicting;
 mod model;
 mod plain;
 mod room;

@@ -16,13 +16,15 @@ fn a_number_finds_its_bytes() {
     for (place, &number) in numbers.iter().enumerate() {
         assert_ne!(number, 0);
         assert_eq!(maps.stack(0, number), Some(stack(place)));
+        assert_eq!(maps.depth(0, number), place as u64);
         assert_eq!(maps.intern(0, &stack(place)), number);
         assert_eq!(maps.stack(0, number ^ 1 << 40), None);
     }
     assert_eq!((maps.entries(0), maps.lost(0)), (127, 0));
     for number in [0, 1, u64::MAX, u64::from(u32::MAX)] {
-        assert_eq!(maps.stack(0, number), None);
+        assert_eq!((maps.stack(0, number), maps.depth(1, number)), (None, 0));
     }
+    assert_eq!((maps.depth(0, 0), maps.depth(0, 1 << 20)), (0, 0));
     maps.clear(0);
     assert!(numbers.iter().all(|&number| maps.stack(0, number).is_none()));
 }

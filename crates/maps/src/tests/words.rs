@@ -24,10 +24,12 @@ const KINDS: [Kind; 11] = [
     Kind::Stacks,
 ];
 
-/// A map of each kind with keys, and one of each without.
+/// A map of each kind with keys, one of each without, and one of each that evicts.
 fn fixture() -> Fixture {
     let with = |kind, key| MapInfo { a: 3, b: 40, c: 5, signed: 1, ..info(kind, key, 24, 12) };
-    let infos = KINDS.iter().flat_map(|&kind| [with(kind, 16), with(kind, 0)]);
+    let infos = KINDS
+        .iter()
+        .flat_map(|&kind| [with(kind, 16), with(kind, 0), MapInfo { evicts: 1, ..with(kind, 16) }]);
     Fixture::new(infos.collect(), 2)
 }
 
@@ -125,6 +127,7 @@ proptest! {
             copies: numbers[5] % 5,
             place: of(6),
             words: of(7),
+            evicts: numbers[1] / 2 % 2,
             a: parameters[0],
             b: parameters[1],
             c: parameters[2],

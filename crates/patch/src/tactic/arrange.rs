@@ -1,4 +1,9 @@
-//! Finds jumps for several instructions together, whose jumps share bytes.
+//! Tries the tactics in their order, and finds jumps for several instructions together, whose jumps
+//! share bytes.
+//!
+//! In: an entry without a jump. Out: whether it has one now; if not, nothing is changed.
+//! `settle_within` has the order of the tactics twice: for pages that have pads already, if
+//! mappings are short, and for all.
 
 use super::find_pad::Pages;
 use super::placed::{Entry, State};

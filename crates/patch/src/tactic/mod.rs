@@ -2,9 +2,9 @@
 //! neighbours.
 //!
 //! A [`Planner`] takes sites, code and free memory, and returns a [`Plan`]: bytes to write, pages
-//! to map and sites to trap. `jmp rel32` has five bytes, most instructions have fewer. The tactics,
-//! most preferred first (Chamith, Svensson, Dalessandro, Newton, "Instruction Punning", PLDI 2017;
-//! Duck, Gao, Roychoudhury, "Binary Rewriting without Control Flow Recovery", PLDI 2020):
+//! to map and sites to trap. `jmp rel32` has five bytes, most instructions have fewer. The tactics
+//! (Chamith, Svensson, Dalessandro, Newton, "Instruction Punning", PLDI 2017; Duck, Gao,
+//! Roychoudhury, "Binary Rewriting without Control Flow Recovery", PLDI 2020):
 //!
 //! ```text
 //!   plain       the instruction has five bytes or more
@@ -35,6 +35,22 @@
 //!               the first, and that all others cannot fault
 //!               53 | 48 89 fb | 31 c0          e9 | rr rr rr | rr c0
 //! ```
+//!
+//! # The order
+//!
+//! `settle_within` in `arrange` has it:
+//!
+//! 1. over padding;
+//! 2. plain, punned, padded, each in its place;
+//! 3. the same for several sites together, whose jumps share bytes (rearranging);
+//! 4. grouped;
+//! 5. successors evicted, one or two;
+//! 6. a neighbour evicted, or in padding;
+//! 7. more successors evicted, three to eight;
+//! 8. combinations: some of the successors, and a neighbour with a successor.
+//!
+//! If half of the mappings for landing pads are used, 1 to 5 are tried first with the pages that
+//! are mapped already, then all with new ones.
 //!
 //! # Invariants
 //!

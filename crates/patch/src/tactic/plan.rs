@@ -1,4 +1,8 @@
 //! What a planner is given, and the plan that it returns.
+//!
+//! In: sites ([`Site`]), the code around them ([`Code`]), free memory ([`Space`]), [`Limits`]. Out:
+//! [`Plan`]: jumps, each with the [`Tactic`] that has placed it, bytes to write, pages to map, and
+//! sites that trap, with the [`Reason`].
 
 use std::ops::Range;
 

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use ::maps::{Kind, Value};
-use printout::{Error, Next, Output, Reader, StackMode, Symbol, Wrong};
+use printout::{Error, Inlined, Next, Output, Reader, StackMode, Symbol, Wrong};
 use script::{Action, Bits, Member, Opaque, RecordLayout, Tag, Type};
 
 use crate::support::{I64, Logged, Scene, U64, alone, info, integer, last, part, tuple, words};
@@ -35,6 +35,16 @@ fn errors_are_shown_with_their_place() {
     let expected =
         r#"{"type": "print_error", "msg": "bad: 10, arg2", "filename": "stdin", "line": 1, "col": 9}"#;
     assert_eq!(json.trim_end(), expected);
+}
+
+#[test]
+fn warnings_are_shown_with_their_place() {
+    let mut scene = Scene::default();
+    scene.event(Action::Warnf(b"odd: %d".to_vec()), &[(I64, Logged::Number(10))]);
+    assert_eq!(text(&mut scene), "");
+    assert_eq!(scene.world.reports, ["stdin:1:9-62: WARNING: odd: 10"]);
+    let (json, _) = scene.record(Output::Json);
+    assert!(json.starts_with(r#"{"type": "print_warning", "msg": "odd: 10", "#), "{json}");
 }
 
 #[test]
@@ -180,7 +190,8 @@ fn stacks_have_a_line_for_each_frame() {
         name: name.into(),
         offset,
         module: Some("/bin/app".into()),
-        inlined: inlined.iter().map(ToString::to_string).collect(),
+        inlined: inlined.iter().map(|name| Inlined { name: (*name).to_owned(), line: None }).collect(),
+        line: None,
     };
     scene.world.stacks.insert(7, vec![0x1004, 0x2010, 0x3000]);
     scene.world.symbols.insert(0x1004, symbol("work", 4, &["helper"]));
@@ -200,7 +211,7 @@ fn stacks_have_a_line_for_each_frame() {
     let key = tuple(&[stack, I64]);
     scene.map("on", Some(key), I64, info(Kind::Plain), vec![(words(&[7, 42, 9]), count)]);
 
-    let frames = "\n        helper\n        work+4\n        main+16\n        0x3000\n";
+    let frames = "\n        helper (inlined)\n        work+4\n        main+16\n        0x3000\n";
     let expected = format!("{frames}\nmain|\n\n\n@on[{frames}, 9]: 1\n");
     assert_eq!(scene.run(Output::Text), expected);
     let json = scene.run(Output::Json);
@@ -211,7 +222,7 @@ fn stacks_have_a_line_for_each_frame() {
     scene.stacks = StackMode::Perf;
     let app = "(/bin/app)";
     let frames = format!(
-        "\n\t1004 helper {app}\n\t1004 work+4 {app}\n\t2010 main+16 {app}\n\t3000 0x3000 ([unknown])\n\n"
+        "\n\t1004 helper (inlined)\n\t1004 work+4 {app}\n\t2010 main+16 {app}\n\t3000 0x3000 ([unknown])\n\n"
     );
     assert!(text(&mut scene).starts_with(&frames));
     scene.stacks = StackMode::Raw;
@@ -232,11 +243,13 @@ fn networks_and_groups_have_addresses() {
         (Type::Opaque(Opaque::Inet), Logged::Stored([words(&[10]), vec![0; 15], vec![1]].concat())),
         (Type::Opaque(Opaque::Mac), Logged::Stored(vec![5, 4, 3, 2, 1, 0xab, 0, 0])),
         (Type::Opaque(Opaque::CgroupPath), Logged::Stored(words(&[0, 7]))),
-        (Type::Opaque(Opaque::KernelStack), Logged::Number(0)),
+        (Type::Opaque(Opaque::KernelStack), Logged::Stored(words(&[0, 0]))),
+        (Type::Opaque(Opaque::User), Logged::Number(3)),
+        (Type::Opaque(Opaque::Process), Logged::Number(8)),
         (U64, Logged::Number(-1)),
     ];
-    scene.printf("%s %s %s %s %u\n", &values);
-    assert_eq!(text(&mut scene), "::1 05:04:03:02:01:AB unified:/7  18446744073709551615\n");
+    scene.printf("%s %s %s %s %s %s %u\n", &values);
+    assert_eq!(text(&mut scene), "::1 05:04:03:02:01:AB unified:/7  user3 process8 18446744073709551615\n");
 }
 
 #[test]

@@ -20,6 +20,8 @@ fn scene() -> Scene {
         Opaque::Mac,
         Opaque::Timestamp,
         Opaque::CgroupPath,
+        Opaque::User,
+        Opaque::Process,
     ];
     let mut types: Vec<Type> = opaque.map(Type::Opaque).into();
     types.extend([I64, U64, Type::Bool, Type::Void, Type::Unknown, Type::Text, Type::Bytes]);
@@ -36,6 +38,7 @@ fn scene() -> Scene {
     }
     add(Action::Printf(b"%d %s %r %c %5.3s %p %gr\n".to_vec()), &[I64, Type::Text, Type::Bytes, U64]);
     add(Action::Errorf(b"%s".to_vec()), &[Type::Text]);
+    add(Action::Warnf(b"%s".to_vec()), &[Type::Text]);
     add(Action::Exit, &[I64]);
     add(Action::Assert, &[Type::Text]);
     add(Action::Time(b"%c".to_vec()), &[]);

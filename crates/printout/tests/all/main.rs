@@ -5,5 +5,6 @@ mod expected;
 mod golden;
 mod hostile;
 mod maps;
+mod measures;
 mod support;
 mod whole;

@@ -51,6 +51,14 @@ impl World for Memory {
         format!("{}:/{number}", String::from_utf8_lossy(filter))
     }
 
+    fn user(&mut self, number: u32) -> String {
+        format!("user{number}")
+    }
+
+    fn process(&mut self, pid: u32) -> Vec<u8> {
+        format!("process{pid}").into()
+    }
+
     fn now(&mut self) -> i128 {
         NOW
     }

@@ -5,4 +5,5 @@ mod common;
 
 mod inject;
 mod modules;
+mod obedient;
 mod speed;

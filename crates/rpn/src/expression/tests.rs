@@ -9,7 +9,7 @@ fn read(text: &str, grammar: Grammar) -> Result<Expression, String> {
     tokens.push(Token {
         kind: Kind::End,
         text: "".into(),
-        place: Place::default(),
+        place: SourceLocation::default(),
         starts_line: true,
         spaced: true,
         frozen: false,

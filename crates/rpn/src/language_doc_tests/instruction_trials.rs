@@ -50,6 +50,15 @@ impl vm::Machine for Kernel {
     fn ids(&mut self) -> Option<(u32, u32)> {
         Some((1, 1))
     }
+    fn parent(&mut self) -> Option<u32> {
+        Some(1)
+    }
+    fn signal(&mut self, _: u64, _: bool) -> bool {
+        true
+    }
+    fn override_function(&mut self, _: u64) -> bool {
+        true
+    }
     fn name(&mut self) -> Option<[u8; 16]> {
         Some([0; 16])
     }
@@ -115,6 +124,8 @@ fn every_instruction_does_to_the_stack_and_raises_what_is_described() {
         // The first one is right, the second one is not.
         let operands = match (row.group, row.operand) {
             (Group::Frame, Operand::U16) => [Some(10), Some(0xfff0)],
+            // More bytes than the log has.
+            (Group::Logging, Operand::U16) => [Some(10), Some(30)],
             (Group::Map, _) => [Some(0), Some(1)],
             _ => [None; 2],
         };

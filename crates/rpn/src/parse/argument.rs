@@ -11,7 +11,7 @@
 //! push retval   push r, rax                     push r, eax
 //! ```
 
-use source::{Diagnostic, Place};
+use source::{Diagnostic, SourceLocation};
 use vm::{Operand as Takes, Row, TABLE};
 
 use super::{Parser, Within};
@@ -68,7 +68,7 @@ impl Parser<'_> {
     }
 
     /// Reports an error on other machines, whose calling conventions are different.
-    fn for_intel(&self, place: Place, word: &str) -> Result<(), Diagnostic> {
+    fn for_intel(&self, place: SourceLocation, word: &str) -> Result<(), Diagnostic> {
         if self.arch.is_intel() {
             return Ok(());
         }
@@ -79,7 +79,7 @@ impl Parser<'_> {
     }
 
     /// Adds a note if the probe is not where arguments (or the return value) are in their places.
-    fn note_place(&mut self, place: Place, word: &str) {
+    fn note_place(&mut self, place: SourceLocation, word: &str) {
         let (Within::Probe, Some(Item::Probe(probe))) = (self.within, self.program.items.last()) else {
             return;
         };
@@ -107,13 +107,13 @@ impl Parser<'_> {
             .add(note.label(format!("{what} at {at}; here this pushes the plain register or stack value")));
     }
 
-    fn push_register(&mut self, name: &str, place: Place) {
+    fn push_register(&mut self, name: &str, place: SourceLocation) {
         if let Some(register) = self.arch.register(name) {
             self.expand("push r", Some(Operand::Register(register, place)), place);
         }
     }
 
-    fn push_memory(&mut self, stack: &str, distance: usize, load: &str, place: Place) {
+    fn push_memory(&mut self, stack: &str, distance: usize, load: &str, place: SourceLocation) {
         self.push_register(stack, place);
         let distance = Expression { node: Node::Number(distance as u64), place };
         self.expand("push", Some(Operand::Number(distance)), place);
@@ -122,7 +122,7 @@ impl Parser<'_> {
     }
 
     /// Adds the instruction with this name, in its form with or without an operand.
-    fn expand(&mut self, name: &str, operand: Option<Operand>, place: Place) {
+    fn expand(&mut self, name: &str, operand: Option<Operand>, place: SourceLocation) {
         let fits = |row: &&Row| row.name == name && (row.operand == Takes::None) == operand.is_none();
         if let Some(row) = TABLE.iter().find(fits) {
             self.add_line(Line::Instruction(Instruction { op: row.op, operand, place }), place);

@@ -89,10 +89,6 @@ impl Parser<'_> {
         match known {
             ObsoleteName::Renamed(new) => {
                 let (shown, label) = match new {
-                    "log" => (
-                        format!("{old} n"),
-                        "write `log n`; it logs n words, whatever the letter in the old name".into(),
-                    ),
                     "push" => (format!("{old} n"), "write `push n`".into()),
                     _ => (old, format!("write `{new}`")),
                 };

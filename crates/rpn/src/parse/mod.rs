@@ -12,7 +12,7 @@ mod tracepoint;
 
 use std::collections::HashSet;
 
-use source::{Diagnostic, Keep, Messages, Place, Span, quote};
+use source::{Diagnostic, Keep, Messages, SourceLocation, Span, quote};
 
 use crate::arch::Arch;
 use crate::ast::{Body, Item, Line, ProbePoint, Procedure, Program};
@@ -115,7 +115,7 @@ impl Parser<'_> {
     }
 
     /// Adds a line to the current handler or procedure; if there is none, reports that once.
-    fn add_line(&mut self, line: Line, place: Place) {
+    fn add_line(&mut self, line: Line, place: SourceLocation) {
         if let Some(body) = self.body() {
             body.lines.push(line);
         } else if !std::mem::replace(&mut self.strays, true) {
@@ -184,7 +184,7 @@ impl Parser<'_> {
     }
 
     /// Notes that a spelling is old, once per spelling.
-    fn note_old(&mut self, place: Place, old: &str, note: &str, new: &str) {
+    fn note_old(&mut self, place: SourceLocation, old: &str, note: &str, new: &str) {
         if self.noted.insert(old.to_string()) {
             self.messages.add(Diagnostic::note(place, format!("{} {note}", quote(old))).label(new));
         }

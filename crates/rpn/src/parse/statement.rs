@@ -1,6 +1,6 @@
 //! Parses statements: `key = value`.
 
-use source::{Diagnostic, Keep, Place, nearest, quote};
+use source::{Diagnostic, Keep, SourceLocation, nearest, quote};
 
 use super::instruction::begins_instruction;
 use super::{Parser, Within};
@@ -136,7 +136,7 @@ impl Parser<'_> {
     }
 
     /// Parses a point, after the function's name and `:`.
-    fn point(&mut self) -> Result<(FunctionPoint, Place), Diagnostic> {
+    fn point(&mut self) -> Result<(FunctionPoint, SourceLocation), Diagnostic> {
         const WHAT: &str = "`entry`, `return`, `*`, or an offset in hexadecimal";
         let first = self.cursor.peek();
         let plus = self.cursor.eat("+");

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use source::{Diagnostic, Place, SourceId, Span, quote};
+use source::{Diagnostic, SourceId, SourceLocation, Span, quote};
 
 use crate::lex::{Kind, Lexer, Token};
 
@@ -123,8 +123,10 @@ impl Macro {
             }
             let pasted_next = self.body.get(at).is_some_and(|next| next.is("##"));
             let own = |mut token: Token| {
-                token.place =
-                    Place { span: use_.place.span, spelled: token.place.spelled.or(Some(token.place.span)) };
+                token.place = SourceLocation {
+                    span: use_.place.span,
+                    spelled: token.place.spelled.or(Some(token.place.span)),
+                };
                 token
             };
             let mut piece = match self.parameter(token) {
@@ -236,7 +238,7 @@ fn paste(left: &Token, right: &Token, use_: &Token) -> Result<Token, Diagnostic>
     let plain = ![left.kind, right.kind].contains(&Kind::Text);
     match (lexer.next(), lexer.next()) {
         (Some(token), None) if plain && *token.text == text => {
-            let place = Place { span: use_.place.span, spelled: left.place.spelled };
+            let place = SourceLocation { span: use_.place.span, spelled: left.place.spelled };
             Ok(Token { place, spaced: left.spaced, ..token })
         }
         _ => {

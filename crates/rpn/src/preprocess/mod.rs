@@ -17,6 +17,7 @@ mod tests;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::vec;
 
 use source::{Diagnostic, Files, MAX_FILE_BYTES, Messages, SourceId, Sources, Span, quote};
@@ -163,7 +164,7 @@ impl<'a> Preprocessor<'a> {
 
     /// Pushes a text to be read next.
     fn open(&mut self, path: &Path, text: &str, included: Option<Span>) -> SourceId {
-        let text: Rc<str> = text.into();
+        let text: Arc<str> = text.into();
         let source = self.sources.add(path.display().to_string(), text.clone(), included);
         self.frames.push(Frame::File(Box::new(OpenFile {
             lexer: Lexer::new(source, text),

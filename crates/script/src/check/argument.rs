@@ -8,6 +8,7 @@ use super::unify::{is_address, is_byte, is_text};
 use crate::ast::{Expr, ExprKind};
 use crate::constant::{self, stated};
 use crate::library::{Accepts, Entry, Parameter};
+use crate::signals::SIGNALS;
 use crate::types::{Opaque, Type};
 
 impl Checker<'_> {
@@ -179,13 +180,6 @@ impl Checker<'_> {
         }
     }
 }
-
-/// The signals of Linux on x86-64.
-const SIGNALS: &[&str] = &[
-    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
-    "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
-    "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
-];
 
 fn is_network_address(ty: &Type) -> bool {
     match ty {

@@ -3,12 +3,12 @@
 use source::{Diagnostic, Span, nearest, quote};
 
 use super::checker::Checker;
+use super::comptime::Settled;
 use super::format;
 use crate::ast::{Expr, ExprKind};
 use crate::constant::known;
 use crate::library::{self, Accepts, Entry, Gives, Parameter};
-use crate::provider::Provider;
-use crate::types::{Integer, Type};
+use crate::types::{Integer, Opaque, Type};
 
 impl Checker<'_> {
     /// The type of a call.
@@ -185,6 +185,13 @@ impl Checker<'_> {
                     );
                 }
             },
+            ("comptime", [value]) if self.known().settled(value) == Settled::Never => {
+                self.report(
+                    Diagnostic::error(value.span(), "this is not known when the script is checked")
+                        .label("known when the probe fires")
+                        .help("`comptime` takes constants, sizes, parameters, `probetype`, and `is_integer()` and its like"),
+                );
+            }
             ("fail", _) if self.conditions == 0 => {
                 self.error(span, "the script refuses itself", "reached whenever the probe fires");
             }
@@ -198,8 +205,17 @@ impl Checker<'_> {
 
     /// The type of the result.
     fn given(&mut self, entry: &Entry, arguments: &[Expr]) -> Type {
-        if entry.name == "retval" && self.providers.contains(&Provider::Fexit) {
+        if entry.name == "retval" && self.is_untyped_exit() {
             return Type::Unknown;
+        }
+        if entry.name == "comm" && !arguments.is_empty() {
+            return Type::Opaque(Opaque::Process);
+        }
+        if entry.name == "reg" && arguments.first().is_some_and(is_vector) {
+            return Type::Float(8);
+        }
+        if let ("uaddr", Some(ExprKind::Text(name))) = (entry.name, arguments.first().map(|it| &it.kind)) {
+            return self.names().symbol(&String::from_utf8_lossy(name)).pointer();
         }
         if let Some(ty) = entry.gives.fixed() {
             return ty;
@@ -230,8 +246,14 @@ impl Checker<'_> {
 const REGISTERS: &[&str] = &[
     "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "bp", "bx", "ax", "cx", "dx", "si", "di",
     "orig_ax", "ip", "cs", "flags", "sp", "ss", "rbp", "rbx", "rax", "rcx", "rdx", "rsi", "rdi", "rip",
-    "rsp",
+    "rsp", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
+    "xmm12", "xmm13", "xmm14", "xmm15",
 ];
+
+/// Whether a register is one for floats.
+fn is_vector(name: &Expr) -> bool {
+    matches!(&name.kind, ExprKind::Text(name) if name.starts_with(b"xmm"))
+}
 
 /// Pairs arguments with parameters. A leading parameter may be left out: `kstack(3)`.
 fn matched<'e>(entry: &'e Entry, arguments: &[Expr]) -> Vec<(&'e Parameter, usize)> {

@@ -100,6 +100,11 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// Whether the probe is at the return of a function of the kernel that nobody knows.
+    pub(crate) fn is_untyped_exit(&mut self) -> bool {
+        self.providers.contains(&Provider::Fexit) && !self.names().knows_function()
+    }
+
     /// Adds a message.
     pub(crate) fn report(&mut self, message: Diagnostic) {
         self.messages.add(message);

@@ -10,7 +10,6 @@ use crate::ast::{Expr, ExprKind, is_record};
 use crate::constant;
 use crate::constant::stated;
 use crate::library::{self, Gives, Usage};
-use crate::provider::Provider;
 use crate::type_key;
 use crate::types::{Integer, MAX_PARTS, Tag, Type};
 
@@ -135,7 +134,11 @@ impl Checker<'_> {
                 }
             }
             // A tracepoint's format tells when it is attached; numbers are extended to 64 bits.
-            ExprKind::Field(value, _) if is_record(value, &self.providers) => Type::I64,
+            ExprKind::Field(value, _)
+                if is_record(value, &self.providers) && self.names().of_signature("args").is_none() =>
+            {
+                Type::I64
+            }
             ExprKind::Field(value, name) => {
                 let (name, ty) = (name.clone(), self.value(value));
                 self.field(&ty, &name, span)
@@ -234,12 +237,12 @@ impl Checker<'_> {
             return Type::Unknown;
         }
         self.available(entry, &name, span);
-        // The type of what `fexit` returns is in the kernel's type information.
-        if entry.name == "retval" && self.providers.contains(&Provider::Fexit) {
-            return Type::Unknown;
-        }
         if let Some(ty) = self.names().of_signature(entry.name) {
             return ty;
+        }
+        // The type of what `fexit` returns is in the kernel's type information.
+        if entry.name == "retval" && self.is_untyped_exit() {
+            return Type::Unknown;
         }
         match entry.gives {
             Gives::OfDefault => Type::Bool,

@@ -13,6 +13,7 @@ enum Shows {
     Address,
     Text,
     Bytes,
+    Float,
 }
 
 /// A conversion of a format.
@@ -40,6 +41,7 @@ pub(crate) fn check(format: &[u8], span: Span, values: &[Expr]) -> Result<(), Di
             Shows::Number => (is_number(&value.ty), "a number"),
             Shows::Address => (unify::is_address(&value.ty), "a pointer or a number"),
             Shows::Text => (unify::is_shown_as_text(&value.ty), "a string"),
+            Shows::Float => (matches!(value.ty, Type::Float(_)), "a floating-point number"),
             Shows::Bytes => (
                 matches!(value.ty, Type::Unknown | Type::Bytes | Type::Array(..)),
                 "bytes, as `buf()` gives them",
@@ -51,6 +53,8 @@ pub(crate) fn check(format: &[u8], span: Span, values: &[Expr]) -> Result<(), Di
                 (Type::Pointer(_), Shows::Text) => Some("read the string with `str()`"),
                 (Type::Integer(_), Shows::Text) => Some("use `%d`, or read a string with `str()`"),
                 (Type::Text, _) => Some("use `%s`"),
+                (Type::Float(_), _) => Some("use `%g`, `%f` or `%e`"),
+                (_, Shows::Float) => Some("use `%d`: only `double` and `float` of a program have a fraction"),
                 (Type::Bytes, _) => Some("use `%r`"),
                 _ => None,
             };
@@ -96,6 +100,7 @@ fn conversions(format: &[u8], span: Span) -> Result<Vec<Conversion>, Diagnostic>
             Some(b's') => Some(Shows::Text),
             Some(b'r') => Some(Shows::Bytes),
             Some(b'g') if rest.get(size + 1) == Some(&b'r') => Some(Shows::Number),
+            Some(b'f' | b'F' | b'e' | b'E' | b'g' | b'G') => Some(Shows::Float),
             _ => {
                 let end = (size + 1).min(rest.len());
                 let text = String::from_utf8_lossy(&rest[..end]).into_owned();
@@ -104,12 +109,12 @@ fn conversions(format: &[u8], span: Span) -> Result<Vec<Conversion>, Diagnostic>
                     format!("the format has no conversion {}", quote(&text)),
                 )
                 .label("in this format")
-                .help("there are %d %i %u %x %X %o %c %p %s %r %rh %rx %gr and %%"));
+                .help("there are %d %i %u %x %X %o %c %p %s %f %e %g %r %rh %rx %gr and %%"));
             }
         };
         // `%rx` and `%rh` show bytes in other ways, `%gr` has two letters.
         let second = match (rest.get(size), rest.get(size + 1)) {
-            (Some(b'r'), Some(b'x' | b'h')) | (Some(b'g'), _) => 2,
+            (Some(b'r'), Some(b'x' | b'h')) | (Some(b'g'), Some(b'r')) => 2,
             _ => 1,
         };
         let end = size + second;
@@ -133,6 +138,7 @@ mod tests {
         };
         assert_eq!(all("%d %-6.2llx|%% %s"), ["%d", "%-6.2llx", "%s"]);
         assert_eq!(all("%r %rx %rh %gr %c%p"), ["%r", "%rx", "%rh", "%gr", "%c", "%p"]);
+        assert_eq!(all("%g %gr%G%.3f %-10.2Le"), ["%g", "%gr", "%G", "%.3f", "%-10.2Le"]);
         assert!(conversions(b"50%", Span::default()).is_err());
         assert!(conversions(b"%y", Span::default()).is_err());
         assert!(conversions(b"%*d", Span::default()).is_err());

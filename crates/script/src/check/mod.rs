@@ -8,6 +8,7 @@
 mod argument;
 mod call;
 mod checker;
+mod comptime;
 mod config;
 mod expression;
 mod format;
@@ -84,6 +85,12 @@ pub(crate) fn check(
                 }
             }
             break;
+        }
+    }
+    for item in &mut script.items {
+        if let Item::Probe(probe) = item {
+            let providers: Vec<_> = probe.points.iter().map(|point| point.provider).collect();
+            comptime::Known { records: &records, providers: &providers }.reduce(probe);
         }
     }
     for (name, span) in unread {

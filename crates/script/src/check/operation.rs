@@ -59,7 +59,21 @@ impl Checker<'_> {
         }
     }
 
+    /// A floating-point number is calculated with.
+    fn floating(&mut self, sign: &str, span: Span) {
+        let message = format!("`{sign}` cannot be applied to a floating-point number");
+        self.report(
+            Diagnostic::error(span, message)
+                .label("scripts calculate with integers")
+                .help("print it with `%g`, or convert it: `(int64)x` is its part before the point"),
+        );
+    }
+
     fn needs_integer(&mut self, sign: &str, ty: &Type, span: Span) -> Type {
+        if matches!(ty, Type::Float(_)) {
+            self.floating(sign, span);
+            return Type::Unknown;
+        }
         self.error(
             span,
             format!("`{sign}` cannot be applied to a value of type `{ty}`"),
@@ -109,6 +123,11 @@ impl Checker<'_> {
         (right, right_expr): (&Type, &Expr),
         span: Span,
     ) -> Type {
+        if matches!(left, Type::Float(_)) || matches!(right, Type::Float(_)) {
+            let float = if matches!(left, Type::Float(_)) { left_expr } else { right_expr };
+            self.floating(operator.sign(), float.span());
+            return Type::Unknown;
+        }
         match operator {
             Binary::And | Binary::Or => {
                 self.must_be_condition(left, left_expr.span());

@@ -12,7 +12,7 @@ use crate::point::AttachPoint;
 use crate::program_types::{Probed, Signature};
 use crate::provider::Provider;
 use crate::specialize::binary;
-use crate::types::{Tag, Type};
+use crate::types::{Integer, Tag, Type};
 
 /// An attach point for each program of a script.
 pub(super) fn binaries(script: &Script) -> Vec<AttachPoint> {
@@ -133,16 +133,40 @@ impl Names<'_> {
         }
         let signature = Probed::of(self.records.programs(), self.points).signature?;
         let Signature { key, result, .. } = &*signature;
-        let has = |provider| self.points.iter().any(|point| point.provider == provider);
+        let has =
+            |providers: &[Provider]| self.points.iter().any(|point| providers.contains(&point.provider));
+        const NAMED: &[Provider] = &[
+            Provider::Uprobe,
+            Provider::Fentry,
+            Provider::Fexit,
+            Provider::Rawtracepoint,
+            Provider::Tracepoint,
+        ];
         match name {
-            "args" if has(Provider::Uprobe) => Some(Type::Named(Tag::Struct, key.clone())),
-            "retval" if has(Provider::Uretprobe) => match &result.as_ref()?.ty {
+            "args" if has(NAMED) => Some(Type::Named(Tag::Struct, key.clone())),
+            "retval" if has(&[Provider::Uretprobe, Provider::Fexit]) => match &result.as_ref()?.ty {
                 // An address of nothing known is a number, as without debug information.
                 Type::Pointer(inner) if **inner == Type::Void => None,
                 ty => Some(ty.clone()),
             },
             _ => None,
         }
+    }
+
+    /// What `uaddr` points to: an integer as large as the symbol.
+    pub(super) fn symbol(&self, name: &str) -> Type {
+        let symbols = self.points.iter().filter_map(|home| self.records.programs().symbol(home, name).ok());
+        match symbols.flatten().next() {
+            Some((_, bytes @ (1 | 2 | 4 | 8))) => {
+                Type::Integer(Integer { bytes: bytes as u8, signed: false })
+            }
+            _ => Type::U64,
+        }
+    }
+
+    /// Whether what the probe's functions take and return is known.
+    pub(super) fn knows_function(&self) -> bool {
+        Probed::of(self.records.programs(), self.points).signature.is_some()
     }
 
     /// Whether a record is `args`.

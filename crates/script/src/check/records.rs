@@ -211,6 +211,7 @@ impl Records {
             Type::Bool => Some((1, 1)),
             Type::Integer(integer) => Some((u64::from(integer.bytes), u64::from(integer.bytes))),
             Type::Pointer(_) => Some((8, 8)),
+            Type::Float(bytes) => Some((u64::from(*bytes), u64::from(*bytes))),
             Type::Named(Tag::Enum, _) => Some((4, 4)),
             Type::Named(_, name) => self.get(name).map(|layout| (layout.size, layout.align)),
             Type::Foreign(_, bytes) => Some((u64::from(*bytes), 1)),

@@ -3,12 +3,14 @@
 use source::Diagnostic;
 
 use super::checker::Checker;
+use super::comptime::{Known, Settled};
 use super::programs::is_unknown_name;
 use super::unify::{calculated, is_only_printed};
 use crate::ast::{Block, Expr, ExprKind, Local, Statement, StatementKind};
 use crate::constant::{self, stated};
 use crate::library::{self, Usage};
 use crate::operator::Binary;
+use crate::parse::{is_of_memory, is_of_thread};
 use crate::types::Type;
 
 /// The maximum number of times that a block is unrolled.
@@ -82,12 +84,16 @@ impl Checker<'_> {
             }
             StatementKind::Assign { target, operator, value } => self.assignment(target, *operator, value),
             StatementKind::If { arms, otherwise } => {
-                for (test, block) in arms {
-                    self.condition(test);
-                    self.conditional(block);
-                }
-                if let Some(block) = otherwise {
-                    self.conditional(block);
+                let blocks = arms.iter_mut().map(|(test, block)| (Some(test), block));
+                for (test, block) in blocks.chain(otherwise.iter_mut().map(|block| (None, block))) {
+                    match test.and_then(|test| self.branch(test)) {
+                        None | Some(Settled::Later) => self.conditional(block),
+                        Some(Settled::Known(true)) => {
+                            self.block(block);
+                            break;
+                        }
+                        Some(Settled::Known(false) | Settled::Untyped | Settled::Never) => {}
+                    }
                 }
             }
             StatementKind::While(test, body) => {
@@ -152,6 +158,17 @@ impl Checker<'_> {
         }
     }
 
+    /// Checks a condition; what it amounts to, if it is one of `if comptime`.
+    fn branch(&mut self, test: &mut Expr) -> Option<Settled> {
+        self.condition(test);
+        self.known().condition(test)
+    }
+
+    /// What is known here when the script is checked.
+    pub(super) fn known(&self) -> Known<'_> {
+        Known { records: self.records, providers: &self.providers }
+    }
+
     /// The body of a `for` loop with its variable.
     fn looped(&mut self, name: &Local, ty: &Type, span: source::Span, body: &mut Block) {
         if let Some(message) = self.locals.declared_again(name, span) {
@@ -188,6 +205,12 @@ impl Checker<'_> {
             }
             return;
         }
+        if is_of_thread(target) {
+            return self.thread_assignment(target, operator, value);
+        }
+        if is_of_memory(target) {
+            return self.memory_assignment(target, operator, value);
+        }
         let mut ty = self.value(value);
         if ty == Type::Unknown
             && operator.is_none()
@@ -210,6 +233,49 @@ impl Checker<'_> {
         }
         let stated = if operator.is_none() { stated(value) } else { None };
         target.ty = self.assign(target, &ty, stated, value.span());
+    }
+
+    /// Sets a register, an argument or a result.
+    fn thread_assignment(&mut self, target: &mut Expr, operator: Option<Binary>, value: &mut Expr) {
+        let span = target.span();
+        let have = self.value(target);
+        let mut ty = self.value(value);
+        self.facts.unsafe_functions.insert("assignments to registers");
+        if let Some(operator) = operator {
+            ty = self.operation(operator, (&have, target), (&ty, value), span);
+        }
+        if !matches!(ty, Type::Unknown | Type::Pointer(_)) && ty.as_integer().is_none() {
+            let message = format!("a value of type `{ty}` does not fit into a register");
+            self.error(value.span(), message, "expected an integer or a pointer");
+        }
+    }
+
+    /// Sets memory of the program.
+    fn memory_assignment(&mut self, target: &mut Expr, operator: Option<Binary>, value: &mut Expr) {
+        let span = target.span();
+        let have = self.value(target);
+        let mut ty = self.value(value);
+        self.facts.unsafe_functions.insert("assignments to memory");
+        if !is_in_program(target) {
+            self.report(
+                Diagnostic::error(span, "this is a part of a value, and no memory of the program")
+                    .label("cannot be set")
+                    .help("set the whole variable, or go through a pointer: `*(uint32 *)x = 1`"),
+            );
+            return;
+        }
+        if let Some(operator) = operator {
+            ty = self.operation(operator, (&have, target), (&ty, value), span);
+        }
+        let is_word = |ty: &Type| matches!(ty, Type::Unknown | Type::Pointer(_)) || ty.as_integer().is_some();
+        if !is_word(&have) {
+            let message = format!("memory of type `{have}` cannot be set");
+            let message = Diagnostic::error(span, message).label("expected an integer or a pointer");
+            self.report(message.help("set its parts: a field, or an element"));
+        } else if !is_word(&ty) {
+            let message = format!("memory of type `{have}` cannot be set to a value of type `{ty}`");
+            self.error(value.span(), message, "expected an integer or a pointer");
+        }
     }
 
     /// Assigns to a variable or a map; gives its type.
@@ -260,6 +326,18 @@ fn counted(target: &Expr, value: &Expr) -> Option<Type> {
     };
     let integer = other.ty.as_integer().filter(|_| !operator.is_test())?;
     Some(calculated(stated(other).is_none().then_some(integer), None))
+}
+
+/// Whether an expression is an argument of a function, or in memory: behind a pointer.
+fn is_in_program(expr: &Expr) -> bool {
+    match &expr.kind {
+        ExprKind::Unary(..) => true,
+        ExprKind::Field(value, _) | ExprKind::Index(value, _) => {
+            matches!(value.ty, Type::Pointer(_) | Type::Unknown) || is_in_program(value)
+        }
+        ExprKind::Name(_) => true,
+        _ => false,
+    }
 }
 
 /// The name of the function, if an expression is a call of one that a map is set to.

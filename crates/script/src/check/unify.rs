@@ -123,7 +123,8 @@ pub(crate) fn cast(
             done
         }
         (_, Type::Array(inner, length)) => array(from, to, inner, *length, size),
-        (Type::Pointer(_), Type::Integer(_)) => done,
+        (Type::Pointer(_) | Type::Float(_), Type::Integer(_)) => done,
+        (_, Type::Float(_)) => Err("no floating-point number can be made here"),
         (from, Type::Integer(_) | Type::Bool | Type::Named(Tag::Enum, _)) => match from {
             Type::Pointer(_) => done,
             _ if from.as_integer().is_some() => done,
@@ -195,6 +196,8 @@ pub(crate) fn is_shown_as_text(ty: &Type) -> bool {
                         | Opaque::Mac
                         | Opaque::Timestamp
                         | Opaque::CgroupPath
+                        | Opaque::User
+                        | Opaque::Process
                 )
         )
 }

@@ -146,6 +146,9 @@ pub(crate) fn mismatch(span: Span, message: String, have: &Type, new: &Type) -> 
         (Type::Integer(_), Type::Integer(_)) => {
             message.help(format!("no type has all values of both: cast one, as in `({have})...`"))
         }
+        (Type::Pointer(_), Type::Integer(_)) | (Type::Integer(_), Type::Pointer(_)) => {
+            message.help("an address and a number: cast one everywhere, as in `(uint64)args.p`")
+        }
         (Type::Text, Type::Integer(Integer { bytes: 8, .. }) | Type::Pointer(_)) => {
             message.help("read the string with `str()`")
         }

@@ -3,6 +3,7 @@
 //! An operand follows its opcode, little-endian. A label is the distance from the byte after the
 //! operand, 8 bytes, signed; it is written when its place is known.
 
+use source::Span;
 use vm::Op;
 
 /// The maximum size of the code of a script. A script within its limits of size stays far below;
@@ -16,6 +17,16 @@ pub(super) const SHORT: usize = 32;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Label(usize);
 
+/// What the assembler has made.
+#[derive(Debug, Default)]
+pub(super) struct Finished {
+    pub(super) code: Vec<u8>,
+    /// Texts of statements, by code offset.
+    pub(super) notes: Vec<(usize, String)>,
+    /// Places in the text, by the code offset from which on they count.
+    pub(super) lines: Vec<(usize, Span)>,
+}
+
 /// The code so far.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
@@ -26,6 +37,8 @@ pub(super) struct Assembler {
     uses: Vec<(usize, usize)>,
     /// Code offsets at which a statement begins, and its text.
     notes: Vec<(usize, String)>,
+    /// Code offsets from which on the code is that of a place in the text.
+    lines: Vec<(usize, Span)>,
 }
 
 impl Assembler {
@@ -44,14 +57,23 @@ impl Assembler {
         self.notes.push((self.code.len(), text));
     }
 
-    /// The code with all labels in place, and the notes.
-    pub(super) fn finish(mut self) -> (Vec<u8>, Vec<(usize, String)>) {
+    /// What comes next is the code of this place.
+    pub(super) fn line(&mut self, span: Span) {
+        match self.lines.last_mut() {
+            Some((at, last)) if *at == self.code.len() => *last = span,
+            Some((_, last)) if *last == span => {}
+            _ => self.lines.push((self.code.len(), span)),
+        }
+    }
+
+    /// The code with all labels in place, the notes, and the places in the text.
+    pub(super) fn finish(mut self) -> Finished {
         for (at, label) in self.uses {
             let target = self.labels[label].expect("a label that is jumped to is placed");
             let distance = target as i64 - (at as i64 + 8);
             self.code[at..at + 8].copy_from_slice(&distance.to_le_bytes());
         }
-        (self.code, self.notes)
+        Finished { code: self.code, notes: self.notes, lines: self.lines }
     }
 
     /// An instruction without an operand.
@@ -217,7 +239,7 @@ mod tests {
         asm.jump(Op::Jz, on);
         asm.jump(Op::Jmp, back);
         asm.place(on);
-        let (code, _) = asm.finish();
+        let Finished { code, .. } = asm.finish();
         let mut expected = vec![Op::Jz as u8];
         expected.extend(9i64.to_le_bytes());
         expected.push(Op::Jmp as u8);

@@ -4,6 +4,8 @@
 use crate::ast::{Expr, ExprKind};
 use crate::library::{self, Entry, Needs};
 use crate::program_types::Convention;
+use crate::provider::{Provider, Providers};
+use crate::types::{Opaque, Type};
 use vm::{Op, Register};
 
 use super::compiler::{Compiler, Result};
@@ -11,7 +13,7 @@ use super::event::Events;
 use super::refuse;
 
 /// The registers that have the first arguments of a function.
-fn registers(convention: Convention) -> &'static [Register] {
+pub(super) fn registers(convention: Convention) -> &'static [Register] {
     use Register::{R8, R9, R10, R11, Rax, Rbx, Rcx, Rdi, Rdx, Rsi};
     match convention {
         Convention::SystemV => &[Rdi, Rsi, Rdx, Rcx, R8, R9],
@@ -42,11 +44,11 @@ impl<'c, 'a> Call<'c, 'a> {
         if entry.name == "args" {
             return Err(compiler.served.no_arguments(expr.at.0));
         }
-        if refuse::is_refused(entry) {
+        if refuse::is_refused(entry) && !has_in_kernel(compiler, entry.name) {
             return Err(refuse::entry(entry, expr.at.0));
         }
         if entry.needs == Needs::Unsafe && !compiler.parameters.allow_unsafe {
-            return Err(refuse::is_unsafe(name, expr.at.0));
+            return Err(refuse::is_unsafe(&format!("`{name}`"), expr.at.0));
         }
         Ok(Call { compiler, entry, name, arguments, expr })
     }
@@ -82,7 +84,9 @@ impl<'c, 'a> Call<'c, 'a> {
                 return self.compiler.ask(op, map, self.arguments.get(1).or(key), span);
             }
             "len" => return self.count(),
-            "strlen" | "strcap" | "strcontains" | "strstr" | "strncmp" | "memcmp" => return self.texts(),
+            "strlen" | "strcap" | "strcontains" | "strstr" | "globmatch" | "strncmp" | "memcmp" => {
+                return self.texts();
+            }
             "bswap" => return self.swap(),
             "nsecs" => return self.time(),
             _ => {}
@@ -92,6 +96,10 @@ impl<'c, 'a> Call<'c, 'a> {
         match self.entry.name {
             "pid" => asm.op(Op::PushPid),
             "tid" => asm.op(Op::PushTid),
+            "ppid" => match self.arguments.first() {
+                Some(task) => return Err(refuse::task("ppid", task.at.0)),
+                None => asm.op(Op::PushParent),
+            },
             "cpu" => asm.op(Op::PushProcid),
             "rand" => asm.op(Op::PushRand),
             "elapsed" => asm.byte(Op::PushNsecs, 1),
@@ -104,9 +112,17 @@ impl<'c, 'a> Call<'c, 'a> {
                 asm.byte(Op::ShrImm, 32);
             }
             "ncpus" => asm.push(parameters.processors.into()),
-            "has_cpid" => asm.push(parameters.child.is_some().into()),
+            "has_cpid" => asm.push((parameters.child.is_some() || parameters.starts).into()),
+            "numaid" => return self.node(),
+            "cgroupid" => return self.cgroup(),
             "cpid" => match parameters.child {
                 Some(child) => asm.push(child.into()),
+                None if parameters.starts => {
+                    let Some(map) = self.compiler.maps.child() else { return self.refused() };
+                    asm.push(0);
+                    asm.push(0);
+                    asm.short(Op::Load, map);
+                }
                 None => {
                     return Err(source::Diagnostic::error(span, "`cpid` is the process that dprobes starts")
                         .label("none is started")
@@ -114,8 +130,39 @@ impl<'c, 'a> Call<'c, 'a> {
                 }
             },
             "default_str_length" => asm.push(self.compiler.settings.max_strlen as u64),
+            "kaddr" => {
+                let address = self.kernel_address()?;
+                self.compiler.asm.push(address);
+            }
+            // What is known stands in its place already.
+            "comptime" => return Err(refuse::unknown(self.argument(0)?)),
             "kptr" | "uptr" => return self.compiler.word(self.argument(0)?),
+            "curtask" => asm.op(Op::PushTask),
+            "usermode" => return self.user_mode(),
+            "percpu_kaddr" => return self.processor_address(),
+            "uaddr" => return self.program_address(),
             _ => return self.refused(),
+        }
+        Ok(())
+    }
+
+    /// `usermode`: whether the registers are those of a process. A probe in a program, or in the
+    /// kernel, interrupts that.
+    fn user_mode(self) -> Result<()> {
+        let asm = &mut self.compiler.asm;
+        let providers = &self.compiler.served.providers;
+        let all = |some: &[Provider]| providers.iter().all(|provider| some.contains(provider));
+        if all(&[Provider::Uprobe, Provider::Uretprobe, Provider::Usdt]) {
+            asm.push(1);
+        } else if all(&[Provider::Kprobe, Provider::Kretprobe, Provider::Fentry, Provider::Fexit]) {
+            asm.push(0);
+        } else if all(&[Provider::Profile, Provider::Hardware, Provider::Software]) {
+            // The lowest bits of the code segment are the privilege: 3 or 0.
+            asm.short(Op::PushR, Register::Cs as u16);
+            asm.push(1);
+            asm.op(Op::And);
+        } else {
+            return self.refused();
         }
         Ok(())
     }
@@ -139,7 +186,6 @@ impl<'c, 'a> Call<'c, 'a> {
 
     /// Pushes a register, or an argument of the function.
     fn register(mut self) -> Result<()> {
-        use crate::provider::Provider;
         let span = self.expr.at.0;
         let number = library::argument(self.name).unwrap_or(0);
         if self.compiler.served.sites.is_some() && self.entry.name == "argN" {
@@ -152,6 +198,15 @@ impl<'c, 'a> Call<'c, 'a> {
             return Err(source::Diagnostic::error(span, message)
                 .label("where it is is said in the program's notes")
                 .help("read it with `reg()`, or probe a function"));
+        }
+        let only = |provider| self.compiler.served.providers.iter().all(|it| *it == provider);
+        let is_field = match self.entry.name {
+            "argN" => only(Provider::Rawtracepoint),
+            "retval" => only(Provider::Fexit),
+            _ => false,
+        };
+        if is_field {
+            return self.compiler.record_field(self.name, span);
         }
         let arguments = registers(self.compiler.served.convention);
         let register = match self.entry.name {
@@ -199,7 +254,65 @@ impl<'c, 'a> Call<'c, 'a> {
         Ok(())
     }
 
-    /// `len`: the entries of a map.
+    /// `numaid`: the node of the processor. The numbers of a node's processors follow each other.
+    fn node(self) -> Result<()> {
+        let nodes = &self.compiler.parameters.nodes;
+        let node = |number: usize| u64::from(nodes.get(number).copied().unwrap_or(0));
+        let begins: Vec<usize> =
+            (1..nodes.len()).filter(|number| node(*number) != node(number - 1)).collect();
+        if begins.is_empty() {
+            self.compiler.asm.push(node(0));
+            return Ok(());
+        }
+        let at = self.compiler.take(16, self.expr.at.0)?;
+        let asm = &mut self.compiler.asm;
+        asm.op(Op::PushProcid);
+        asm.set(at);
+        asm.push(node(0));
+        asm.set(at + 8);
+        for first in begins {
+            let before = asm.label();
+            asm.push(first as u64);
+            asm.get(at);
+            asm.op(Op::Ult);
+            asm.jump(Op::Jnz, before);
+            asm.drop();
+            asm.push(node(first));
+            asm.set(at + 8);
+            asm.push(0);
+            asm.place(before);
+            asm.drop();
+        }
+        asm.get(at + 8);
+        Ok(())
+    }
+
+    /// `cgroupid`: the number of a cgroup that is known when the script is compiled.
+    fn cgroup(self) -> Result<()> {
+        let argument = self.argument(0)?;
+        let path = match &argument.kind {
+            ExprKind::Text(path) => String::from_utf8_lossy(path).into_owned(),
+            _ => return self.refused(),
+        };
+        match self.compiler.parameters.cgroups.get(&path) {
+            Some(Ok(number)) => {
+                self.compiler.asm.push(*number);
+                Ok(())
+            }
+            found => {
+                let reason = match found {
+                    Some(Err(reason)) => reason.clone(),
+                    _ => "not looked up: no system is traced".to_owned(),
+                };
+                let message = format!("{} is no cgroup", source::quote(&path));
+                Err(source::Diagnostic::error(argument.at.0, message)
+                    .label(reason)
+                    .help("name a directory of cgroup2, such as `/sys/fs/cgroup/system.slice`"))
+            }
+        }
+    }
+
+    /// `len`: the entries of a map, or the frames of a stack.
     fn count(self) -> Result<()> {
         if let ExprKind::Map(name, None) = &self.argument(0)?.kind
             && let Some((map, _)) = self.compiler.maps.find(name)
@@ -207,9 +320,15 @@ impl<'c, 'a> Call<'c, 'a> {
             self.compiler.asm.short(Op::Entries, map);
             return Ok(());
         }
-        Err(source::Diagnostic::error(self.expr.at.0, "the frames of a stack are not counted in a handler")
-            .label("expected a map")
-            .help("print the stack"))
+        let stack = self.argument(0)?;
+        if !matches!(stack.ty, Type::Opaque(Opaque::UserStack | Opaque::KernelStack)) {
+            return self.refused();
+        }
+        let at = self.compiler.wide(stack)?;
+        let Some(stacks) = self.compiler.maps.stacks(0) else { return self.refused() };
+        self.compiler.asm.get(at);
+        self.compiler.asm.short(Op::Depth, stacks);
+        Ok(())
     }
 
     /// `bswap`: the bytes in the other order.
@@ -242,13 +361,28 @@ impl<'c, 'a> Call<'c, 'a> {
             "fail" => Err(source::Diagnostic::error(self.expr.at.0, "the script refuses itself")
                 .label("reached when the probe fires")
                 .help("what leads here is the script's own condition")),
+            "signal" | "signal_thread" => self.signal(),
+            "override" => self.overridden(),
             name => Events::new(self.compiler, self.expr).call(name, self.arguments),
         }
     }
 }
 
+/// Whether all points of the probe can have what else needs code in the kernel.
+fn has_in_kernel(compiler: &Compiler<'_>, name: &str) -> bool {
+    let providers = &compiler.served.providers;
+    match name {
+        "curtask" | "kptr" | "percpu_kaddr" => {
+            providers.iter().all(|provider| Providers::KERNEL.has(*provider))
+        }
+        // It depends on the provider.
+        "usermode" => true,
+        _ => false,
+    }
+}
+
 /// A register by the name that `reg` knows.
-fn named(name: &str) -> Option<Register> {
+pub(super) fn named(name: &str) -> Option<Register> {
     let name = match name {
         "flags" => "rflags".to_string(),
         "bp" | "bx" | "ax" | "cx" | "dx" | "si" | "di" | "ip" | "sp" => format!("r{name}"),

@@ -11,7 +11,7 @@ use crate::library::{self, Gives};
 use crate::provider::Provider;
 use crate::types::Type;
 
-use super::assembler::{Assembler, Label, MAX_CODE};
+use super::assembler::{Assembler, Finished, Label, MAX_CODE};
 use super::forms::{Form, Forms};
 use super::frame::{Frame, LIMIT, Mark};
 use super::groups::{self, Group, Served};
@@ -55,6 +55,8 @@ pub(super) struct Compiler<'a> {
     pub(super) constants: Constants,
     events: Vec<Event>,
     handlers: Vec<Handler>,
+    /// The place of the action among the script's.
+    action: usize,
     scopes: Vec<BTreeMap<Local, Variable>>,
     pub(super) loops: Vec<Loop>,
     /// The `abort` of the handler.
@@ -65,6 +67,8 @@ pub(super) struct Compiler<'a> {
     pub(super) served: Served,
     /// The fields of tracepoints' records, by index.
     fields: Vec<String>,
+    /// The literal of [`Compiled::addresses`], and whether the handler uses it.
+    addresses: (Option<usize>, bool),
     messages: Messages,
 }
 
@@ -76,8 +80,6 @@ impl<'a> Compiler<'a> {
         settings: Settings,
         forms: Forms,
     ) -> Compiler<'a> {
-        let mut messages = Messages::default();
-        refuse::definitions(script, &mut messages);
         let mut asm = Assembler::default();
         let none = asm.label();
         Compiler {
@@ -90,13 +92,15 @@ impl<'a> Compiler<'a> {
             constants: Constants::default(),
             events: Vec::new(),
             handlers: Vec::new(),
+            action: 0,
             scopes: Vec::new(),
             loops: Vec::new(),
             none,
             logs: (false, false),
             served: Served::default(),
             fields: Vec::new(),
-            messages,
+            addresses: (None, false),
+            messages: Messages::default(),
         }
     }
 
@@ -106,9 +110,13 @@ impl<'a> Compiler<'a> {
             let message = format!("the script's code is larger than {MAX_CODE} bytes");
             self.messages.add(Diagnostic::error(Span::default(), message).help("divide the script"));
         }
-        let (code, notes) = if self.messages.has_errors() { Default::default() } else { self.asm.finish() };
+        let Finished { code, notes, lines } =
+            if self.messages.has_errors() { Finished::default() } else { self.asm.finish() };
+        let child = self.maps.child_if_read();
         let compiled = Compiled {
             code,
+            child,
+            addresses: self.addresses.0,
             handlers: self.handlers,
             maps: self.maps.finish(),
             constants: self.constants.finish(),
@@ -116,6 +124,7 @@ impl<'a> Compiler<'a> {
             events: self.events,
             settings: self.settings,
             notes,
+            lines,
             ..Compiled::default()
         };
         (compiled, self.messages, self.forms)
@@ -134,6 +143,7 @@ impl<'a> Compiler<'a> {
                 return;
             }
         }
+        self.action += 1;
     }
 
     /// Pushes a field of the tracepoint's record: a number, or the address of a string or an array.
@@ -174,8 +184,10 @@ impl<'a> Compiler<'a> {
         self.none = self.asm.label();
         self.logs = (logs(probe), false);
         let entry = self.asm.here();
+        self.asm.line(probe.points.first().map_or(Span::default(), |point| point.at.0));
         if let Some(predicate) = &probe.predicate {
             self.asm.note(format!("/{}/", crate::print::expression(predicate)));
+            self.asm.line(predicate.at.0);
             let mark = self.frame.mark();
             let none = self.none;
             let tested = self.test(predicate, false, none);
@@ -191,7 +203,9 @@ impl<'a> Compiler<'a> {
         self.asm.op(Op::Abort);
         let (end, frame) = (self.asm.here(), self.frame.most());
         let sites = self.served.sites.take().unwrap_or_default();
-        self.handlers.push(Handler { points, sites, entry, end, logs: self.logs.0, frame });
+        let (action, addressed) = (self.action, std::mem::take(&mut self.addresses.1));
+        let logs = self.logs.0;
+        self.handlers.push(Handler { action, points, sites, entry, end, logs, addressed, frame });
     }
 
     /// Ends the run: keeps the log if there is something in it.
@@ -283,6 +297,13 @@ impl<'a> Compiler<'a> {
                 None => refuse::unknown(expr),
             }
         })
+    }
+
+    /// The number of the literal that tells where the addresses of probed instructions are among
+    /// the constants.
+    pub(super) fn addresses(&mut self) -> u64 {
+        self.addresses.1 = true;
+        *self.addresses.0.get_or_insert_with(|| self.constants.own()) as u64
     }
 
     /// The number of a literal.

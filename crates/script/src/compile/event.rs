@@ -50,12 +50,13 @@ impl<'c, 'a> Events<'c, 'a> {
     /// Logs what a call asks the reader for.
     pub(super) fn call(mut self, name: &str, arguments: &[Expr]) -> Result<()> {
         match (name, arguments) {
-            ("printf" | "errorf" | "cat" | "system", [format, values @ ..]) => {
+            ("printf" | "errorf" | "warnf" | "cat" | "system", [format, values @ ..]) => {
                 let ExprKind::Text(format) = &format.kind else { return self.refused(name) };
                 let format = format.clone();
                 let action = match name {
                     "printf" => Action::Printf(format),
                     "errorf" => Action::Errorf(format),
+                    "warnf" => Action::Warnf(format),
                     "cat" => Action::Cat(format),
                     _ => Action::System(format),
                 };
@@ -66,6 +67,7 @@ impl<'c, 'a> Events<'c, 'a> {
                 let number = self.map(map)?;
                 self.log(if name == "clear" { Action::Clear(number) } else { Action::Zero(number) }, &[])
             }
+            ("unwatch", [address]) => self.log(Action::Unwatch, std::slice::from_ref(address)),
             ("time", _) => {
                 let format = match arguments.first().map(|format| &format.kind) {
                     Some(ExprKind::Text(format)) => format.clone(),

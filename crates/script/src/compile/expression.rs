@@ -12,7 +12,7 @@ use super::assembler::Label;
 use super::call::Call;
 use super::compiler::{Compiler, Result};
 use super::forms::Form;
-use super::refuse;
+use super::{floats, refuse};
 use crate::walk::is_pure;
 
 impl Compiler<'_> {
@@ -34,7 +34,9 @@ impl Compiler<'_> {
                 None => Err(refuse::unknown(expr)),
             },
             ExprKind::Map(name, key) => self.load(name, key.as_deref(), expr),
-            ExprKind::Field(value, name) if is_record(value, &self.served.providers) => {
+            ExprKind::Field(value, name)
+                if is_record(value, &self.served.providers) && self.served.probed.signature.is_none() =>
+            {
                 self.record_field(name, expr.at.0)
             }
             ExprKind::Unary(Unary::Dereference, _) | ExprKind::Field(..) | ExprKind::Index(..) => {
@@ -318,6 +320,9 @@ impl Compiler<'_> {
     }
 
     fn cast(&mut self, to: &Type, value: &Expr) -> Result<()> {
+        if let Type::Float(bytes) = value.ty {
+            return floats::truncated(self, value, bytes, to);
+        }
         if self.form(value)? != Form::Word {
             return self.cast_bytes(to, value);
         }

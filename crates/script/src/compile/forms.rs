@@ -46,9 +46,14 @@ impl Forms {
             Type::Tuple(members) => members.iter().try_fold(0usize, |sum, member| {
                 sum.checked_add(self.member(member)?).filter(|sum| *sum <= super::frame::LIMIT)
             }),
+            Type::Float(_) => Some(8),
             Type::Opaque(opaque) => match opaque {
-                Opaque::KernelStack | Opaque::KernelSymbol | Opaque::Mac => Some(8),
-                Opaque::UserStack | Opaque::UserSymbol | Opaque::Timestamp | Opaque::CgroupPath => Some(16),
+                Opaque::KernelSymbol | Opaque::Mac | Opaque::User | Opaque::Process => Some(8),
+                Opaque::KernelStack
+                | Opaque::UserStack
+                | Opaque::UserSymbol
+                | Opaque::Timestamp
+                | Opaque::CgroupPath => Some(16),
                 Opaque::Inet => Some(24),
             },
             Type::Array(_, Some(_)) | Type::Named(Tag::Struct | Tag::Union, _) => {

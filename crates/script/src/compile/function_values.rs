@@ -12,7 +12,7 @@ use source::{Diagnostic, Span};
 use crate::ast::{Expr, ExprKind};
 use crate::program_types::{FunctionValue, RegisterPart, Signature, ValuePlace};
 use crate::types::{Integer, Type};
-use vm::{Op, Register};
+use vm::{Op, Register, Shape};
 
 use super::assembler::Assembler;
 use super::compiler::{Compiler, Result};
@@ -42,7 +42,11 @@ impl Served {
     /// Whether an argument is in memory of the program; `None` if an expression is none.
     pub(super) fn is_in_memory(&self, expr: &Expr) -> Option<bool> {
         let value = self.value(expr)?;
-        Some(matches!(value.place, ValuePlace::Stack(_) | ValuePlace::Pointed(_)))
+        Some(match &value.place {
+            ValuePlace::Stack(_) | ValuePlace::Pointed(_) => true,
+            ValuePlace::Field(_) => !matches!(value.ty, Type::Pointer(_)) && value.ty.as_integer().is_none(),
+            _ => false,
+        })
     }
 
     /// The message for `args` where nothing is known of the function.
@@ -74,16 +78,31 @@ pub(super) fn push_word(asm: &mut Assembler, value: &FunctionValue, span: Span) 
     match &value.place {
         ValuePlace::Registers(parts) if parts.len() == 1 => {
             asm.short(Op::PushR, parts[0].register as u16);
-            let Integer { bytes, signed } = raw(&value.ty);
-            asm.extend(bytes, signed);
-            if value.ty == Type::Bool {
-                asm.not();
-                asm.not();
-            }
-            Ok(())
+            extend(asm, &value.ty)
         }
         _ => Err(nowhere(value, span)),
     }
+}
+
+/// Pushes a register; of one for floats its first 8 bytes.
+pub(super) fn push_register(asm: &mut Assembler, register: Register) {
+    asm.short(Op::PushR, register as u16);
+    if register.shape() == Shape::Vector {
+        // The rest is below them.
+        asm.op(Op::Xchg);
+        asm.drop();
+    }
+}
+
+/// Extends the word on the stack as its type says.
+pub(super) fn extend(asm: &mut Assembler, ty: &Type) -> Result<()> {
+    let Integer { bytes, signed } = raw(ty);
+    asm.extend(bytes, signed);
+    if *ty == Type::Bool {
+        asm.not();
+        asm.not();
+    }
+    Ok(())
 }
 
 /// Copies an argument that is in registers to the frame.
@@ -99,7 +118,7 @@ pub(super) fn copy(
         asm.push(0);
         let in_word = |part: &&RegisterPart| part.offset / 8 == word / 8;
         for part in parts.iter().filter(in_word) {
-            asm.short(Op::PushR, part.register as u16);
+            push_register(asm, part.register);
             asm.extend(part.bytes, false);
             if !part.offset.is_multiple_of(8) {
                 asm.byte(Op::ShlImm, (part.offset % 8 * 8) as u8);

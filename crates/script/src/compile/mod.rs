@@ -15,7 +15,8 @@
 //!   is emitted for something else than what the script says.
 //! * Each part of a tree is compiled once, so the code is not larger than a multiple of the script.
 //! * A handler raises no exception by itself: memory that cannot be read gives 0 or an empty string
-//!   (`read fr` and `read str`, never `push mem`), as in bpftrace.
+//!   (`read fr` and `read str`, never `push mem`), as in bpftrace. Only memory that a script sets
+//!   and that cannot be written raises one.
 //! * Nothing is taken from the frame that the handler did not write in the same run.
 //! * A value that is tested stays on the stack of the interpreter over the jump, which does not pop
 //!   it: the code at both ends drops it.
@@ -26,15 +27,19 @@
 //! | `assembler`, `frame`, `forms`, `tables` | emitting code; places and sizes of values; constants, maps |
 //! | `compiler` | the state; handlers |
 //! | `statement` | statements |
-//! | `expression`, `arithmetic`, `fold` | integers and conditions |
+//! | `expression`, `arithmetic`, `floats`, `fold` | integers and conditions |
 //! | `value` | strings, and other values in the frame |
 //! | `place` | memory of the program: fields, elements |
 //! | `map` | keys, and what is done with entries |
-//! | `call`, `strings`, `objects`, `errors` | builtins and functions |
+//! | `call`, `strings`, `objects`, `errors`, `syscalls` | builtins and functions |
+//! | `addresses` | the addresses of symbols |
+//! | `acts` | what changes the probed process |
 //! | `groups`, `static_probe` | one handler for each way to read a static probe's arguments |
 //! | `function_values` | arguments by name, and typed results |
 //! | `event`, `printed`, `refuse` | what the reader does, and knows of types; what is refused |
 
+mod acts;
+mod addresses;
 mod arithmetic;
 mod assembler;
 mod call;
@@ -42,6 +47,7 @@ mod compiler;
 mod errors;
 mod event;
 mod expression;
+mod floats;
 mod fold;
 mod forms;
 mod frame;
@@ -58,6 +64,7 @@ mod settings;
 mod statement;
 mod static_probe;
 mod strings;
+mod syscalls;
 mod tables;
 mod value;
 
@@ -70,6 +77,7 @@ use crate::ast::Item;
 use crate::check::{self, Records};
 use crate::compiled::Compiled;
 
+pub(crate) use addresses::PROCESSORS;
 use compiler::Compiler;
 use forms::Forms;
 pub use parameters::Parameters;

@@ -5,17 +5,28 @@ use crate::ast::{Expr, ExprKind};
 use crate::types::Type;
 use vm::Op;
 
-use super::call::Call;
+use super::call::{Call, named};
 use super::compiler::Result;
 use super::forms::Form;
 use super::settings::stack_mode;
 use super::tables::MOST_FRAMES;
+use super::{function_values, refuse};
 
 impl Call<'_, '_> {
     /// Evaluates a value that is in the frame to its place.
     pub(super) fn wide(self, at: u16) -> Result<()> {
         match self.entry.name {
-            "ustack" => self.stack(at),
+            "ustack" | "kstack" => self.stack(at),
+            "reg" => {
+                let name = match &self.argument(0)?.kind {
+                    ExprKind::Text(name) => String::from_utf8_lossy(name),
+                    _ => return self.refused(),
+                };
+                let Some(register) = named(&name) else { return self.refused() };
+                function_values::push_register(&mut self.compiler.asm, register);
+                self.compiler.asm.set(at);
+                Ok(())
+            }
             "usym" => {
                 self.compiler.pointer(self.argument(0)?)?;
                 let asm = &mut self.compiler.asm;
@@ -30,6 +41,14 @@ impl Call<'_, '_> {
                 Ok(())
             }
             "strftime" => self.formatted_time(at),
+            "username" => {
+                let asm = &mut self.compiler.asm;
+                asm.op(Op::PushIds);
+                asm.extend(4, false);
+                asm.set(at);
+                Ok(())
+            }
+            "comm" | "pcomm" => self.process_name(at),
             // The number of the filter's text, and that of the cgroup.
             "cgroup_path" => {
                 let filter = match self.arguments.get(1).map(|filter| &filter.kind) {
@@ -71,7 +90,22 @@ impl Call<'_, '_> {
         }
     }
 
+    /// `comm(pid)`, and `pcomm`: the number of the process.
+    fn process_name(self, at: u16) -> Result<()> {
+        match (self.entry.name, self.arguments.first()) {
+            ("comm", Some(process)) => {
+                self.compiler.word(process)?;
+                self.compiler.asm.extend(4, false);
+            }
+            (_, Some(task)) => return Err(refuse::task(self.entry.name, task.at.0)),
+            (_, None) => self.compiler.asm.op(Op::PushPid),
+        }
+        self.compiler.asm.set(at);
+        Ok(())
+    }
+
     /// `ustack(mode, limit)`: the number of the stack, and the process with the mode above it.
+    /// `kstack(mode, limit)`: the same with 0 for the process.
     fn stack(self, at: u16) -> Result<()> {
         let (mut mode, mut limit) = (self.compiler.settings.stack_mode, None);
         for argument in self.arguments {
@@ -84,7 +118,7 @@ impl Call<'_, '_> {
             let message = "stacks of build ids are not available";
             return Err(source::Diagnostic::error(self.expr.at.0, message)
                 .label("expected the mode bpftrace, perf or raw")
-                .help("write `ustack(perf)`, or set `stack_mode`"));
+                .help(format!("write `{}(perf)`, or set `stack_mode`", self.entry.name)));
         }
         // A limit that is known makes the map smaller.
         let most = limit.and_then(|limit| self.compiler.forms.fold(limit)).unwrap_or(MOST_FRAMES);
@@ -97,9 +131,13 @@ impl Call<'_, '_> {
             None => self.compiler.asm.push(MOST_FRAMES),
         }
         let asm = &mut self.compiler.asm;
-        asm.short(Op::StackOf, stacks);
+        let is_kernel = self.entry.name == "kstack";
+        asm.short(if is_kernel { Op::KStackOf } else { Op::StackOf }, stacks);
         asm.set(at);
-        asm.op(Op::PushPid);
+        match is_kernel {
+            true => asm.push(0),
+            false => asm.op(Op::PushPid),
+        }
         if mode != 0 {
             asm.push(u64::from(mode) << 32);
             asm.op(Op::Or);

@@ -10,8 +10,8 @@ use source::{Diagnostic, quote};
 use crate::ast::{At, Expr, ExprKind, Item, Script};
 use crate::constant;
 use crate::number;
-use crate::operator::Unary;
-use crate::point::{Number, Place};
+use crate::operator::{Binary, Unary};
+use crate::point::{AttachTarget, Number};
 use crate::static_sites::StaticSites;
 use crate::types::Type;
 
@@ -24,10 +24,12 @@ pub struct Parameters {
     pub positional: Vec<String>,
     /// The parameters that have names, for `getopt`. One without a value is `true`.
     pub named: BTreeMap<String, Option<String>>,
-    /// Settings from outside; those in the script are stronger.
+    /// Settings from outside, which are stronger than those in the script.
     pub settings: Vec<(String, String)>,
-    /// The process that dprobes starts: `cpid`.
+    /// The process that dprobes has started: `cpid`.
     pub child: Option<u32>,
+    /// Whether it is to start one: its number is read from a map, [`crate::Compiled::child`].
+    pub starts: bool,
     /// The number of processors: `ncpus`.
     pub processors: u32,
     /// The bytes of a word of the probed programs. Only 8 is possible.
@@ -36,6 +38,13 @@ pub struct Parameters {
     pub allow_unsafe: bool,
     /// Where static probes are. A `usdt` point without an entry is compiled, but has no arguments.
     pub sites: StaticSites,
+    /// The addresses of the kernel's symbols that the script names, or why they are not known.
+    pub kernel_symbols: BTreeMap<String, Result<u64, String>>,
+    /// The NUMA node of each processor; none: all are in node 0.
+    pub nodes: Vec<u32>,
+    /// The numbers of the cgroups that the script names ([`crate::Checked::literals`]), or why
+    /// there is none.
+    pub cgroups: BTreeMap<String, Result<u64, String>>,
     /// Nanoseconds by which atomic time is ahead of the time of day.
     pub atomic_time: u64,
 }
@@ -47,10 +56,14 @@ impl Default for Parameters {
             named: BTreeMap::new(),
             settings: Vec::new(),
             child: None,
+            starts: false,
             processors: 1,
             word: 8,
             allow_unsafe: false,
             sites: StaticSites::new(),
+            kernel_symbols: BTreeMap::new(),
+            nodes: Vec::new(),
+            cgroups: BTreeMap::new(),
             atomic_time: 37_000_000_000,
         }
     }
@@ -63,7 +76,7 @@ pub(super) fn put(script: &mut Script, parameters: &Parameters) -> Vec<Diagnosti
     for item in &mut script.items {
         let Item::Probe(probe) = item else { continue };
         for point in &mut probe.points {
-            if let Place::Period(_, number) | Place::Event(_, Some(number)) = &mut point.place
+            if let AttachTarget::Period(_, number) | AttachTarget::Event(_, Some(number)) = &mut point.place
                 && let Number::Positional(index) = number
             {
                 let text = parameters.positional(*index);
@@ -104,12 +117,12 @@ impl Parameters {
             }
             ExprKind::PositionalCount => expr.kind = ExprKind::Integer(self.positional.len() as u64),
             ExprKind::Call(name, arguments) if name == "str" => {
-                let index = arguments.first().and_then(positional_of);
-                if let (Some(index), ExprKind::Call(_, arguments)) = (index, &mut expr.kind)
+                let part = arguments.first().and_then(part_of);
+                if let (Some((index, skipped)), ExprKind::Call(_, arguments)) = (part, &mut expr.kind)
                     && let Some(first) = arguments.first_mut()
                 {
-                    let text = self.positional(index).unwrap_or("");
-                    *first = Expr::new(first.at, ExprKind::Text(text.as_bytes().to_vec()));
+                    let text = self.positional(index).unwrap_or("").as_bytes();
+                    *first = Expr::new(first.at, ExprKind::Text(text.get(skipped..).unwrap_or(&[]).to_vec()));
                 }
             }
             ExprKind::Call(name, arguments) if name == "getopt" => {
@@ -147,6 +160,16 @@ impl Parameters {
 fn positional_of(expr: &Expr) -> Option<u32> {
     let Type::Named(_, name) = &expr.ty else { return None };
     name.strip_prefix('$')?.parse().ok()
+}
+
+/// The number of the parameter that `str` is called with, and the bytes that are skipped: those of
+/// `str($1 + 2)` are behind the first two.
+fn part_of(expr: &Expr) -> Option<(u32, usize)> {
+    if let ExprKind::Binary(Binary::Add, left, right) = &expr.kind {
+        let skipped = constant::integer(right).and_then(|count| usize::try_from(count).ok());
+        return positional_of(left).zip(skipped);
+    }
+    Some((positional_of(expr)?, 0))
 }
 
 /// A text as a number, if it is one.

@@ -5,6 +5,7 @@
 use crate::ast::{Expr, ExprKind};
 use crate::check::Bits;
 use crate::operator::Unary;
+use crate::program_types::ValuePlace;
 use crate::types::Type;
 use vm::Op;
 
@@ -28,7 +29,7 @@ impl Compiler<'_> {
     }
 
     /// The place of a field in its struct.
-    fn field(&self, value: &Expr, name: &str) -> Result<(u64, Option<Bits>)> {
+    pub(super) fn field(&self, value: &Expr, name: &str) -> Result<(u64, Option<Bits>)> {
         let record = match &value.ty {
             Type::Pointer(inner) => &**inner,
             other => other,
@@ -45,6 +46,10 @@ impl Compiler<'_> {
     /// Pushes the address of a value that is in memory, less the offset that is returned.
     fn memory_place(&mut self, expr: &Expr) -> Result<u64> {
         if let Some(value) = self.served.value(expr) {
+            if let ValuePlace::Field(name) = &value.place {
+                self.record_field(name, expr.at.0)?;
+                return Ok(0);
+            }
             return function_values::push_place(&mut self.asm, &value, expr.at.0);
         }
         match &expr.kind {
@@ -82,7 +87,7 @@ impl Compiler<'_> {
     }
 
     /// Pushes the address of a value that is in memory.
-    fn push_place(&mut self, expr: &Expr) -> Result<()> {
+    pub(super) fn push_place(&mut self, expr: &Expr) -> Result<()> {
         let offset = self.memory_place(expr)?;
         self.asm.plus(offset);
         Ok(())
@@ -174,6 +179,10 @@ impl Compiler<'_> {
         if let Some(value) = self.served.value(expr)
             && !self.in_memory(expr)
         {
+            if let ValuePlace::Field(name) = &value.place {
+                self.record_field(name, expr.at.0)?;
+                return function_values::extend(&mut self.asm, &value.ty);
+            }
             return function_values::push_word(&mut self.asm, &value, expr.at.0);
         }
         let bits = match &expr.kind {

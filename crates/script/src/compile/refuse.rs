@@ -1,10 +1,10 @@
 //! The messages for what this engine does not have, or does not know.
 
-use source::{Diagnostic, Messages, Span, quote};
+use source::{Diagnostic, Span, quote};
 
-use crate::ast::{Expr, ExprKind, Item, Script};
+use crate::ast::{Expr, ExprKind};
 use crate::library::{Entry, Needs};
-use crate::point::AttachPoint;
+use crate::point::{AttachPoint, AttachTarget, Memory};
 use crate::program_types::{FunctionValue, ValuePlace};
 use crate::provider::Provider;
 use crate::type_key::shown;
@@ -14,18 +14,9 @@ use super::compiler::Result;
 
 /// Names that are refused here: what they need, and what to do instead.
 const REFUSED: &[(&str, &str, &str)] = &[
-    ("cgroupid", "the file system of cgroups", "select by `pid` or `comm`"),
     ("ctx", "a context of the kernel", "use `arg0` or `reg()`"),
-    ("kaddr", "the kernel's symbols", "state the address"),
-    ("numaid", "the number of the NUMA node", "use `cpu`"),
-    ("pcomm", "the name of the process's first thread", "use `comm`"),
-    ("ppid", "the parent of the process", "use `pid`"),
-    ("signal", "code that sends signals from a probe", "use `system()`"),
-    ("signal_thread", "code that sends signals from a probe", "use `system()`"),
-    ("syscall_name", "the table of system calls", "print the number"),
-    ("uaddr", "the addresses of symbols before the probe is placed", "state the address"),
-    ("unwatch", "watchpoints", "leave it out"),
-    ("username", "the table of users", "use `uid`"),
+    ("cgroup", "a function of the kernel that no handler can call yet", "leave it out"),
+    ("jiffies", "a variable of the kernel", "read it in a probe of the kernel: `*kaddr(\"jiffies\")`"),
 ];
 
 /// A builtin or function that is not available.
@@ -34,9 +25,9 @@ pub(super) fn entry(entry: &Entry, span: Span) -> Diagnostic {
     let message = Diagnostic::error(span, format!("`{}` is not available in a running script", entry.name));
     match (row, entry.needs) {
         (Some((_, needs, help)), _) => message.label(format!("needs {needs}")).help(*help),
-        (None, Needs::Kernel) => {
-            message.label("needs code in the kernel").help("this engine runs in processes: leave it out")
-        }
+        (None, Needs::Kernel) => message
+            .label("needs code in the kernel")
+            .help("use it in a `kprobe`, `tracepoint` or `profile` probe"),
         (None, Needs::Missing(needs)) => message.label(format!("needs {needs}")).help("leave it out"),
         (None, _) => message.label("not done yet").help("leave it out"),
     }
@@ -48,9 +39,16 @@ pub(super) fn is_refused(entry: &Entry) -> bool {
         || REFUSED.iter().any(|(name, ..)| *name == entry.name)
 }
 
-/// A function that needs `--unsafe`.
-pub(super) fn is_unsafe(name: &str, span: Span) -> Diagnostic {
-    Diagnostic::error(span, format!("`{name}` changes more than what is traced"))
+/// A function that is asked about a task of the kernel.
+pub(super) fn task(name: &str, span: Span) -> Diagnostic {
+    Diagnostic::error(span, format!("`{name}` of a task needs the kernel's structures"))
+        .label("expected nothing here")
+        .help(format!("write `{name}`, for the process that hit the probe"))
+}
+
+/// Something that needs `--unsafe`.
+pub(super) fn is_unsafe(what: &str, span: Span) -> Diagnostic {
+    Diagnostic::error(span, format!("{what} changes more than what is traced"))
         .label("not allowed")
         .help("start dprobes with `--unsafe` to allow it")
 }
@@ -147,7 +145,23 @@ pub(super) fn provider(point: &AttachPoint) -> Result<()> {
         | Provider::Usdt
         | Provider::Kprobe
         | Provider::Kretprobe
-        | Provider::Tracepoint => Ok(()),
+        | Provider::Tracepoint
+        | Provider::Profile
+        | Provider::Fentry
+        | Provider::Fexit
+        | Provider::Rawtracepoint
+        | Provider::Hardware
+        | Provider::Software => Ok(()),
+        Provider::Watchpoint => match &point.place {
+            AttachTarget::Watch { memory: Memory::Argument(..), .. } => Err(watches_argument(point)),
+            _ => Ok(()),
+        },
+        Provider::Asyncwatchpoint => Err(Diagnostic::error(
+            point.at.0,
+            "`asyncwatchpoint` sets a watchpoint while the process runs on, and misses what it does meanwhile",
+        )
+        .label("refused: what it shows would not be all")
+        .help("`watchpoint:ADDRESS:LENGTH:MODE` and `watchpoint:VARIABLE:LENGTH:MODE` are set before the probes count")),
         _ => {
             let message = format!("`{}` probes are not available in a running script", point.provider.name());
             Err(Diagnostic::error(point.at.0, message)
@@ -157,19 +171,12 @@ pub(super) fn provider(point: &AttachPoint) -> Result<()> {
     }
 }
 
-/// Declarations that ask for what maps do not have.
-pub(super) fn definitions(script: &Script, messages: &mut Messages) {
-    for item in &script.items {
-        if let Item::Map(map) = item
-            && map.kind.contains("lru")
-        {
-            messages.add(
-                Diagnostic::error(map.at.0, format!("maps of kind {} are not available", quote(&map.kind)))
-                    .label("a full map drops what is new, not what is old")
-                    .help("use `hash`, and `delete()` what is no longer needed"),
-            );
-        }
-    }
+/// Memory that is known only when a function is called.
+fn watches_argument(point: &AttachPoint) -> Diagnostic {
+    let message = "the address is known only when the function is called";
+    Diagnostic::error(point.at.0, message)
+        .label("the process would have to be stopped there by a signal, and would stay so if dprobes ended")
+        .help("print the address by a `uprobe`, and watch it: `watchpoint:ADDRESS:LENGTH:MODE`")
 }
 
 /// An argument, or what a function returns, that cannot be read.

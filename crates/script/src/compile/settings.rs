@@ -14,18 +14,18 @@ const MOST_STRLEN: u64 = 8192;
 /// The most entries of a map that can be asked for.
 const MOST_KEYS: u64 = 1 << 24;
 
-/// The settings of a script, over those from outside.
+/// The settings of a script, and over them those from outside, as in bpftrace.
 pub(super) fn of(script: &Script, parameters: &Parameters) -> Settings {
     let mut settings = Settings::default();
-    for (name, value) in &parameters.settings {
-        let value = value.parse().map_or_else(|_| SettingValue::Word(value.clone()), SettingValue::Number);
-        set(&mut settings, name, &value);
-    }
     for item in &script.items {
         let Item::Config(all) = item else { continue };
         for Setting { name, value, .. } in all {
             set(&mut settings, name, value);
         }
+    }
+    for (name, value) in &parameters.settings {
+        let value = value.parse().map_or_else(|_| SettingValue::Word(value.clone()), SettingValue::Number);
+        set(&mut settings, name, &value);
     }
     settings
 }
@@ -54,6 +54,7 @@ fn set(settings: &mut Settings, name: &str, value: &SettingValue) {
         "max_probes" => settings.max_probes = number(1, u64::MAX).unwrap_or(settings.max_probes),
         "max_cat_bytes" => settings.max_cat_bytes = number(0, u64::MAX).unwrap_or(settings.max_cat_bytes),
         "print_maps_on_exit" => settings.print_maps_on_exit = flag(),
+        "show_debug_info" => settings.show_debug_info = flag(),
         "cpp_demangle" => settings.cpp_demangle = flag(),
         "str_trunc_trailer" => settings.trailer = text().as_str().into(),
         "missing_probes" => {

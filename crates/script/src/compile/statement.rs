@@ -7,6 +7,7 @@ use crate::operator::Binary;
 use crate::types::Type;
 use vm::Op;
 
+use super::acts::Assignment;
 use super::call::Call;
 use super::compiler::{Compiler, Loop, Result, Variable};
 use super::forms::Form;
@@ -27,6 +28,7 @@ impl Compiler<'_> {
         if let Some(value) = &block.value {
             let mark = self.frame.mark();
             self.asm.note(crate::print::expression(value));
+            self.asm.line(value.at.0);
             let done = self.effect(value);
             self.keep(done);
             self.frame.release(mark);
@@ -40,6 +42,7 @@ impl Compiler<'_> {
                 return;
             }
             self.asm.note(crate::print::head(statement));
+            self.asm.line(statement.at.0);
             let rest = &block.statements[index + 1..];
             let done = self.statement(statement, rest, block.value.as_deref());
             self.keep(done);
@@ -321,6 +324,11 @@ impl Compiler<'_> {
                 }
             }
             ExprKind::Map(name, key) => self.assign_entry(target, name, key.as_deref(), operator, value),
+            ExprKind::Name(_)
+            | ExprKind::Call(..)
+            | ExprKind::Unary(..)
+            | ExprKind::Field(..)
+            | ExprKind::Index(..) => Assignment { compiler: self }.compile(target, operator, value),
             _ => Err(refuse::unknown(target)),
         }
     }

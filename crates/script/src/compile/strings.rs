@@ -1,6 +1,7 @@
 //! Compiles functions of strings: those that give one, and those that look into one.
 
 use crate::ast::Expr;
+use crate::provider::Provider;
 use crate::types::Type;
 use vm::Op;
 
@@ -8,11 +9,12 @@ use super::call::Call;
 use super::compiler::Result;
 use super::errors::TEXTS;
 use super::forms::Form;
+use super::syscalls;
 use crate::walk::is_pure;
 
 /// The class of constants that are names of attach points; of their functions.
 const POINTS: u64 = 1 << 32;
-const FUNCTIONS: u64 = 2 << 32;
+pub(super) const FUNCTIONS: u64 = 2 << 32;
 
 impl Call<'_, '_> {
     /// Functions of strings that give a number.
@@ -45,6 +47,17 @@ impl Call<'_, '_> {
                     asm.op(Op::Eq);
                     asm.not();
                 }
+            }
+            "globmatch" => {
+                let second = self.argument(1)?;
+                let text = self.compiler.steady_text(first, is_pure(second))?;
+                let pattern = self.compiler.text(second)?;
+                let asm = &mut self.compiler.asm;
+                for at in [pattern, text] {
+                    asm.get(at);
+                    asm.push(u64::from(at) + 8);
+                }
+                asm.op(Op::GlobF);
             }
             "strncmp" => {
                 let (second, count) = (self.argument(1)?, self.argument(2)?);
@@ -166,7 +179,10 @@ impl Call<'_, '_> {
                 Ok(())
             }
             "probetype" => {
-                let mut names = self.compiler.served.providers.iter().map(|provider| provider.name());
+                let mut names = self.compiler.served.providers.iter().map(|provider| match provider {
+                    Provider::Begin | Provider::End | Provider::Own => "special",
+                    provider => provider.name(),
+                });
                 let first = names.next().unwrap_or("");
                 if names.any(|name| name != first) {
                     let message = "`probetype` differs between the points of this probe";
@@ -181,22 +197,26 @@ impl Call<'_, '_> {
                 asm.op(Op::TextF);
                 Ok(())
             }
-            "strerror" => {
-                let most = self.compiler.settings.max_strlen;
-                let texts: Vec<&str> = TEXTS.iter().map(|text| &text[..text.len().min(most)]).collect();
-                let first = self.compiler.constants.block(&texts);
-                self.compiler.word(self.argument(0)?)?;
-                let asm = &mut self.compiler.asm;
-                asm.at_most(TEXTS.len() as u64 - 1);
-                asm.plus(first);
-                asm.push(offset);
-                asm.op(Op::TextF);
-                Ok(())
-            }
+            "strerror" => self.one_of(TEXTS, at),
+            "syscall_name" => self.one_of(&syscalls::names(), at),
             "str" => self.string(at, room),
             "buf" => self.bytes(at, room),
             _ => self.refused(),
         }
+    }
+
+    /// The text with the number that is the argument; the last one is for all others.
+    fn one_of(self, texts: &[&str], at: u16) -> Result<()> {
+        let most = self.compiler.settings.max_strlen;
+        let texts: Vec<&str> = texts.iter().map(|text| &text[..text.len().min(most)]).collect();
+        let first = self.compiler.constants.block(&texts);
+        self.compiler.word(self.argument(0)?)?;
+        let asm = &mut self.compiler.asm;
+        asm.at_most(texts.len() as u64 - 1);
+        asm.plus(first);
+        asm.push(at.into());
+        asm.op(Op::TextF);
+        Ok(())
     }
 
     /// `str(data, length)`.

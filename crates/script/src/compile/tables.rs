@@ -47,6 +47,12 @@ impl Constants {
         number
     }
 
+    /// The number of a new literal of one word, which the runtime sets.
+    pub(super) fn own(&mut self) -> usize {
+        self.all.push(vec![0; 8]);
+        self.all.len() - 1
+    }
+
     /// All in the order of their numbers.
     pub(super) fn finish(self) -> Vec<Vec<u8>> {
         self.all
@@ -61,6 +67,7 @@ pub(super) struct Maps {
     /// The parameters of the kinds that have some, once a function stated them.
     stated: BTreeMap<u16, [i64; 3]>,
     stacks: Option<u16>,
+    child: Option<u16>,
     entries: u32,
 }
 
@@ -72,19 +79,22 @@ impl Maps {
             numbers: BTreeMap::new(),
             stated: BTreeMap::new(),
             stacks: None,
+            child: None,
             entries: settings.max_map_keys,
         };
-        let declared: BTreeMap<&str, u64> = script
+        let declared: BTreeMap<&str, (u64, bool)> = script
             .items
             .iter()
             .filter_map(|item| match item {
-                Item::Map(map) => Some((map.name.as_str(), map.entries)),
+                Item::Map(map) => Some((map.name.as_str(), (map.entries, map.kind.contains("lru")))),
                 _ => None,
             })
             .collect();
         for (name, types) in &facts.maps {
-            let entries = declared.get(name.as_str()).map(|entries| u32::try_from(*entries));
-            let entries = entries.map_or(settings.max_map_keys, |entries| entries.unwrap_or(u32::MAX));
+            let (entries, evicts) = match declared.get(name.as_str()) {
+                Some((entries, evicts)) => (u32::try_from(*entries).unwrap_or(u32::MAX), *evicts),
+                None => (settings.max_map_keys, false),
+            };
             let kind = kind(&types.value);
             let size = |bytes: Option<usize>| bytes.and_then(|bytes| u32::try_from(bytes).ok()).unwrap_or(0);
             let value = match kind {
@@ -99,6 +109,7 @@ impl Maps {
                 value,
                 entries: if types.key.is_some() { entries } else { 1 },
                 copies: 1,
+                evicts: u32::from(evicts && types.key.is_some()),
                 ..MapInfo::default()
             };
             let Ok(number) = u16::try_from(maps.all.len()) else { break };
@@ -138,6 +149,22 @@ impl Maps {
         let info = &mut self.all.get_mut(usize::from(number))?.info;
         info.key = info.key.max(size);
         Some(number)
+    }
+
+    /// The map in which the runtime puts the number of the process that it starts.
+    pub(super) fn child(&mut self) -> Option<u16> {
+        if self.child.is_none() {
+            let number = u16::try_from(self.all.len()).ok()?;
+            let info = MapInfo { value: 8, entries: 1, copies: 1, ..MapInfo::default() };
+            self.all.push(Map { name: String::new(), key: None, value: Type::U64, info });
+            self.child = Some(number);
+        }
+        self.child
+    }
+
+    /// That map, if a handler reads it.
+    pub(super) fn child_if_read(&self) -> Option<usize> {
+        self.child.map(usize::from)
     }
 
     /// A function sets a map: whether its numbers are signed, and the parameters of its kind.

@@ -89,7 +89,7 @@ impl Compiler<'_> {
             ExprKind::Text(text) => Some(text.len()),
             ExprKind::Name(name) | ExprKind::Call(name, _) if name == "comm" => Some(16),
             ExprKind::Name(name) | ExprKind::Call(name, _) if name == "probetype" => Some(24),
-            ExprKind::Call(name, _) if name == "strerror" => Some(64),
+            ExprKind::Call(name, _) if matches!(name.as_str(), "strerror" | "syscall_name") => Some(64),
             ExprKind::Ternary(_, yes, no) => Some(self.capacity(yes).max(self.capacity(no))),
             ExprKind::Block(Block { value: Some(value), .. }) => Some(self.capacity(value)),
             ExprKind::Call(name, arguments) if matches!(name.as_str(), "str" | "buf") => arguments

@@ -1,4 +1,7 @@
-//! Functions.
+//! Functions of scripts, a row each: name, parameters, what a call gives, what it needs, what is
+//! said of it.
+//!
+//! What a function compiles to is in `compile/call.rs` and the files named there.
 
 use super::entry::Accepts::{
     Address, Any, AnyOrMap, Condition, Countable, Format, Integer, Key, KeyedMap, Literal, Map, Memory,
@@ -45,6 +48,9 @@ pub(super) const TABLE: &[Entry] = &[
     .about("the path of a cgroup"),
     function("cgroupid", &[needed("path", Literal)], Unsigned(8)).about("the number of a cgroup"),
     function("clear", WHOLE_MAP, Nothing).about("removes all entries of a map"),
+    function("comptime", ANY, Same(0)).about(
+        "a value that is known when the script is checked; `if comptime` keeps the branch that is taken",
+    ),
     function("default_str_length", &[], Unsigned(8)).about("the length to which strings are read"),
     function("delete", &[needed("map", Map), optional("key", Key)], Gives::Bool)
         .about("removes an entry of a map"),
@@ -74,9 +80,7 @@ pub(super) const TABLE: &[Entry] = &[
     function("is_unsigned_integer", ANY, Gives::Bool).about("whether a value is an unsigned integer"),
     function("join", &[needed("strings", Address), optional("separator", Literal)], Nothing)
         .about("prints the strings of an array of pointers that ends with 0"),
-    function("kaddr", SYMBOL, Gives::Pointer)
-        .needs(Needs::Kernel)
-        .about("the address of a symbol of the kernel"),
+    function("kaddr", SYMBOL, Gives::Pointer).about("the address of a symbol of the kernel"),
     function("kfunc_allowed", KERNEL_FUNCTION, Gives::Bool)
         .needs(CALLS)
         .about("whether a probe may call a function of the kernel"),
@@ -102,9 +106,9 @@ pub(super) const TABLE: &[Entry] = &[
     )
     .about("an address of a network"),
     function("override", &[needed("result", Integer)], Nothing)
-        .within(Providers::FUNCTIONS)
-        .needs(Needs::Missing("the kernel's error injection (bpf_override_return)"))
-        .about("returns from a function of the kernel without calling it"),
+        .within(Providers::OVERRIDDEN)
+        .needs(Needs::Unsafe)
+        .about("at a function's entry: returns this at once, and the function is not run"),
     function("path", &[needed("path", Any), optional("size", Number)], Gives::Text)
         .needs(Needs::Missing("the kernel's bpf_d_path, which only some functions of the kernel may call"))
         .about("the name of a file of the kernel"),
@@ -169,14 +173,15 @@ pub(super) const TABLE: &[Entry] = &[
     function("syscall_name", &[needed("number", Integer)], Gives::Text).about("the name of a system call"),
     function("system", FORMAT, Nothing).needs(Needs::Unsafe).about("runs a command"),
     function("time", &[optional("format", Literal)], Nothing).about("prints the time of day"),
-    function("uaddr", SYMBOL, Gives::Pointer)
-        .within(Providers::USER)
-        .about("the address of a symbol of the program"),
+    function("uaddr", SYMBOL, Gives::Pointer).within(Providers::USER).about(
+        "the address of a symbol of the probed file, in the process: `uint8 *` to `uint64 *`, by its size",
+    ),
     function("unwatch", &[needed("address", Address)], Nothing)
         .within(Providers::WATCHES)
         .about("removes a watchpoint"),
     function("uptr", POINTER, Same(0)).about("a pointer into the process's memory"),
     function("usym", &[needed("address", Address)], Gives::Opaque(Opaque::UserSymbol))
         .about("the program's symbol at an address"),
+    function("warnf", FORMAT, Nothing).about("prints a warning with the place in the script"),
     function("zero", WHOLE_MAP, Nothing).about("sets all entries of a map to 0"),
 ];

@@ -218,6 +218,11 @@ fn word_or_call(cursor: &mut Cursor<'_>, start: Span, word: &str) -> Parsed {
             return cursor.build(start, ExprKind::Bool(word == "true"));
         }
         "sizeof" | "offsetof" => return measure(cursor, start, word),
+        "comptime" => {
+            cursor.next();
+            let value = cursor.deeper(unary)?;
+            return cursor.build(start, ExprKind::Call(word.to_owned(), vec![value]));
+        }
         _ if KEYWORDS.contains(&word) => return Err(cursor.unexpected("expected a value")),
         _ => {}
     }

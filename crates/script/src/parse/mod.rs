@@ -17,6 +17,7 @@ use crate::ast::Script;
 use crate::token::Placed;
 
 use cursor::Cursor;
+pub(crate) use statement::{is_of_memory, is_of_thread};
 pub(crate) use typename::unknown as unknown_type;
 
 /// Parses the tokens of a script, the last of which is its end.

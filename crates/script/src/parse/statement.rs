@@ -6,7 +6,8 @@ use super::cursor::{Cursor, too_deep};
 use super::expression::{expression, unary};
 use super::typename;
 use crate::ast::{Block, Expr, ExprKind, Local, MAX_HEIGHT, Statement, StatementKind};
-use crate::operator::Binary;
+use crate::library;
+use crate::operator::{Binary, Unary};
 use crate::token::Token;
 
 /// Statements in braces. If the block is used as a value, a last expression without a semicolon is
@@ -153,10 +154,13 @@ fn simple(cursor: &mut Cursor<'_>) -> Result<StatementKind, Diagnostic> {
         }
         None => return Ok(StatementKind::Expr(target)),
     };
-    if !matches!(target.kind, ExprKind::Local(_) | ExprKind::Map(..)) {
+    if !matches!(target.kind, ExprKind::Local(_) | ExprKind::Map(..))
+        && !is_of_thread(&target)
+        && !is_of_memory(&target)
+    {
         let help = match target.kind {
             ExprKind::Name(_) => "a scratch variable begins with `$`, a map with `@`",
-            _ => "only scratch variables and maps can be assigned to; the probed program's memory cannot",
+            _ => "scratch variables and maps can; with `--unsafe`, registers, arguments, `retval` and memory",
         };
         return Err(Diagnostic::error(target.span(), "this cannot be assigned to")
             .label("expected a variable or a map")
@@ -164,6 +168,20 @@ fn simple(cursor: &mut Cursor<'_>) -> Result<StatementKind, Diagnostic> {
     }
     cursor.next();
     Ok(StatementKind::Assign { target, operator, value: expression(cursor)? })
+}
+
+/// Whether an expression is a register, an argument or a result, which `--unsafe` allows to set.
+pub(crate) fn is_of_thread(target: &Expr) -> bool {
+    match &target.kind {
+        ExprKind::Name(name) => name == "retval" || library::argument(name).is_some(),
+        ExprKind::Call(name, _) => name == "reg",
+        _ => false,
+    }
+}
+
+/// Whether an expression may be memory of the program, which `--unsafe` allows to set.
+pub(crate) fn is_of_memory(target: &Expr) -> bool {
+    matches!(target.kind, ExprKind::Unary(Unary::Dereference, _) | ExprKind::Field(..) | ExprKind::Index(..))
 }
 
 fn in_parentheses(cursor: &mut Cursor<'_>) -> Result<Expr, Diagnostic> {
@@ -177,13 +195,14 @@ fn condition(cursor: &mut Cursor<'_>) -> Result<StatementKind, Diagnostic> {
     let mut arms = Vec::new();
     loop {
         cursor.next();
-        if cursor.peek().is_word("comptime") {
-            return Err(cursor
-                .unexpected("conditions are evaluated when the probe fires")
-                .help("`if comptime` is not in the documented language; use `#ifdef` or `if`"));
-        }
+        let start = cursor.span();
+        let at_once = cursor.take_word("comptime");
         // As in bpftrace, the parentheses may be left out.
         let test = expression(cursor)?;
+        let test = match at_once {
+            true => cursor.build(start, ExprKind::Call("comptime".to_owned(), vec![test]))?,
+            false => test,
+        };
         arms.push((test, block(cursor, false)?));
         if !cursor.take_word("else") {
             return Ok(StatementKind::If { arms, otherwise: None });

@@ -7,7 +7,7 @@ use source::MemoryFiles;
 use vm::Register;
 
 use crate::{
-    AttachPoint, Checked, Convention, FunctionValue, Functions, Item, Parameters, Place, ProgramField,
+    AttachPoint, AttachTarget, Checked, Convention, FunctionValue, Functions, Item, Parameters, ProgramField,
     ProgramRecord, ProgramTypes, RegisterPart, Signature, Surroundings, Tag, Type, ValuePlace, check_text_in,
     compile, key, listing,
 };
@@ -17,7 +17,7 @@ use crate::{
 struct Two;
 
 fn program(point: &AttachPoint) -> Option<usize> {
-    let Place::Function { binary, .. } = &point.place else { return None };
+    let AttachTarget::Function { binary, .. } = &point.place else { return None };
     match binary.path.as_str() {
         "a" => Some(0),
         "b" => Some(1),
@@ -36,9 +36,9 @@ impl ProgramTypes for Two {
         let thing = Type::Named(Tag::Struct, key("thing", number)).pointer();
         let double = FunctionValue {
             name: "ratio".into(),
-            ty: Type::Foreign("double".into(), 8),
-            text: "double".into(),
-            place: ValuePlace::Nowhere("it is in a register for floats".into()),
+            ty: Type::Foreign("__int128".into(), 16),
+            text: "__int128".into(),
+            place: ValuePlace::Nowhere("nobody knows where it is".into()),
         };
         let pair = FunctionValue {
             name: "pair".into(),
@@ -98,6 +98,16 @@ impl ProgramTypes for Two {
         vec![("GREEN".into(), 5)]
     }
 
+    fn symbol(&self, point: &AttachPoint, name: &str) -> Result<Option<(u64, u64)>, String> {
+        let number = program(point).ok_or("there is no such program")? as u64;
+        Ok(match name {
+            "limit" => Some((0x4010, 2)),
+            "table" => Some((0x4020, 400)),
+            "moves" => Some((0x4000 + number, 8)),
+            _ => None,
+        })
+    }
+
     fn convention(&self, point: &AttachPoint) -> Convention {
         if program(point) == Some(1) { Convention::Go } else { Convention::SystemV }
     }
@@ -144,6 +154,8 @@ fn a_probe_of_two_programs_has_the_types_of_each() {
     assert_eq!(alone.script.items.len(), 1);
     let why = refused("uprobe:a:f { @x = (struct thing *)arg0; } uprobe:b:f { @x = (struct thing *)arg0; }");
     assert!(why.contains("does not fit map `@x`"), "{why}");
+    let why = refused("uprobe:a:f { @x[(struct thing *)arg0] = 1; @x[pid] = 1; }");
+    assert!(why.contains("an address and a number: cast one everywhere"), "{why}");
 }
 
 #[test]
@@ -175,11 +187,23 @@ fn constants_and_names_of_types_are_those_of_the_program() {
 }
 
 #[test]
+fn symbols_are_as_far_from_the_instruction_as_in_the_file() {
+    let found = code("uprobe:a:f { @ = uaddr(\"limit\"); @size = sizeof(*uaddr(\"limit\")); }");
+    assert!(found.contains("rip") && found.contains("16400") && found.contains("push 2"), "{found}");
+    assert!(code("uprobe:a:f { @ = sizeof(*uaddr(\"table\")); }").contains("push 8"));
+    // One action for two programs, in which it is at the same place.
+    assert!(code("uprobe:a:f, uprobe:b:f { @ = uaddr(\"limit\"); }").contains("rip"));
+    assert!(refused("uprobe:a:f, uprobe:b:f { @ = uaddr(\"moves\"); }").contains("different files"));
+    assert!(refused("uprobe:a:f { @ = uaddr(\"nothing\"); }").contains("no such symbol"));
+    assert!(refused("uprobe:c:f { @ = uaddr(\"limit\"); }").contains("there is no such program"));
+}
+
+#[test]
 fn what_is_not_known_is_told_with_its_reason() {
     for (text, expected) in [
         ("uprobe:a:f { print(args.nobody); }", "the function has no parameter `nobody`"),
-        ("uprobe:a:f { print(args.ratio); }", "it is in a register for floats"),
-        ("uprobe:a:f { print(args); }", "it is in a register for floats"),
+        ("uprobe:a:f { print(args.ratio); }", "nobody knows where it is"),
+        ("uprobe:a:f { print(args); }", "nobody knows where it is"),
         ("uprobe:c:f { print(args.x); }", "there is no such program"),
         ("uprobe:a:f+4 { print(args.count); }", "not at the entry"),
         ("uprobe:a:f { print(args.thing->name); }", "struct `thing` has no field `name`"),

@@ -5,9 +5,9 @@ use proptest::strategy::Union;
 
 use crate::operator::{Binary, Unary};
 use crate::{
-    At, AttachPoint, Block, Enumeration, Expr, ExprKind, Field, FieldKind, Item, Local, Macro,
-    MapDeclaration, Number, Parameter, Place, Probe, ProbedFile, Provider, Record, Script, Setting,
-    SettingValue, Statement, StatementKind, Tag, Type, Unit,
+    At, AttachPoint, AttachTarget, Block, Enumeration, Expr, ExprKind, Field, FieldKind, Item, Local, Macro,
+    MapDeclaration, Number, Parameter, Probe, ProbedFile, Provider, Record, Script, Setting, SettingValue,
+    Statement, StatementKind, Tag, Type, Unit,
 };
 
 fn at<T>(make: impl Fn(At) -> T) -> T {
@@ -171,34 +171,40 @@ fn point() -> impl Strategy<Value = AttachPoint> {
     let file = || part().prop_map(|path| ProbedFile { path, process: None });
     let offset = || prop::option::of(any::<u64>());
     let places = Union::new([
-        Just((Provider::Begin, Place::Only)).boxed(),
+        Just((Provider::Begin, AttachTarget::Only)).boxed(),
         (1..999u64)
-            .prop_map(|count| (Provider::Interval, Place::Period(Unit::Seconds, Number::Literal(count))))
+            .prop_map(|count| {
+                (Provider::Interval, AttachTarget::Period(Unit::Seconds, Number::Literal(count)))
+            })
             .boxed(),
         (part(), offset())
             .prop_map(|(function, offset)| {
-                (Provider::Kprobe, Place::Kernel { module: None, function, offset })
+                (Provider::Kprobe, AttachTarget::Kernel { module: None, function, offset })
             })
             .boxed(),
         (file(), part(), offset())
             .prop_map(|(binary, function, offset)| {
-                (Provider::Uprobe, Place::Function { binary, function, cpp: false, offset })
+                (Provider::Uprobe, AttachTarget::Function { binary, function, cpp: false, offset })
             })
             .boxed(),
         (file(), part())
             .prop_map(|(binary, function)| {
-                (Provider::Uretprobe, Place::Function { binary, function, cpp: true, offset: None })
+                (Provider::Uretprobe, AttachTarget::Function { binary, function, cpp: true, offset: None })
             })
             .boxed(),
-        (file(), any::<u64>()).prop_map(|(binary, at)| (Provider::Uprobe, Place::Offset(binary, at))).boxed(),
+        (file(), any::<u64>())
+            .prop_map(|(binary, at)| (Provider::Uprobe, AttachTarget::Offset(binary, at)))
+            .boxed(),
         (file(), "[a-z/]{0,5}[a-z][.]c", 1..9999u64)
-            .prop_map(|(binary, file, line)| (Provider::Uprobe, Place::Line { binary, file, line }))
+            .prop_map(|(binary, file, line)| (Provider::Uprobe, AttachTarget::Line { binary, file, line }))
             .boxed(),
         (file(), prop::option::of(part()), part())
-            .prop_map(|(binary, namespace, name)| (Provider::Usdt, Place::Usdt { binary, namespace, name }))
+            .prop_map(|(binary, namespace, name)| {
+                (Provider::Usdt, AttachTarget::Usdt { binary, namespace, name })
+            })
             .boxed(),
         (part(), part())
-            .prop_map(|(group, event)| (Provider::Tracepoint, Place::Tracepoint(Some(group), event)))
+            .prop_map(|(group, event)| (Provider::Tracepoint, AttachTarget::Tracepoint(Some(group), event)))
             .boxed(),
     ]);
     places.prop_map(|(provider, place)| {

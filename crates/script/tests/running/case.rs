@@ -140,6 +140,7 @@ fn thread(text: &str) -> Thread {
             "tid" => thread.tid = number(value),
             "cpu" => thread.processor = number(value),
             "now" => thread.now = number(value),
+            "ppid" => thread.parent = number(value) as u32,
             "uid" => thread.ids.0 = number(value) as u32,
             "gid" => thread.ids.1 = number(value) as u32,
             "name" => thread.name = value.to_string(),
@@ -161,11 +162,19 @@ fn parameters(text: &str) -> Parameters {
         }
         match line.split_once(" = ") {
             Some(("child", value)) => parameters.child = Some(number(value) as u32),
+            Some(("nodes", value)) => {
+                parameters.nodes = value.split(' ').map(|node| number(node) as u32).collect();
+            }
+            Some((name, value)) if name.starts_with("cgroup ") => {
+                let found = value.parse().map_err(|_| format!("{value} is found"));
+                parameters.cgroups.insert(name[7..].to_string(), found);
+            }
             Some((name, value)) if name.starts_with("--") => {
                 parameters.named.insert(name[2..].to_string(), Some(value.to_string()));
             }
             Some((_, value)) => parameters.positional.push(value.to_string()),
             None if line == "unsafe" => parameters.allow_unsafe = true,
+            None if line == "starts" => parameters.starts = true,
             None => {
                 parameters.named.insert(line.trim_start_matches("--").to_string(), None);
             }
@@ -208,6 +217,9 @@ pub(crate) fn seen(case: &Case) -> Case {
         if let (End::Exit, true) = (outcome.end, log.is_empty()) {
             writeln!(now.events, "an empty log is kept").expect("a string takes it");
         }
+    }
+    for act in thread.acts {
+        writeln!(now.events, "{act}").expect("a string takes it");
     }
     now.maps = reader::maps(&run);
     now

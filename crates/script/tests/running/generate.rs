@@ -57,14 +57,20 @@ pub(crate) struct Generator {
 const TYPES: &[&str] = &["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool"];
 
 /// A script of one probe.
+#[allow(dead_code, reason = "tests of other crates choose the size")]
 pub(crate) fn script(seed: u64) -> String {
+    script_of(seed, 4, 24)
+}
+
+/// A script of one probe that begins with so many variables, and has about so many statements.
+pub(crate) fn script_of(seed: u64, variables: usize, statements: usize) -> String {
     let mut generator = Generator {
         random: Random::new(seed),
         variables: Vec::new(),
         count: 0,
         indent: 1,
         loops: 0,
-        left: 24,
+        left: statements,
         out: String::new(),
     };
     let predicate = match generator.random.below(4) {
@@ -72,7 +78,7 @@ pub(crate) fn script(seed: u64) -> String {
         _ => String::new(),
     };
     generator.out = format!("uprobe:x:f{predicate}\n{{\n");
-    for _ in 0..4 {
+    for _ in 0..variables {
         generator.declare();
     }
     while generator.left > 0 {

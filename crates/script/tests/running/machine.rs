@@ -21,6 +21,9 @@ pub(crate) struct Thread {
     pub(crate) ids: (u32, u32),
     pub(crate) name: String,
     pub(crate) stack: Vec<u64>,
+    pub(crate) parent: u32,
+    /// What handlers did to the thread, in words.
+    pub(crate) acts: Vec<String>,
 }
 
 impl Machine for Thread {
@@ -28,8 +31,9 @@ impl Machine for Thread {
         self.registers.get(register.name()).copied().unwrap_or(0)
     }
 
-    fn set_register(&mut self, _: Register, _: u64) {
-        panic!("a script sets no register");
+    fn set_register(&mut self, register: Register, value: u64) {
+        self.acts.push(format!("{} = {value}", register.name()));
+        self.registers.insert(register.name().into(), value);
     }
 
     fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), Fault> {
@@ -54,8 +58,24 @@ impl Machine for Thread {
         Ok(())
     }
 
-    fn write(&mut self, address: u64, _: &[u8]) -> Result<(), Fault> {
-        Err(Fault { address })
+    fn write(&mut self, address: u64, from: &[u8]) -> Result<(), Fault> {
+        if address < PAGE || from.len() > 8 {
+            return Err(Fault { address });
+        }
+        let mut word = [0; 8];
+        word[..from.len()].copy_from_slice(from);
+        let size = match from.len() {
+            8 => String::new(),
+            size => format!(", {size} bytes"),
+        };
+        self.acts.push(format!("at {address}{size}: {}", u64::from_le_bytes(word)));
+        for (start, bytes) in &mut self.memory {
+            let place = address.checked_sub(*start).and_then(|place| usize::try_from(place).ok());
+            if let Some(place) = place.and_then(|place| bytes.get_mut(place..place + from.len())) {
+                place.copy_from_slice(from);
+            }
+        }
+        Ok(())
     }
 
     fn verify(&mut self, _: u64, _: bool) -> bool {
@@ -94,6 +114,20 @@ impl Machine for Thread {
 
     fn ids(&mut self) -> Option<(u32, u32)> {
         Some(self.ids)
+    }
+
+    fn parent(&mut self) -> Option<u32> {
+        Some(self.parent)
+    }
+
+    fn signal(&mut self, number: u64, to_thread: bool) -> bool {
+        self.acts.push(format!("signal {number} to the {}", if to_thread { "thread" } else { "process" }));
+        true
+    }
+
+    fn override_function(&mut self, result: u64) -> bool {
+        self.acts.push(format!("the function returns {result}"));
+        true
     }
 
     fn name(&mut self) -> Option<[u8; 16]> {

@@ -6,7 +6,8 @@
 //! | keyword | what |
 //! |---|---|
 //! | `NAME text` | what the case shows |
-//! | `WITH` | `$1 = text`, `--name = text`, `child = pid`, `unsafe`, `site ...`: what the script gets |
+//! | `WITH` | `$1 = text`, `--name = text`, `child = pid`, `starts`, `unsafe`, `site ...`: what the script gets |
+//! | | `nodes = numbers`, `cgroup PATH = number`: what the system tells |
 //! | `THREAD` | `rdi = 1`, `pid = 1`, `name = cat`, `at ADDRESS: bytes`: a word, a text in quotes |
 //! | `SCRIPT` | the script |
 //! | `HITS numbers` | the handlers that run, in this order; without it each one once |

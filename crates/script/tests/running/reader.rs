@@ -59,6 +59,7 @@ pub(crate) fn events(run: &Run, log: &[u8]) -> String {
         let action = match &event.action {
             Action::Printf(format) => format!("printf {}", quoted(format)),
             Action::Errorf(format) => format!("errorf {}", quoted(format)),
+            Action::Warnf(format) => format!("warnf {}", quoted(format)),
             Action::Print => "print".into(),
             Action::PrintEntry(map) => format!("entry @{}", compiled.maps[*map].name),
             Action::PrintMap { map, top, divisor } => {
@@ -66,6 +67,7 @@ pub(crate) fn events(run: &Run, log: &[u8]) -> String {
             }
             Action::Clear(map) => format!("clear @{}", compiled.maps[*map].name),
             Action::Zero(map) => format!("zero @{}", compiled.maps[*map].name),
+            Action::Unwatch => "unwatch".into(),
             Action::Exit => "exit".into(),
             Action::Time(format) => format!("time {}", quoted(format)),
             Action::Cat(format) => format!("cat {}", quoted(format)),
@@ -82,7 +84,9 @@ pub(crate) fn events(run: &Run, log: &[u8]) -> String {
 pub(crate) fn maps(run: &Run) -> String {
     let mut lines = Vec::new();
     for (number, map) in
-        run.compiled.maps.iter().enumerate().filter(|(_, map)| map.info.kind() != maps::Kind::Stacks)
+        run.compiled.maps.iter().enumerate().filter(|(number, map)| {
+            map.info.kind() != maps::Kind::Stacks && run.compiled.child != Some(*number)
+        })
     {
         for Entry { key, value: found } in run.maps().view(number) {
             let key = map.key.as_ref().map_or(String::new(), |ty| {

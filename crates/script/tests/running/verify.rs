@@ -21,9 +21,10 @@ pub(crate) fn handlers(compiled: &Compiled) -> Result<(), String> {
 fn effect(instruction: &Instruction) -> (u64, u64) {
     let row = instruction.row();
     match instruction.op {
-        Op::LogImm | Op::Ros => (instruction.operand, 0),
+        Op::LogImm | Op::LogB | Op::LogW | Op::LogD | Op::Ros => (instruction.operand, 0),
         Op::DupImm => (1, instruction.operand + 1),
         Op::PushR => (0, 1),
+        Op::PopMem64 => (2, 0),
         _ => {
             let known = |count: Option<u8>| u64::from(count.expect("the compiler uses no other"));
             (known(row.pops), known(row.pushes))

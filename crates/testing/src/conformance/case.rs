@@ -200,7 +200,7 @@ impl Case {
                 }
                 "MAP" => before.tables.add_map(line, labels),
                 "TEXT" => before.tables.add_text(line, word, labels),
-                "TID" | "NSECS" | "RAND" | "IDS" | "COMM" | "STACK" => {
+                "TID" | "NSECS" | "RAND" | "IDS" | "PARENT" | "COMM" | "STACK" => {
                     know(&mut before.machine.thread, line, labels);
                 }
                 "CALLK" => before.machine.calls = Some(0),
@@ -265,6 +265,7 @@ fn know(thread: &mut ThreadFacts, line: &[String], labels: &Labels) {
         "NSECS" => thread.times[number(1) as usize] = Some(number(2)),
         "RAND" => thread.random = Some(number(1) as u32),
         "IDS" => thread.ids = Some((number(1) as u32, number(2) as u32)),
+        "PARENT" => thread.parent = Some(number(1) as u32),
         "COMM" => {
             let mut name = text::bytes(&line[1..], Word::W8, labels);
             name.resize(16, 0);

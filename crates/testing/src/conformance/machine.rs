@@ -55,6 +55,8 @@ pub struct ThreadFacts {
     pub id: Option<u64>,
     /// The time by each clock, in the order of their numbers.
     pub times: [Option<u64>; 4],
+    /// Its process's parent.
+    pub parent: Option<u32>,
     /// The random number that it gets.
     pub random: Option<u32>,
     /// Its user and its group.
@@ -173,6 +175,10 @@ impl Machine for TestMachine {
 
     fn random(&mut self) -> Option<u32> {
         self.thread.random
+    }
+
+    fn parent(&mut self) -> Option<u32> {
+        self.thread.parent
     }
 
     fn ids(&mut self) -> Option<(u32, u32)> {

@@ -16,8 +16,8 @@ const MEMORY: &str = "768";
 
 /// Kernel parameters:
 ///
-/// - `console`, `quiet`: messages go to the first serial port, but not those of the boot, which take
-///   longer than the boot.
+/// - `console`, `quiet`: messages go to the first serial port, but not those of the boot, which
+///   take longer than the boot.
 /// - `panic=-1`, `oops=panic`: a machine whose kernel has failed ends at once.
 /// - `printk.devkmsg=on`: no mark between commands is left out.
 /// - `mitigations=off`: an emulated processor leaks nothing and is slow enough.

@@ -32,6 +32,8 @@ enum Layout {
     Bytes,
     /// The number of elements in 4 bytes, then the elements.
     List(Box<Layout>),
+    /// The number of elements in 4 bytes, 0 or 1, then the element.
+    Optional(Box<Layout>),
     /// Several values, one after the other.
     Struct(Vec<(String, Layout)>),
 }
@@ -91,7 +93,9 @@ impl Fields {
 }
 
 fn named(field: &Field, word: usize) -> (String, Layout) {
-    (field.name.clone(), layout(&field.kind, word))
+    let layout = layout(&field.kind, word);
+    let layout = if field.is_conditional { Layout::Optional(Box::new(layout)) } else { layout };
+    (field.name.clone(), layout)
 }
 
 /// The layout of a kind of value.
@@ -108,7 +112,7 @@ fn layout(kind: &FieldType, word: usize) -> Layout {
         // Numbers of 10 bytes are rounded to 8 when they are read.
         FieldType::Float(width) => Layout::Float(if width.bytes(word) == 4 { 4 } else { 8 }),
         FieldType::Characters(count) => Layout::Characters(usize::from(*count)),
-        FieldType::Text => Layout::Text,
+        FieldType::Text | FieldType::Names(_) => Layout::Text,
         FieldType::Bytes(Some(count)) => Layout::Array(usize::from(*count)),
         FieldType::Bytes(None) => Layout::Bytes,
         FieldType::List(element) => Layout::List(Box::new(layout(element, word))),
@@ -144,7 +148,7 @@ fn declare(name: &str, layout: &Layout, names: &mut HashSet<String>, depth: usiz
             indent(depth, text);
             let _ = writeln!(text, "{BYTE} {name}[{length}];");
         }
-        Layout::List(element) => {
+        Layout::List(element) | Layout::Optional(element) => {
             let length = length(text);
             indent(depth, text);
             element_type(element, depth, text);
@@ -177,7 +181,7 @@ fn element_type(layout: &Layout, depth: usize, text: &mut String) {
         Layout::Float(_) => text.push_str("floating_point { exp_dig = 11; mant_dig = 53; align = 8; }"),
         Layout::Text => text.push_str("string"),
         Layout::Struct(fields) => structure(fields, depth, text),
-        Layout::Characters(_) | Layout::Array(_) | Layout::Bytes | Layout::List(_) => {
+        Layout::Characters(_) | Layout::Array(_) | Layout::Bytes | Layout::List(_) | Layout::Optional(_) => {
             structure(&[("value".to_owned(), layout.clone())], depth, text);
         }
     }
@@ -206,6 +210,11 @@ fn encode(layout: &Layout, value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), M
             out.extend_from_slice(text);
             out.push(0);
         }
+        (Layout::Text, Value::Names(names)) => {
+            // A name has no control characters.
+            out.extend_from_slice(names.as_bytes());
+            out.push(0);
+        }
         (Layout::Characters(count), Value::Text(bytes)) | (Layout::Array(count), Value::Bytes(bytes)) => {
             if bytes.len() != *count {
                 return Err(Mismatch);
@@ -219,6 +228,11 @@ fn encode(layout: &Layout, value: &Value<'_>, out: &mut Vec<u8>) -> Result<(), M
         (Layout::List(element), Value::List(values)) => {
             count(values.len(), out)?;
             values.iter().try_for_each(|value| encode(element, value, out))?;
+        }
+        (Layout::Optional(_), Value::Missing) => count(0, out)?,
+        (Layout::Optional(element), value) => {
+            count(1, out)?;
+            encode(element, value, out)?;
         }
         (Layout::Struct(fields), Value::Struct(values)) => {
             if fields.len() != values.len() {

@@ -87,7 +87,7 @@ pub trait Sink {
     /// Reads changed templates again. Mistakes in them go to `tell`.
     fn refresh(&mut self, _tell: &mut dyn FnMut(&str)) {}
 
-    /// Writes all that is kept and ends. No call follows.
+    /// Writes all that is kept and ends. Only [`Sink::refresh`] and [`Sink::lost`] follow.
     ///
     /// # Errors
     /// Kept records could not be written.

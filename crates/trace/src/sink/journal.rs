@@ -135,6 +135,7 @@ fn shown(value: &Value<'_>) -> Vec<u8> {
         Value::Unsigned(number) => number.to_string().into_bytes(),
         Value::Signed(number) => number.to_string().into_bytes(),
         Value::Float(number) => number.to_string().into_bytes(),
+        Value::Names(names) => names.clone().into_bytes(),
         Value::Text(bytes) | Value::Bytes(bytes) => bytes.to_vec(),
         Value::List(values) | Value::Struct(values) => {
             let each: Vec<Vec<u8>> = values.iter().map(shown).collect();

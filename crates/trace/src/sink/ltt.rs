@@ -1,5 +1,5 @@
 //! The raw event stream of the paper, section 5, as a file: what the original handed to the Linux
-//! Trace Toolkit. [`Ltt`] writes it, [`Events`] reads it.
+//! Trace Toolkit. [`Ltt`] writes it, [`Events`] reads it whole, and [`EventReader`] while it grows.
 //!
 //! The paper has three calls (create an event for a module, log one, destroy it), and
 //! `struct trace_raw` for what is logged. A stream is these calls in their order. All numbers have
@@ -22,6 +22,9 @@
 //! The paper does not say how a daemon stores created events; this format is ours. When an id is
 //! created again, it is a different event from there on, so streams can be concatenated.
 
+mod events;
+mod reader;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -29,14 +32,14 @@ use std::mem;
 
 use super::tail::{Retractable, write_records};
 use super::{Sink, View};
-use crate::raw::{self, Malformed};
+use crate::raw;
 use crate::store::{Fact, Loss};
 use crate::{Items, Record};
+pub use events::{Event, Events};
+pub use reader::{EventReader, Next, ReadError};
 
-/// The id of entries about events.
-const ABOUT: u32 = 0;
-/// The greatest size of an event's data, in bytes.
-const MAX_EVENT_BYTES: u32 = 1 << 24;
+use events::ABOUT;
+
 /// How many bytes are kept before they are written.
 const KEPT: usize = 1 << 16;
 
@@ -204,117 +207,12 @@ impl<W: Retractable> Sink for Ltt<W> {
     }
 }
 
-/// An entry of a stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// An event was created.
-    Created {
-        /// Its id.
-        id: u32,
-        /// The bytes of a word in the headers of its records: 4 or 8.
-        word: u32,
-        /// The module that the program probes.
-        module: String,
-        /// The format of its data: `HEX`.
-        format: String,
-        /// The file that its program came from.
-        description: String,
-    },
-    /// An event was destroyed.
-    Destroyed(u32),
-    /// So many records of this event were lost.
-    Lost(u32, u64),
-    /// A record of an event, with the items of its header.
-    Record(u32, Record, Items),
-}
-
-/// Reads the entries of a stream.
-#[derive(Clone, Debug)]
-pub struct Events<'a> {
-    bytes: &'a [u8],
-    offset: usize,
-    /// The bytes of a word of each event, by id.
-    words: Vec<(u32, u32)>,
-}
-
-impl<'a> Events<'a> {
-    /// Reads a stream from its first byte.
-    pub fn of(bytes: &'a [u8]) -> Events<'a> {
-        Events { bytes, offset: 0, words: Vec::new() }
-    }
-
-    fn wrong(&self, item: &'static str, found: String) -> Malformed {
-        Malformed { offset: self.offset, item, found }
-    }
-
-    fn event(&mut self) -> Result<Event, Malformed> {
-        let left = &self.bytes[self.offset..];
-        let (id, rest) = take(left).ok_or_else(|| self.wrong("id", "the stream is cut off".to_owned()))?;
-        let (size, rest) =
-            take(rest).ok_or_else(|| self.wrong("DataSize", "the stream is cut off".to_owned()))?;
-        let data = rest.get(..size as usize).filter(|_| size <= MAX_EVENT_BYTES);
-        let data =
-            data.ok_or_else(|| self.wrong("Data", format!("{size} bytes, but {} are left", rest.len())))?;
-        let event = match id {
-            ABOUT => self.about(data)?,
-            id => {
-                let word = self.words.iter().find(|(other, _)| *other == id).map_or(8, |(_, word)| *word);
-                let (record, items) = raw::read(data, word as usize)
-                    .map_err(|wrong| Malformed { offset: self.offset + 8 + wrong.offset, ..wrong })?;
-                Event::Record(id, record, items)
-            }
-        };
-        self.offset += 8 + data.len();
-        Ok(event)
-    }
-
-    fn about(&mut self, data: &[u8]) -> Result<Event, Malformed> {
-        let unknown = || self.wrong("Data", format!("{} bytes that describe no event", data.len()));
-        let (id, rest) = take(data).ok_or_else(unknown)?;
-        // A created event is longer: its format alone has four bytes.
-        if rest.is_empty() {
-            return Ok(Event::Destroyed(id));
-        }
-        if let Ok(lost) = rest.try_into() {
-            return Ok(Event::Lost(id, u64::from_le_bytes(lost)));
-        }
-        let (word, rest) = take(rest).ok_or_else(unknown)?;
-        let mut texts = rest.split(|&byte| byte == 0).map(|text| String::from_utf8_lossy(text).into_owned());
-        let mut next = || texts.next().unwrap_or_default();
-        let (module, format, description) = (next(), next(), next());
-        self.words.retain(|(other, _)| *other != id);
-        self.words.push((id, word));
-        Ok(Event::Created { id, word, module, format, description })
-    }
-}
-
-impl Iterator for Events<'_> {
-    type Item = Result<Event, Malformed>;
-
-    /// The next entry. An error ends the iteration, as nothing says where another entry begins.
-    fn next(&mut self) -> Option<Result<Event, Malformed>> {
-        if self.offset >= self.bytes.len() {
-            return None;
-        }
-        let event = self.event();
-        if event.is_err() {
-            self.offset = self.bytes.len();
-        }
-        Some(event)
-    }
-}
-
-/// Splits off a number.
-fn take(bytes: &[u8]) -> Option<(u32, &[u8])> {
-    let (number, rest) = bytes.split_first_chunk()?;
-    Some((u32::from_le_bytes(*number), rest))
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::raw::Malformed;
     use crate::store::Program;
 
     fn stream(fill: impl FnOnce(&mut Ltt<Vec<u8>>)) -> Vec<u8> {

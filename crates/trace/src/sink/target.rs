@@ -26,6 +26,8 @@ pub enum Target {
     File(PathBuf),
     /// A trace store.
     Store(PathBuf),
+    /// A collector of OpenTelemetry at a URL, as spans.
+    Otlp(String),
 }
 
 /// The error for a text that names no target.
@@ -40,10 +42,19 @@ impl fmt::Display for UnknownTarget {
 
 impl std::error::Error for UnknownTarget {}
 
+/// The names of the targets that outlive the command.
+macro_rules! kept {
+    () => {
+        "KLOG, COM1, COM2, serial:DEVICE, LTT[:FILE], EVL, ctf:DIR, file:PATH, store:PATH.dpt, otlp:URL"
+    };
+}
+
 impl Target {
     /// The names of all targets, for messages.
-    pub const ALL: &'static str =
-        "KLOG, COM1, COM2, serial:DEVICE, LTT[:FILE], EVL, ctf:DIR, file:PATH, store:PATH.dpt, stderr";
+    pub const ALL: &'static str = concat!(kept!(), ", stderr");
+
+    /// The same without standard error, which a background session does not have.
+    pub const KEPT: &'static str = kept!();
 
     /// Parses a target. Its name may be in capitals.
     ///
@@ -56,11 +67,9 @@ impl Target {
         };
         let name = name.to_ascii_lowercase();
         let path = rest.filter(|rest| !rest.is_empty()).map(PathBuf::from);
-        let needed = |what: &str| {
-            path.clone().ok_or_else(|| {
-                UnknownTarget(format!("`{name}` needs a {what}, as in {name}:{}", example(&name)))
-            })
-        };
+        let missing =
+            |what: &str| UnknownTarget(format!("`{name}` needs a {what}, as in {name}:{}", example(&name)));
+        let needed = |what: &str| path.clone().ok_or_else(|| missing(what));
         let target = match name.as_str() {
             "klog" => Target::KernelLog(path),
             "evl" => Target::Journal(path),
@@ -69,6 +78,10 @@ impl Target {
             "ctf" => Target::Ctf(needed("directory")?),
             "file" => Target::File(needed("file")?),
             "store" => Target::Store(needed("file")?),
+            "otlp" => {
+                let url = rest.filter(|rest| !rest.is_empty()).ok_or_else(|| missing("URL"))?;
+                Target::Otlp(url.to_owned())
+            }
             "com1" | "com2" | "stderr" if rest.is_some() => {
                 return Err(UnknownTarget(format!("`{name}` takes no path: write `{name}` alone")));
             }
@@ -84,7 +97,7 @@ impl Target {
     /// Its path, if it has one.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Target::Terminal => None,
+            Target::Terminal | Target::Otlp(_) => None,
             Target::KernelLog(path) | Target::Journal(path) => path.as_deref(),
             Target::Serial(path)
             | Target::Ltt(path)
@@ -98,7 +111,7 @@ impl Target {
     #[must_use]
     pub fn with_path(self, path: PathBuf) -> Target {
         match self {
-            Target::Terminal | Target::KernelLog(None) | Target::Journal(None) => self,
+            Target::Terminal | Target::KernelLog(None) | Target::Journal(None) | Target::Otlp(_) => self,
             Target::KernelLog(Some(_)) => Target::KernelLog(Some(path)),
             Target::Journal(Some(_)) => Target::Journal(Some(path)),
             Target::Serial(_) => Target::Serial(path),
@@ -111,12 +124,54 @@ impl Target {
 
     /// Whether it keeps all items of a record, whatever items are shown elsewhere.
     pub fn holds_all(&self) -> bool {
-        matches!(self, Target::Store(_) | Target::Ctf(_) | Target::Journal(_))
+        match self {
+            Target::Store(_) | Target::Ctf(_) | Target::Journal(_) | Target::Otlp(_) => true,
+            Target::Terminal
+            | Target::KernelLog(_)
+            | Target::Serial(_)
+            | Target::Ltt(_)
+            | Target::File(_) => false,
+        }
     }
 
     /// Whether it makes a new file or directory that must not exist before.
     pub fn is_made(&self) -> bool {
-        matches!(self, Target::Store(_) | Target::Ctf(_))
+        match self {
+            Target::Store(_) | Target::Ctf(_) => true,
+            Target::Terminal
+            | Target::KernelLog(_)
+            | Target::Serial(_)
+            | Target::Ltt(_)
+            | Target::Journal(_)
+            | Target::File(_)
+            | Target::Otlp(_) => false,
+        }
+    }
+
+    /// Whether text in it is a line for each record, unless another form is asked for.
+    pub fn has_lines(&self) -> bool {
+        match self {
+            Target::Terminal | Target::File(_) => true,
+            Target::Store(_)
+            | Target::Ctf(_)
+            | Target::Ltt(_)
+            | Target::KernelLog(_)
+            | Target::Serial(_)
+            | Target::Journal(_)
+            | Target::Otlp(_) => false,
+        }
+    }
+
+    /// Whether records can be text in it.
+    pub fn has_text(&self) -> bool {
+        match self {
+            Target::Store(_) | Target::Ctf(_) | Target::Ltt(_) | Target::Otlp(_) => false,
+            Target::Terminal
+            | Target::KernelLog(_)
+            | Target::Serial(_)
+            | Target::Journal(_)
+            | Target::File(_) => true,
+        }
     }
 }
 
@@ -126,6 +181,7 @@ fn example(name: &str) -> &'static str {
         "serial" => "/dev/ttyS0",
         "ctf" => "trace",
         "store" => "trace.dpt",
+        "otlp" => "http://localhost:4318",
         _ => "records.txt",
     }
 }
@@ -141,6 +197,7 @@ impl fmt::Display for Target {
             Target::Ctf(_) => "ctf",
             Target::File(_) => "file",
             Target::Store(_) => "store",
+            Target::Otlp(url) => return write!(f, "otlp:{}", printable::text(url)),
         };
         match self.path() {
             Some(path) => write!(f, "{name}:{}", printable::path(path)),
@@ -168,15 +225,21 @@ mod tests {
             ("file:a", Target::File("a".into())),
             ("store:a.dpt", Target::Store("a.dpt".into())),
             ("stderr", Target::Terminal),
+            ("otlp:http://localhost:4318", Target::Otlp("http://localhost:4318".into())),
         ] {
             assert_eq!(Target::parse(text).as_ref(), Ok(&target), "{text}");
             assert_eq!(Target::parse(&target.to_string()), Ok(target));
+        }
+        for name in Target::ALL.split(", ") {
+            let target = Target::parse(&name.replace(['[', ']'], "")).expect(name);
+            assert_eq!(Target::KEPT.contains(name), target != Target::Terminal, "{name}");
         }
         for (text, reason) in [
             ("tape", "the targets are KLOG"),
             ("", "the targets are KLOG"),
             ("serial", "`serial` needs a device, as in serial:/dev/ttyS0"),
             ("ctf:", "`ctf` needs a directory, as in ctf:trace"),
+            ("otlp", "`otlp` needs a URL, as in otlp:http://localhost:4318"),
             ("com1:x", "`com1` takes no path"),
         ] {
             let error = Target::parse(text).expect_err(text).to_string();

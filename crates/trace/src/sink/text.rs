@@ -1,10 +1,13 @@
 //! Text as a target: files and standard error.
+//!
+//! In: a record and the number of its program. Out: its text, as the view of the program says, in a
+//! block for the queue; of the terminal, written at once.
 
 #[cfg(test)]
 mod tests;
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IsTerminal};
 
 use super::tail::write_records;
 use super::{NonblockingFile, ProgramTexts, Sink, View};
@@ -27,7 +30,7 @@ impl TextFile {
         let progress = Progress::default();
         let thread = TextWriter { out: NonblockingFile::new(file, progress.clone()), lost: 0 };
         let limits = Limits { fails_once: true, ..limits };
-        TextFile { queue: Queue::new(thread, limits, progress), texts: ProgramTexts::default() }
+        TextFile { queue: Queue::new(thread, limits, progress), texts: ProgramTexts::with_lines(false) }
     }
 }
 
@@ -129,10 +132,17 @@ impl Writer<Text> for TextWriter {
 }
 
 /// Standard error. Each record is written at once.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Terminal {
     texts: ProgramTexts,
     lost: u64,
+}
+
+impl Default for Terminal {
+    fn default() -> Terminal {
+        let colour = crate::line::has_colours() && io::stderr().is_terminal();
+        Terminal { texts: ProgramTexts::with_lines(colour), lost: 0 }
+    }
 }
 
 impl Sink for Terminal {

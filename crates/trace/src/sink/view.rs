@@ -1,9 +1,12 @@
 //! The view of a program's records, and the reloading of its templates.
+//!
+//! In: the number of a program. Out: how its records are shown: items, form, templates.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
+use crate::line::LineView;
 use crate::template::Templates;
 use crate::{Form, Items, Record, Text};
 
@@ -19,6 +22,9 @@ pub struct View {
     pub form: Form,
     /// The templates, if any.
     pub templates: Option<Templates>,
+    /// Lines for people, in targets that may have them: files and standard error. The others show
+    /// the items and the form.
+    pub lines: Option<LineView>,
 }
 
 impl View {
@@ -84,6 +90,17 @@ impl ProgramText {
         ProgramText { text: Box::new(text), looks: RefreshTimer::new() }
     }
 
+    /// A formatter for this view in a target that may have lines.
+    pub(super) fn with_lines(view: View, colour: bool) -> ProgramText {
+        let lines = view.lines.clone();
+        let mut new = ProgramText::new(view);
+        if let Some(lines) = lines {
+            new.text = Box::new(new.text.with_lines(lines));
+            new.text.set_colour(colour);
+        }
+        new
+    }
+
     /// Writes a record.
     ///
     /// # Errors
@@ -125,28 +142,43 @@ pub fn complaint(templates: &Templates) -> Option<String> {
 /// The formatters of all programs of a sink, by program number. They are few, and each record looks
 /// up its own.
 #[derive(Debug, Default)]
-pub struct ProgramTexts(BTreeMap<u32, ProgramText>);
+pub struct ProgramTexts {
+    texts: BTreeMap<u32, ProgramText>,
+    /// Whether records may be shown as lines.
+    has_lines: bool,
+    /// Whether these are coloured.
+    colour: bool,
+}
 
 impl ProgramTexts {
+    /// Formatters that show records as lines, if their views have any.
+    pub fn with_lines(colour: bool) -> ProgramTexts {
+        ProgramTexts { has_lines: true, colour, ..ProgramTexts::default() }
+    }
+
     /// Sets how the records of a program are shown.
     pub fn show(&mut self, program: u32, view: &View) {
-        self.0.insert(program, ProgramText::new(view.clone()));
+        let text = match self.has_lines {
+            true => ProgramText::with_lines(view.clone(), self.colour),
+            false => ProgramText::new(view.clone()),
+        };
+        self.texts.insert(program, text);
     }
 
     /// Drops the formatter of a program.
     pub fn forget(&mut self, program: u32) {
-        self.0.remove(&program);
+        self.texts.remove(&program);
     }
 
     /// The formatter of a program; the default one if [`ProgramTexts::show`] was not called for it.
     pub fn of(&mut self, program: u32) -> &mut ProgramText {
-        self.0
+        self.texts
             .entry(program)
             .or_insert_with(|| ProgramText::new(View { items: Items::DEFAULT, ..View::default() }))
     }
 
     /// Reads templates again that have been changed ([`ProgramText::refresh`]).
     pub fn refresh(&mut self, tell: &mut dyn FnMut(&str)) {
-        self.0.values_mut().for_each(|live| live.refresh(tell));
+        self.texts.values_mut().for_each(|live| live.refresh(tell));
     }
 }

@@ -223,6 +223,9 @@ facts! {
         group: Option<String>,
         /// Its type.
         kind: Option<String>,
+        /// What its handler logs, as [`crate::line::LoggedForms`] writes it; none in stores of
+        /// earlier versions.
+        logged: Option<String>,
     }
 
     /// A file that probes were placed in.

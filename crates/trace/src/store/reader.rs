@@ -39,7 +39,7 @@ pub struct Entry<'a> {
 
 /// The reader's position.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum ReadPosition {
     /// Between two blocks.
     Between,
     /// In a block of records, at this offset.
@@ -52,7 +52,7 @@ enum Place {
 #[derive(Debug)]
 pub struct Reader<S = File> {
     blocks: BlockScanner<S>,
-    place: Place,
+    place: ReadPosition,
     decoder: Decoder,
     record: Record,
     filter: Filter,
@@ -89,7 +89,7 @@ impl<S: Read + Seek> Reader<S> {
         let mut reader = Reader {
             index,
             blocks,
-            place: Place::Between,
+            place: ReadPosition::Between,
             decoder: Decoder::default(),
             record: Record::default(),
             filter: Filter::default(),
@@ -125,7 +125,7 @@ impl<S: Read + Seek> Reader<S> {
             (Some(index), Some(from)) => index.find(from).unwrap_or(self.blocks.length),
             _ => 0,
         };
-        self.place = Place::Between;
+        self.place = ReadPosition::Between;
         self.blocks.go_to(start)?;
         Ok(())
     }
@@ -142,10 +142,10 @@ impl<S: Read + Seek> Reader<S> {
     pub fn next(&mut self) -> Result<Option<Item<'_>>, Error> {
         loop {
             match self.place {
-                Place::Records(header, offset) => {
+                ReadPosition::Records(header, offset) => {
                     let payload = &self.blocks.payload;
                     if self.decoder.is_at_end(payload) {
-                        self.place = Place::Between;
+                        self.place = ReadPosition::Between;
                         match miscounted(&header, offset, self.decoder.count) {
                             Some(damage) => return Ok(Some(Item::Damage(damage))),
                             None => continue,
@@ -159,22 +159,22 @@ impl<S: Read + Seek> Reader<S> {
                             return Ok(Some(Item::Record(Entry { number, program, record })));
                         }
                         Err(wrong) => {
-                            self.place = Place::Between;
+                            self.place = ReadPosition::Between;
                             let damage = inside(&header, offset, wrong, self.decoder.count);
                             return Ok(Some(Item::Damage(damage)));
                         }
                     }
                 }
-                Place::Facts(offset, at) => match next_fact(&self.blocks.payload, at) {
-                    Ok(None) => self.place = Place::Between,
+                ReadPosition::Facts(offset, at) => match next_fact(&self.blocks.payload, at) {
+                    Ok(None) => self.place = ReadPosition::Between,
                     Ok(Some((fact, at))) => {
-                        self.place = Place::Facts(offset, at);
+                        self.place = ReadPosition::Facts(offset, at);
                         if let Some(fact) = fact {
                             return Ok(Some(Item::Fact(fact)));
                         }
                     }
                     Err(wrong) => {
-                        self.place = Place::Between;
+                        self.place = ReadPosition::Between;
                         let skipped =
                             (self.blocks.payload.len() - wrong.at.min(self.blocks.payload.len())) as u64;
                         return Ok(Some(Item::Damage(Damage {
@@ -186,7 +186,7 @@ impl<S: Read + Seek> Reader<S> {
                         })));
                     }
                 },
-                Place::Between => {
+                ReadPosition::Between => {
                     let filter = &self.filter;
                     let wanted = |header: &Header| match header.kind {
                         Kind::Facts => true,
@@ -198,14 +198,14 @@ impl<S: Read + Seek> Reader<S> {
                         Found::Damage(damage) => return Ok(Some(Item::Damage(damage))),
                         Found::Block(header, offset) if header.kind == Kind::Records => {
                             match self.decoder.begin(&self.blocks.payload) {
-                                Ok(()) => self.place = Place::Records(header, offset),
+                                Ok(()) => self.place = ReadPosition::Records(header, offset),
                                 Err(wrong) => {
                                     let damage = inside(&header, offset, wrong, 0);
                                     return Ok(Some(Item::Damage(damage)));
                                 }
                             }
                         }
-                        Found::Block(_, offset) => self.place = Place::Facts(offset, 0),
+                        Found::Block(_, offset) => self.place = ReadPosition::Facts(offset, 0),
                     }
                 }
             }

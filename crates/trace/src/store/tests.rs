@@ -106,6 +106,7 @@ fn records_and_facts_come_back_as_they_were_told() {
             number: 2,
             point: "malloc".to_owned(),
             group: Some("memory".to_owned()),
+            logged: Some("1p|".to_owned()),
             ..Probe::default()
         }
         .into(),

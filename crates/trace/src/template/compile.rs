@@ -1,12 +1,14 @@
 //! Compiles the text of `fmt` statements to items.
 
 use std::ops::Range;
-use std::path::Path;
+use std::sync::Arc;
 
+use super::condition::Condition;
 use super::control::{Control, Group, Item, Width};
-use super::fields::{self, Field};
 use super::lex::StringLiteral;
-use super::problem::{Mistake, Problem, Source};
+use super::mask::Mask;
+use super::problem::Mistake;
+use super::resolve::resolve;
 
 /// The deepest nesting of groups.
 const DEPTH: usize = 16;
@@ -16,77 +18,25 @@ const INTEGER: u16 = 8;
 const HEXADECIMAL: u16 = 64;
 
 /// The message for what should have been a control.
-const CONTROLS: &str = "one of c d f i p r s u x z expected, or %% for the character";
-
-/// The template of the records with one pair of codes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Template {
-    /// The major code.
-    pub major: u32,
-    /// The minor code.
-    pub minor: u32,
-    /// The description, one line.
-    pub description: String,
-    /// The text of its `fmt` statements, concatenated and with escapes resolved, so that a store
-    /// can keep it and it can be compiled again. None if it has no `fmt`.
-    pub format: Option<String>,
-    pub(super) items: Box<[Item]>,
-    pub(super) fields: Vec<Field>,
-}
-
-impl Template {
-    /// Compiles a template that does not come from a file.
-    ///
-    /// # Errors
-    /// The mistakes in the format. Columns count from its start.
-    pub fn compile(
-        major: u32,
-        minor: u32,
-        description: &str,
-        format: Option<&str>,
-    ) -> Result<Template, Vec<Problem>> {
-        let mut mistakes = Vec::new();
-        let text = format.map(StringLiteral::from);
-        let template = Template::read(major, minor, description.to_owned(), text, &mut mistakes);
-        match mistakes.is_empty() {
-            true => Ok(template),
-            false => {
-                let name = format!("template {major},{minor}");
-                Err(Source::new(Path::new(&name), format.unwrap_or_default()).problems(mistakes))
-            }
-        }
-    }
-
-    /// Compiles a template. Without any `fmt`, it shows the data as a dump.
-    pub(super) fn read(
-        major: u32,
-        minor: u32,
-        description: String,
-        format: Option<StringLiteral>,
-        mistakes: &mut Vec<Mistake>,
-    ) -> Template {
-        let items = match &format {
-            Some(text) => compile(text, mistakes),
-            None => vec![Item::Control(Control::Dump)],
-        };
-        let format = format.map(|text| String::from_utf8_lossy(&text.bytes).into_owned());
-        Template { major, minor, description, format, fields: fields::of(&items), items: items.into() }
-    }
-
-    /// The values in the data of its records, in order. [`Template::values`] returns as many.
-    pub fn fields(&self) -> &[Field] {
-        &self.fields
-    }
-}
+const CONTROLS: &str = "one of c d f i m p r s u x z ? expected, or %% for the character";
 
 /// Compiles the text of a template's `fmt` statements. After a mistake it continues, to find more.
-fn compile(text: &StringLiteral, mistakes: &mut Vec<Mistake>) -> Vec<Item> {
-    let mut compiler = Compiler { text, at: 0, mistakes };
+pub(super) fn compile(text: &StringLiteral, mistakes: &mut Vec<Mistake>) -> Vec<Item> {
+    let before = mistakes.len();
+    let mut compiler = Compiler { text, at: 0, conditions: Vec::new(), mistakes };
     let mut items = Vec::new();
     loop {
         compiler.sequence(&mut items, 0);
         match compiler.next() {
-            None => return items,
+            // The names of values are only known if all of them are.
+            None if compiler.mistakes.len() > before => return items,
+            None => {
+                for problem in resolve(&mut items) {
+                    let range = compiler.conditions.get(problem.condition).cloned().unwrap_or_default();
+                    compiler.tell(range, problem.message, problem.expected);
+                }
+                return items;
+            }
             // `sequence` stops before a `)` that it has not opened.
             Some(_) => {
                 let range = compiler.range(compiler.at - 1);
@@ -99,6 +49,8 @@ fn compile(text: &StringLiteral, mistakes: &mut Vec<Mistake>) -> Vec<Item> {
 struct Compiler<'a> {
     text: &'a StringLiteral,
     at: usize,
+    /// The conditions' ranges in the file, in their order.
+    conditions: Vec<Range<usize>>,
     mistakes: &'a mut Vec<Mistake>,
 }
 
@@ -153,7 +105,7 @@ impl Compiler<'_> {
                     if taken_all {
                         self.tell(range, "the `%z` before leaves no data", "only text expected after it");
                     }
-                    taken_all |= item == Item::Control(Control::Dump);
+                    taken_all |= item == Item::Control(Control::Dump.into());
                     if !literal.is_empty() {
                         items.push(Item::Literal(std::mem::take(&mut literal).into()));
                     }
@@ -185,7 +137,12 @@ impl Compiler<'_> {
                 self.without_width(&written, "r")?;
                 self.repeated(start, depth)
             }
-            _ => self.simple(start, &written).map(Item::Control),
+            Some(b'?') => {
+                self.at += 1;
+                self.without_width(&written, "?")?;
+                self.conditional(start, depth)
+            }
+            _ => self.simple(start, &written).map(|control| Item::Control(control.into())),
         }
     }
 
@@ -193,7 +150,7 @@ impl Compiler<'_> {
     fn width(&mut self) -> Option<ParsedWidth> {
         let first = self.at;
         if self.peek() == Some(b'w')
-            && matches!(self.text.bytes.get(self.at + 1), Some(b'd' | b'u' | b'x' | b'i'))
+            && matches!(self.text.bytes.get(self.at + 1), Some(b'd' | b'u' | b'x' | b'i' | b'm'))
         {
             self.at += 1;
             return Some(ParsedWidth { width: Some(Width::Word), range: self.range(first) });
@@ -238,6 +195,10 @@ impl Compiler<'_> {
             b'd' => Control::Signed(self.up_to(width, INTEGER, written, "d")?),
             b'u' => Control::Unsigned(self.up_to(width, INTEGER, written, "u")?),
             b'x' => Control::Hexadecimal(self.up_to(width, HEXADECIMAL, written, "x")?),
+            b'm' => {
+                let width = self.up_to(width, INTEGER, written, "m")?;
+                Control::Names(width, Arc::new(self.names(start, width)?))
+            }
             b'f' if matches!(width, Width::Bytes(4 | 8 | 10)) => Control::Float(width),
             b'f' => {
                 let range = self.range(start);
@@ -260,10 +221,7 @@ impl Compiler<'_> {
                 let range = self.range(start);
                 let (message, expected) = match other {
                     b'(' | b')' => ("a group may only follow `%r` or `%p`", "`%r(` or `%p(` expected"),
-                    _ => (
-                        "this is not a control",
-                        "one of c d f i p r s u x z expected, or %% for the character",
-                    ),
+                    _ => ("this is not a control", CONTROLS),
                 };
                 self.tell(range, message, expected);
                 return None;
@@ -295,7 +253,7 @@ impl Compiler<'_> {
                 let mistake = Mistake::new(
                     range,
                     format!("`%p` cannot be combined with `{refused}`"),
-                    "one of c d f i s x z expected, or a group",
+                    "one of c d f i m s x z expected, or a group",
                 );
                 self.mistakes.push(match refused {
                     'u' => mistake.help("a group may hold it: `%p(%4u)`"),
@@ -308,7 +266,7 @@ impl Compiler<'_> {
                 let written = self.width()?;
                 match self.peek() {
                     Some(b'u' | b'r' | b'p') => self.prefixed(start, depth),
-                    _ => self.simple(start, &written).map(Item::Prefixed),
+                    _ => self.simple(start, &written).map(|control| Item::Prefixed(control.into())),
                 }
             }
             _ => Some(Item::Prefix),
@@ -334,7 +292,10 @@ impl Compiler<'_> {
                 return None;
             }
         };
-        let takes_data = part.items.iter().any(|item| !matches!(item, Item::Literal(_)));
+        let takes_data = part.items.iter().any(|item| {
+            // A group whose condition does not hold takes none.
+            !matches!(item, Item::Literal(_) | Item::Conditional(..))
+        });
         if !takes_data {
             let range = self.range(start);
             self.tell(
@@ -362,6 +323,60 @@ impl Compiler<'_> {
             return None;
         }
         Some(Group::new(items))
+    }
+
+    /// Parses the names of bits after `%m`.
+    fn names(&mut self, start: usize, width: Width) -> Option<Mask> {
+        if self.next_if(|next| next == b'(').is_none() {
+            let range = self.range(start);
+            self.tell(range, "`%m` has no names", "`%m(NAME=BIT,...)` expected");
+            return None;
+        }
+        let from = self.at;
+        while self.next_if(|next| next != b')').is_some() {}
+        let text = &self.text.bytes[from..self.at];
+        if self.next().is_none() {
+            let range = self.range(start);
+            self.tell(range, "these names do not end", "`)` expected after them");
+            return None;
+        }
+        match Mask::parse(text, width.bytes(8) as u32 * 8) {
+            Ok(mask) => Some(mask),
+            Err(wrong) => {
+                self.tell_part(from, wrong);
+                None
+            }
+        }
+    }
+
+    /// Compiles a condition after `%?`, and its group.
+    fn conditional(&mut self, start: usize, depth: usize) -> Option<Item> {
+        let from = self.at;
+        while self.next_if(|next| next != b'(' && next != b'%').is_some() {}
+        let condition = Condition::parse(&self.text.bytes[from..self.at]);
+        self.conditions.push(self.range(start));
+        if self.peek() != Some(b'(') {
+            let range = self.range(start);
+            self.tell(range, "this condition has no group", "`%?NAME=NUMBER(...)` expected");
+            return None;
+        }
+        match condition {
+            // Its group is read in any case, for the mistakes in it.
+            Ok(condition) => Some(Item::Conditional(condition, self.group(start, depth)?)),
+            Err(wrong) => {
+                self.tell_part(from, wrong);
+                self.group(start, depth);
+                None
+            }
+        }
+    }
+
+    /// Reports a mistake in a part of the text that begins at byte `from`.
+    fn tell_part(&mut self, from: usize, Mistake { range, message, expected, .. }: Mistake) {
+        let here = std::mem::replace(&mut self.at, from + range.end.max(range.start + 1));
+        let range = self.range(from + range.start);
+        self.at = here;
+        self.tell(range, message, expected);
     }
 
     fn too_deep(&mut self, start: usize) {

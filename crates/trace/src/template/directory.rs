@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::compile::Template;
+use super::definition::Template;
 use super::index::{Entry, Index};
 use super::load::{self, Stamp};
 use super::parse::TemplateFile;

@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use super::compile::Template;
 use super::control::{Control, Group, Item, Width};
 
 /// The greatest length of a label. Of a longer text, only the last word is used.
@@ -22,6 +21,8 @@ pub struct Field {
     pub label: String,
     /// Its type and width.
     pub kind: FieldType,
+    /// Whether a condition decides if the record has it.
+    pub is_conditional: bool,
 }
 
 /// The type of a field. All numbers are little-endian.
@@ -33,6 +34,8 @@ pub enum FieldType {
     Signed(Width),
     /// An unsigned integer of at most 8 bytes that is shown in hexadecimal: an address, flags.
     Hexadecimal(Width),
+    /// The names of the bits of an integer of at most 8 bytes.
+    Names(Width),
     /// A floating point number of 4, 8 or 10 bytes.
     Float(Width),
     /// A fixed number of characters.
@@ -47,31 +50,22 @@ pub enum FieldType {
     Struct(Vec<Field>),
 }
 
-impl fmt::Display for Template {
-    /// The template as a list of its fields: `9,1 write: fd i32, length x64, codes [u16]`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{},{} {}:", self.major, self.minor, self.description)?;
-        for (number, field) in self.fields().iter().enumerate() {
-            write!(f, "{} {field}", if number == 0 { "" } else { "," })?;
-        }
-        Ok(())
-    }
-}
-
 impl fmt::Display for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.name, self.kind)
+        let mark = if self.is_conditional { "?" } else { "" };
+        write!(f, "{}{mark} {}", self.name, self.kind)
     }
 }
 
 impl fmt::Display for FieldType {
-    /// `u`, `i`, `x` or `f` with the number of bits or `-word`; `char[16]`, `text`, `bytes`; a list
-    /// in brackets, a structure in braces.
+    /// `u`, `i`, `x`, `m` or `f` with the number of bits or `-word`; `char[16]`, `text`, `bytes`; a
+    /// list in brackets, a structure in braces.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FieldType::Unsigned(width) => write!(f, "u{width}"),
             FieldType::Signed(width) => write!(f, "i{width}"),
             FieldType::Hexadecimal(width) => write!(f, "x{width}"),
+            FieldType::Names(width) => write!(f, "m{width}"),
             FieldType::Float(width) => write!(f, "f{width}"),
             FieldType::Characters(count) => write!(f, "char[{count}]"),
             FieldType::Text => f.write_str("text"),
@@ -90,59 +84,95 @@ impl fmt::Display for FieldType {
 
 /// The fields that items make.
 pub(super) fn of(items: &[Item]) -> Vec<Field> {
-    let mut fields: Vec<Field> = Vec::new();
-    let mut names = Names::default();
-    let mut before: &[u8] = &[];
-    for item in items {
-        if let Some((inner, kind)) = kind(item) {
-            let own = label(&String::from_utf8_lossy(before));
-            // The label inside a group of one value is nearer to it than the label before the
-            // group.
-            let label = if inner.is_empty() { own } else { inner };
-            fields.push(Field { name: names.name(&label, fields.len() + 1), label, kind });
-        }
-        before = match item {
-            Item::Literal(text) => text,
-            // Skipped data may be between a label and its value.
-            Item::Prefix | Item::Control(Control::Skip(_)) => before,
-            _ => &[],
-        };
-    }
+    let mut fields = Vec::new();
+    collect(items, false, &mut Namer::default(), &mut fields);
     fields
 }
 
-/// The label and type of an item's value: the label is the one inside a group.
-fn kind(item: &Item) -> Option<(String, FieldType)> {
+fn collect(items: &[Item], is_conditional: bool, namer: &mut Namer, fields: &mut Vec<Field>) {
+    for item in items {
+        if let Item::Conditional(_, part) = item {
+            collect(&part.items, true, namer, fields);
+        } else if let Some(field) = namer.next(item) {
+            fields.push(Field { is_conditional: field.is_conditional || is_conditional, ..field });
+        }
+    }
+}
+
+/// Names the fields of a template or group, item by item. The items of a conditional group are
+/// items of the sequence that it stands in.
+#[derive(Default)]
+pub(super) struct Namer {
+    names: Names,
+    /// The label that the text before the next item is.
+    before: String,
+    /// How many fields it has named.
+    count: usize,
+}
+
+impl Namer {
+    /// The field that the next item makes.
+    pub(super) fn next(&mut self, item: &Item) -> Option<Field> {
+        if let Item::Literal(text) = item {
+            self.before = label(&String::from_utf8_lossy(text));
+        }
+        let field = kind(item).map(|(inner, kind, is_conditional)| {
+            // The label inside a group of one value is nearer to it than the label before the
+            // group.
+            let label = if inner.is_empty() { std::mem::take(&mut self.before) } else { inner };
+            self.count += 1;
+            Field { name: self.names.name(&label, self.count), label, kind, is_conditional }
+        });
+        // Skipped data may be between a label and its value.
+        let keeps_label = match item {
+            Item::Literal(_) | Item::Prefix => true,
+            Item::Control(single) => matches!(single.control, Control::Skip(_)),
+            _ => false,
+        };
+        if !keeps_label {
+            self.before.clear();
+        }
+        field
+    }
+}
+
+/// The label and type of an item's value, and whether a condition decides if it is there: the label
+/// is the one inside a group.
+fn kind(item: &Item) -> Option<(String, FieldType, bool)> {
     match item {
-        Item::Literal(_) | Item::Prefix => None,
-        Item::Control(control) | Item::Prefixed(control) => Some((String::new(), simple(*control)?)),
+        // The values of a conditional group are fields of their own.
+        Item::Literal(_) | Item::Prefix | Item::Conditional(..) => None,
+        Item::Control(single) | Item::Prefixed(single) => {
+            Some((String::new(), simple(&single.control)?, false))
+        }
         Item::Group(part) => together(part),
         Item::Repeated(part) => {
-            let (label, kind) = together(part)?;
-            Some((label, FieldType::List(Box::new(kind))))
+            let (label, kind, _) = together(part)?;
+            Some((label, FieldType::List(Box::new(kind)), false))
         }
     }
 }
 
 /// The type of a group: its only value, or a structure of all.
-fn together(part: &Group) -> Option<(String, FieldType)> {
+fn together(part: &Group) -> Option<(String, FieldType, bool)> {
     let mut fields = of(&part.items);
     match fields.len() {
         0 => None,
-        1 => fields.pop().map(|field| (field.label, field.kind)),
-        _ => Some((String::new(), FieldType::Struct(fields))),
+        1 => fields.pop().map(|field| (field.label, field.kind, field.is_conditional)),
+        _ => Some((String::new(), FieldType::Struct(fields), false)),
     }
 }
 
-fn simple(control: Control) -> Option<FieldType> {
+fn simple(control: &Control) -> Option<FieldType> {
     Some(match control {
         Control::Skip(_) => return None,
         Control::Characters(width) => FieldType::Characters(width.bytes(8) as u16),
-        Control::Signed(width) => FieldType::Signed(width),
-        Control::Unsigned(width) => FieldType::Unsigned(width),
-        Control::Hexadecimal(Width::Bytes(bytes @ 9..)) => FieldType::Bytes(Some(bytes)),
-        Control::Hexadecimal(width) => FieldType::Hexadecimal(width),
-        Control::Float(width) => FieldType::Float(width),
+        Control::Signed(width) => FieldType::Signed(*width),
+        Control::Unsigned(width) => FieldType::Unsigned(*width),
+        Control::Hexadecimal(Width::Bytes(bytes @ 9..)) => FieldType::Bytes(Some(*bytes)),
+        Control::Hexadecimal(width) => FieldType::Hexadecimal(*width),
+        Control::Names(width, _) => FieldType::Names(*width),
+        Control::Float(width) => FieldType::Float(*width),
         Control::Text => FieldType::Text,
         Control::Dump => FieldType::Bytes(None),
     })

@@ -20,26 +20,33 @@
 //! record bounds the work. Nesting, file sizes, and the text and values of one record have limits.
 
 mod compile;
+mod condition;
 mod control;
+mod definition;
 mod directory;
 mod dump;
 mod fields;
 mod index;
 mod lex;
 mod load;
+mod mask;
+mod number;
 mod parse;
+mod prefix;
 mod problem;
+mod resolve;
 mod statement;
 mod stored;
 mod values;
 mod walk;
 mod write;
 
-pub use compile::Template;
 pub use control::Width;
+pub use definition::Template;
 pub use directory::{OpenError, Templates};
 pub use fields::{Field, FieldType};
 pub use parse::TemplateFile;
+pub(crate) use prefix::Prefixed;
 pub use problem::Problem;
 pub use stored::StoredTemplates;
 pub use values::{Value, Values};

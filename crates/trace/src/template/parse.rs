@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 
-use super::compile::Template;
+use super::definition::Template;
 use super::lex::StringLiteral;
 use super::problem::{Mistake, Problem, Source};
 use super::statement::{Keyword, Statement, Value, ValueType, statements};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::compile::Template;
+use super::definition::Template;
 use super::directory::Templates;
 
 /// The templates of several programs. Each program's records are shown by its own templates,

@@ -1,7 +1,8 @@
 //! A record's data as typed values, for converters.
 
-use super::compile::Template;
 use super::control::Control;
+use super::definition::Template;
+use super::number::{float, integer, signed};
 use super::walk::{Data, DataError, Visitor, walk};
 use crate::Record;
 
@@ -19,6 +20,8 @@ pub enum Value<'a> {
     Float(f64),
     /// From `%s` and `%c`: bytes that may not be UTF-8.
     Text(&'a [u8]),
+    /// From `%m`: what the template shows.
+    Names(String),
     /// From `%z`, and from `%x` beyond 8 bytes: the bytes of the record.
     Bytes(&'a [u8]),
     /// From `%r`: the elements. An unreadable element has its place in the list.
@@ -27,7 +30,7 @@ pub enum Value<'a> {
     Struct(Vec<Value<'a>>),
     /// A value that could not be logged: the address (or the selector) that could not be read.
     Fault(u64),
-    /// A missing value: the data ended, or its prefix is unknown.
+    /// A missing value: the data ended, its prefix is unknown, or a condition does not hold.
     Missing,
 }
 
@@ -81,6 +84,10 @@ struct Collector<'a> {
 impl<'a> Collector<'a> {
     fn push(&mut self, value: Value<'a>) {
         self.made += 1;
+        if let Value::Names(names) = &value {
+            // A text takes as much memory as some values.
+            self.made += names.len() / size_of::<Value<'_>>();
+        }
         self.values.push(value);
     }
 
@@ -92,13 +99,14 @@ impl<'a> Collector<'a> {
 impl<'a> Visitor<'a> for Collector<'a> {
     fn literal(&mut self, _text: &[u8]) {}
 
-    fn value(&mut self, control: Control, bytes: &'a [u8]) {
+    fn value(&mut self, control: &Control, bytes: &'a [u8]) {
         self.push(match control {
             Control::Characters(_) | Control::Text => Value::Text(bytes),
             Control::Signed(_) => Value::Signed(signed(bytes)),
             Control::Unsigned(_) => Value::Unsigned(integer(bytes)),
             Control::Hexadecimal(_) if bytes.len() <= 8 => Value::Unsigned(integer(bytes)),
             Control::Float(_) => Value::Float(float(bytes)),
+            Control::Names(_, mask) => Value::Names(mask.text(integer(bytes))),
             Control::Hexadecimal(_) | Control::Dump | Control::Skip(_) => Value::Bytes(bytes),
         });
     }
@@ -110,6 +118,11 @@ impl<'a> Visitor<'a> for Collector<'a> {
                 _ => Value::Missing,
             });
         }
+    }
+
+    fn absent(&mut self, fields: usize) {
+        self.made += fields;
+        self.values.resize(self.values.len() + fields, Value::Missing);
     }
 
     fn begin_group(&mut self) {
@@ -141,47 +154,4 @@ impl<'a> Visitor<'a> for Collector<'a> {
     fn is_full(&self) -> bool {
         self.made >= MAX_VALUES
     }
-}
-
-/// A little-endian number; bytes after the eighth are ignored.
-pub(super) fn integer(bytes: &[u8]) -> u64 {
-    match <[u8; 8]>::try_from(bytes) {
-        Ok(bytes) => u64::from_le_bytes(bytes),
-        Err(_) => bytes.iter().take(8).rev().fold(0, |value, &byte| value << 8 | u64::from(byte)),
-    }
-}
-
-/// The same, as a signed number.
-pub(super) fn signed(bytes: &[u8]) -> i64 {
-    let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
-    (integer(bytes) << unused).cast_signed() >> unused
-}
-
-/// A floating point number of 4, 8 or 10 bytes. 10 bytes are an x87 number, which is rounded to 8.
-pub(super) fn float(bytes: &[u8]) -> f64 {
-    match bytes {
-        [significand @ .., low, high] if bytes.len() == 10 => {
-            extended(integer(significand), u16::from_le_bytes([*low, *high]))
-        }
-        _ if bytes.len() == 8 => f64::from_bits(integer(bytes)),
-        _ => f32::from_bits(integer(bytes) as u32).into(),
-    }
-}
-
-/// Converts an x87 number: its significand, with the integer bit as the highest, and its sign and
-/// exponent.
-fn extended(significand: u64, high: u16) -> f64 {
-    let sign = if high & 0x8000 == 0 { 1.0 } else { -1.0 };
-    let size = match high & 0x7fff {
-        0x7fff if significand << 1 == 0 => f64::INFINITY,
-        0x7fff => f64::NAN,
-        biased => {
-            let exponent = i32::from(biased) - 16383 - 63;
-            // In two steps: the power of two alone may be too small for a double even if the
-            // product is not.
-            let half = exponent / 2;
-            significand as f64 * 2f64.powi(half) * 2f64.powi(exponent - half)
-        }
-    };
-    sign * size
 }

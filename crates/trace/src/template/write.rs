@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use super::compile::Template;
 use super::control::Control;
+use super::definition::Template;
 use super::dump::dump;
-use super::values::{float, integer, signed};
+use super::number::{float, integer, signed};
 use super::walk::{Data, DataError, Visitor, walk};
 use crate::digits::{decimal, graphic, hexadecimal, little_endian};
 use crate::header::header;
@@ -81,12 +81,13 @@ impl<'a> Visitor<'a> for Writer<'_> {
         self.out.extend_from_slice(text);
     }
 
-    fn value(&mut self, control: Control, bytes: &'a [u8]) {
+    fn value(&mut self, control: &Control, bytes: &'a [u8]) {
         match control {
             Control::Characters(_) => self.out.extend(bytes.iter().copied().map(graphic)),
             Control::Signed(_) => decimal(signed(bytes), self.out),
             Control::Unsigned(_) => decimal(integer(bytes), self.out),
             Control::Hexadecimal(_) => little_endian(bytes, self.out),
+            Control::Names(_, mask) => mask.show(integer(bytes), self.out),
             Control::Float(_) => self.float(bytes),
             Control::Text => self.text(bytes),
             Control::Dump => dump(bytes, self.out),
@@ -137,6 +138,8 @@ impl<'a> Visitor<'a> for Writer<'_> {
             }
         }
     }
+
+    fn absent(&mut self, _fields: usize) {}
 
     fn begin_group(&mut self) {}
 

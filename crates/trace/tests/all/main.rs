@@ -7,5 +7,6 @@ mod ctf;
 mod sinks;
 mod store_version_1;
 mod template;
+mod template_conditions;
 mod template_directory;
 mod template_page;

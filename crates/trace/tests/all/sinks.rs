@@ -27,7 +27,7 @@ fn record(minor: u32, data: &[u8]) -> Record {
 }
 
 fn view(form: Form) -> View {
-    View { items: Items::DEFAULT, form, templates: None }
+    View { items: Items::DEFAULT, form, ..View::default() }
 }
 
 /// A pseudo-terminal: the reader's end, and the path of the line.

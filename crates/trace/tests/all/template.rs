@@ -176,6 +176,7 @@ fn values_are_typed_and_as_many_as_fields() {
         name: name.to_owned(),
         label: name.to_owned(),
         kind: FieldType::Unsigned(Width::Bytes(1)),
+        is_conditional: false,
     };
     assert_eq!(
         template.fields()[4].kind,
@@ -346,6 +347,10 @@ fn pieces() -> impl Strategy<Value = String> {
         "%[0-9]{0,2}[cdfipruxsz]",
         "%p?[0-9w]?[cdfixsz]",
         "%[pr]\\(",
+        "%p?[0-9w]?m\\([A-C=,0-9:-]{0,8}\\)?",
+        "%m\\(A=[0-7],B=0-[1-7]\\)",
+        "a=%[1-8][dux]",
+        "%\\?(a|field1|b)!?[=<>&][0-9],?[0-9]?\\(",
         "\\)",
         "%[%()]",
         "\\\\[nt\\\\x0-7]{1,3}",

@@ -2,13 +2,16 @@
 //!
 //! | location | what it is |
 //! |---|---|
-//! | `offset = vfs_read`, `vfs_read + 4` | a function's address, as `/proc/kallsyms` has it |
+//! | `offset = vfs_read`, `vfs_read + 4` | a function's address, as `/proc/kallsyms` has it, or the System.map of `--sym` |
 //! | `offset = 0x1000` | from the start of the kernel's text, or of the module |
 //! | `address = 0xffffffff81234567` | an address |
 //! | `offset = FUNCTION:POINT` | points of functions; exits are found by disassembling the running text |
 
 mod symbols;
+mod system_map;
 mod text;
+
+pub(super) use symbols::names;
 
 use std::fs;
 use std::ops::Range;
@@ -21,7 +24,9 @@ use rpn::{FunctionPoint, Location, ModuleKind, Object, Probe};
 
 use super::places::LeftOut;
 use symbols::Symbols;
+pub(super) use symbols::parse_line;
 use symbols::{Lookup, Symbol};
+use system_map::SystemMap;
 use text::Text;
 
 /// A place in the kernel.
@@ -48,6 +53,8 @@ pub(super) struct KernelPlan {
 #[derive(Debug)]
 pub(super) struct Kernel {
     symbols: Symbols,
+    /// Where they are from.
+    source: &'static str,
     /// The start of its text, from which numbers are counted.
     base: Option<u64>,
     text: Option<Text>,
@@ -60,7 +67,18 @@ impl Kernel {
     /// # Errors
     /// The symbols cannot be read.
     pub(super) fn read(module: Option<&LoadedModule>) -> Result<Kernel, String> {
-        let symbols = Symbols::read(module.map(|module| module.name.as_str()))?;
+        Kernel::with(Symbols::read(module.map(|module| module.name.as_str()))?, module, "/proc/kallsyms")
+    }
+
+    /// The same of the kernel itself, with symbols from its System.map.
+    ///
+    /// # Errors
+    /// The symbols cannot be read, or are of another kernel.
+    pub(super) fn of_file(map: &Path) -> Result<Kernel, String> {
+        Kernel::with(SystemMap::read(map)?.running()?, None, "the file of --sym")
+    }
+
+    fn with(symbols: Symbols, module: Option<&LoadedModule>, source: &'static str) -> Result<Kernel, String> {
         let base = match module {
             Some(module) => Some(module.base),
             None => address_of(&symbols, "_text"),
@@ -71,7 +89,7 @@ impl Kernel {
         if let (Some(start), Some(end)) = noinstr {
             forbidden.push((start..end, "it is code that must not be instrumented (noinstr)"));
         }
-        Ok(Kernel { symbols, base, text: Text::open(), forbidden })
+        Ok(Kernel { symbols, source, base, text: Text::open(), forbidden })
     }
 
     /// The places of all probes of a program that are not over.
@@ -276,7 +294,7 @@ impl Kernel {
         let shown: Vec<String> = near.iter().map(|name| format!("`{}`", printable::text(name))).collect();
         let hint =
             if near.is_empty() { String::new() } else { format!("; did you mean {}?", shown.join(", ")) };
-        format!("/proc/kallsyms has no function `{}`{hint}", printable::text(name))
+        format!("{} has no function `{}`{hint}", self.source, printable::text(name))
     }
 
     /// Checks that a probe can be at an address. `is_boundary`: an instruction is known to start
@@ -335,6 +353,20 @@ fn ambiguous(name: &str, all: &[u64]) -> String {
         all.len(),
         shown.join(", ")
     )
+}
+
+/// The functions of the kernel that a pattern matches, and where kprobes may be, by name.
+///
+/// # Errors
+/// There is none, or the kernel does not show their addresses.
+pub(super) fn probeable(pattern: &str) -> Result<Vec<String>, String> {
+    let kernel = Kernel::read(None)?;
+    let is_free = |it: &&Symbol| !kernel.forbidden.iter().any(|(range, _)| range.contains(&it.address));
+    let found = kernel.select(pattern)?.into_iter().filter(is_free);
+    let mut names: Vec<String> = found.map(|symbol| symbol.name.clone()).collect();
+    names.sort();
+    names.dedup();
+    Ok(names)
 }
 
 /// The code that kprobes refuse, as the kernel lists it; nothing if it does not show its list.

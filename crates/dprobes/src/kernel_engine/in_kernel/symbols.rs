@@ -6,8 +6,11 @@
 //! address          kind, name, module
 //! ```
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
+
+use image::Pattern;
 
 /// A function of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +18,7 @@ pub(super) struct Symbol {
     pub(super) address: u64,
     pub(super) name: String,
     /// Whether it is code.
-    is_code: bool,
+    pub(super) is_code: bool,
 }
 
 /// The symbols of the kernel, or of one module.
@@ -72,10 +75,31 @@ impl Symbols {
                 symbols.all.push(Symbol { address, name: name.to_owned(), is_code });
             }
         }
-        symbols.all.sort_by(|one, other| (one.address, &one.name).cmp(&(other.address, &other.name)));
-        symbols.limits.sort_unstable();
-        symbols.limits.dedup();
+        symbols.sort();
         Ok(symbols)
+    }
+
+    /// Symbols of the kernel that are known from elsewhere.
+    pub(super) fn of(all: Vec<Symbol>) -> Symbols {
+        let mut symbols = Symbols { limits: all.iter().map(|symbol| symbol.address).collect(), all };
+        symbols.sort();
+        symbols
+    }
+
+    fn sort(&mut self) {
+        self.all.sort_by(|one, other| (one.address, &one.name).cmp(&(other.address, &other.name)));
+        self.limits.sort_unstable();
+        self.limits.dedup();
+    }
+
+    /// All, by address.
+    pub(super) fn all(&self) -> &[Symbol] {
+        &self.all
+    }
+
+    /// The first address of a name.
+    pub(super) fn first(&self, name: &str) -> Option<u64> {
+        self.all.iter().find(|symbol| symbol.name == name).map(|symbol| symbol.address)
     }
 
     /// The address of a name: of code, or with `any` of data too.
@@ -125,8 +149,28 @@ impl Symbols {
     }
 }
 
+/// The names of the functions of the kernel, or of a module, that a pattern matches, sorted. They
+/// are
+/// known even if the kernel hides its addresses.
+///
+/// # Errors
+/// They cannot be read.
+pub(in crate::kernel_engine) fn names(pattern: &Pattern, module: Option<&str>) -> io::Result<Vec<String>> {
+    let mut names = BTreeSet::new();
+    for line in BufReader::new(File::open("/proc/kallsyms")?).split(b'\n') {
+        let line = line?;
+        if let Some((_, true, name, of)) = str::from_utf8(&line).ok().and_then(parse_line)
+            && of == module
+            && pattern.matches(name)
+        {
+            names.insert(name.to_owned());
+        }
+    }
+    Ok(names.into_iter().collect())
+}
+
 /// The address of a symbol, whether it is code, its name, and the module.
-fn parse_line(line: &str) -> Option<(u64, bool, &str, Option<&str>)> {
+pub(in crate::kernel_engine) fn parse_line(line: &str) -> Option<(u64, bool, &str, Option<&str>)> {
     let mut words = line.split_ascii_whitespace();
     let address = u64::from_str_radix(words.next()?, 16).ok()?;
     let is_code = matches!(words.next()?, "t" | "T" | "w" | "W");

@@ -1,5 +1,11 @@
 //! Shared by the tests: sessions of the kernel engine, and programs to probe.
 
+#[path = "../../system/support/elf.rs"]
+#[allow(dead_code, reason = "it is written for all tests of the command")]
+mod elf;
+#[path = "../../system/support/metrics.rs"]
+#[allow(dead_code, reason = "it is written for all tests of the command")]
+mod metrics;
 #[path = "../../system/support/run.rs"]
 #[allow(dead_code, reason = "it is written for all tests of the command")]
 mod run;
@@ -10,10 +16,14 @@ mod server;
 #[allow(dead_code, reason = "it is written for all tests of the command")]
 mod stats;
 
+mod background;
 mod session;
 
 use std::path::{Path, PathBuf};
 
+pub(crate) use background::Background;
+pub(crate) use elf::{is_traced, text_differences};
+pub(crate) use metrics::{Metrics, value};
 pub(crate) use run::{FORGED, Outcome, Run, dprobes, run};
 pub(crate) use server::Server;
 pub(crate) use session::{Session, mount_tracefs, start, start_file, start_traced, watch};

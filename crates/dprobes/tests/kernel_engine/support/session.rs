@@ -77,7 +77,11 @@ fn with(scratch: Scratch, file: &OsStr, options: &[&str]) -> Session {
 }
 
 fn spawn(mut command: Command, scratch: Scratch, file: &OsStr, options: &[&str]) -> Session {
-    command.arg("attach").arg("-o").arg(scratch.path().join("records"));
+    command.args(["attach", "--log-format=klog"]);
+    // Without a handler, `--at` records only where records are to go.
+    if !file.is_empty() || options.contains(&"--do") {
+        command.arg("-o").arg(scratch.path().join("records"));
+    }
     command.arg("--stats").arg(scratch.path().join("stats")).args(options);
     if !file.is_empty() {
         command.arg(file);

@@ -57,7 +57,16 @@ pub(crate) fn make_pipe(path: &Path) {
 
 fn attach_with(scratch: Scratch, pid: u32, file: &Path, options: &[&str]) -> Attached {
     let mut command = dprobes();
-    command.arg("attach").arg("-p").arg(pid.to_string()).arg("-o").arg(scratch.path().join("records"));
+    command
+        .arg("attach")
+        .arg("-p")
+        .arg(pid.to_string())
+        .arg("--log-format=klog")
+        .arg("-o")
+        .arg(scratch.path().join("records"));
+    if !options.contains(&"--max-overhead") {
+        command.arg("--max-overhead=none");
+    }
     command.arg("--stats").arg(scratch.path().join("stats")).args(engine()).args(options).arg(file);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     Attached { child: Some(command.spawn().expect("dprobes starts")), scratch }

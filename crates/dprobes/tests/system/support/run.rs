@@ -79,7 +79,7 @@ impl Run {
 
     fn bare(scratch: Scratch) -> Self {
         let mut command = dprobes();
-        command.arg("run").arg("-o").arg(scratch.path().join("records"));
+        command.args(["run", "--log-format=klog"]);
         command.arg("--stats").arg(scratch.path().join("stats")).args(engine()).current_dir(scratch.path());
         Run { scratch, command }
     }
@@ -99,6 +99,13 @@ impl Run {
     /// Starts the program.
     #[track_caller]
     pub(crate) fn start<I: IntoIterator<Item: AsRef<OsStr>>>(mut self, words: I) -> Running {
+        // Without a handler, `--at` records only where records are to go.
+        let words_so_far: Vec<_> = self.command.get_args().collect();
+        let only_counts = words_so_far.iter().any(|word| *word == "--at")
+            && !words_so_far.iter().any(|word| *word == "--do");
+        if !only_counts {
+            self.command.arg("-o").arg(self.scratch.path().join("records"));
+        }
         self.command.arg("--").args(words);
         let said = format!("{:?}", self.command);
         Running { child: spawn(&mut self.command), scratch: self.scratch, said }

@@ -1,30 +1,58 @@
 //! A background session, and processes for it.
 
-use super::{Scratch, Server, dprobes, is_traced, run};
+use super::{Scratch, Server, dprobes, is_traced, run, text_differences};
 use std::path::Path;
 use std::time::Duration;
 
 /// A session of the test's own, stopped when dropped.
 pub(crate) struct Session {
     scratch: Scratch,
+    /// Whether the first insert starts it with the usual limit to the cost of traps.
+    is_limited: bool,
 }
 
 impl Session {
-    /// Not started yet: the first insert starts it.
+    /// Not started yet: the first insert starts it, with no limit to the cost of traps, which
+    /// depends on the machine.
     pub(crate) fn new() -> Session {
+        Session::made(false)
+    }
+
+    /// Not started yet: the first insert starts it as it does for everyone.
+    pub(crate) fn limited() -> Session {
+        Session::made(true)
+    }
+
+    fn made(is_limited: bool) -> Session {
         let scratch = Scratch::new();
         let home = scratch.path().join("home");
         std::fs::create_dir(&home).expect("a fresh directory");
         std::fs::set_permissions(&home, std::os::unix::fs::PermissionsExt::from_mode(0o700))
             .expect("our own");
-        Session { scratch }
+        Session { scratch, is_limited }
     }
 
     /// Runs dprobes in a shell of its own; returns exit status, standard output, standard error.
     pub(crate) fn say(&self, words: &[&str]) -> (i32, String, String) {
         Session::probes_its_own(words);
-        let mut command = dprobes();
-        command.env("DPROBES_SESSION_DIR", self.scratch.path().join("home")).args(words);
+        let home = self.scratch.path().join("home");
+        let new = || {
+            let mut command = dprobes();
+            command.env("DPROBES_SESSION_DIR", &home);
+            command
+        };
+        let mut command = new();
+        command.args(words);
+        if words
+            .first()
+            .is_some_and(|word| word.ends_with("insert") || word.ends_with("apply-ppdf") || *word == "-i")
+        {
+            command.arg("--log-format=klog");
+            if !self.is_limited && !home.join("session").exists() {
+                let (started, _, said) = run(new().args(["session", "start", "--max-overhead", "none"]));
+                assert!(started.success(), "{said}");
+            }
+        }
         let (status, out, err) = run(&mut command);
         (status.code().expect("it was not killed"), out, err)
     }
@@ -82,16 +110,23 @@ pub(crate) fn start_server(program: &Path) -> Server {
     server
 }
 
-/// Waits until a process is traced, or no longer.
+/// Waits until a process is traced and its probes are in, or until it is no longer traced.
 #[track_caller]
 pub(crate) fn becomes_traced(pid: u32, wanted: bool) {
+    let is_done = || is_traced(pid) == wanted && (!wanted || has_probes(pid));
     for _ in 0..500 {
-        if is_traced(pid) == wanted {
-            // The probes are in once the thread stopped for them runs again.
+        if is_done() {
+            // The thread that was stopped for them runs again, and others are told.
             std::thread::sleep(Duration::from_millis(100));
             return;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("traced: {}", !wanted);
+    panic!("traced: {}, probed: {}", is_traced(pid), has_probes(pid));
+}
+
+/// Whether the text of a process has probes, other than those at which the dynamic linker says what
+/// it has loaded.
+fn has_probes(pid: u32) -> bool {
+    text_differences(pid).iter().any(|line| !line.contains("/ld-") && line.contains(" + "))
 }

@@ -13,6 +13,10 @@ pub(crate) struct Stats {
     pub(crate) globals: Vec<u64>,
     #[serde(default)]
     pub(crate) users: Vec<User>,
+    #[allow(dead_code, reason = "only tests of the kernel engine read it")]
+    pub(crate) processes: Option<Vec<Process>>,
+    #[allow(dead_code, reason = "only tests of the kernel engine read it")]
+    pub(crate) unassigned: Option<Vec<u64>>,
     pub(crate) holds: Holds,
     pub(crate) nonsense: u64,
     pub(crate) copied: u64,
@@ -37,6 +41,16 @@ pub(crate) struct User {
     pub(crate) hits: Vec<u64>,
     pub(crate) locals: Vec<u64>,
     pub(crate) globals: Vec<u64>,
+}
+
+/// The hits of one process, if they are counted so.
+#[derive(Deserialize, Debug)]
+#[serde(deny_unknown_fields)]
+#[allow(dead_code, reason = "only tests of the kernel engine read it")]
+pub(crate) struct Process {
+    pub(crate) pid: u32,
+    pub(crate) name: String,
+    pub(crate) hits: Vec<u64>,
 }
 
 /// How long processes were held.

@@ -1,5 +1,8 @@
 //! Drafts and carries out in turn, until the sites of a module are armed. A new draft is made if
 //! the process has changed meanwhile.
+//!
+//! In: planned sites of a module, or a draft. Out: the sites that did not become jumps
+//! (`NotJumped`).
 
 use std::any::Any;
 

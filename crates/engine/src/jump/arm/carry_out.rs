@@ -1,5 +1,5 @@
-//! Carries a draft out: one stopped thread maps memory, trampolines are written there, and then,
-//! while all threads are held, the sites.
+//! How a draft is carried out: the steps, their outcomes, and the writing of code that no thread
+//! uses yet.
 //!
 //! ```text
 //!     handler memory, areas and pages are mapped          one thread is stopped, the others run
@@ -11,8 +11,9 @@
 //!         the sites are written
 //! ```
 //!
-//! As little as possible is done while threads are held. If the process has changed since the draft
-//! was made, none of its code is changed, and the draft has to be made again.
+//! `carry_out/armer.rs` takes these steps, with as few as possible while threads are held. If the
+//! process has changed since the draft was made, none of its code is changed, and the draft has to
+//! be made again.
 
 use std::io;
 

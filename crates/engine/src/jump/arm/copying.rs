@@ -1,5 +1,8 @@
 //! Carries out an arming, which was planned in one process, in another that maps the same file.
 //!
+//! In: armings of the same file in other processes (`Copied`). Out: the sites of the first that
+//! fits are armed; or `Work` is planned as usual.
+//!
 //! The steps are those of a draft (`carry_out`), without the planning: memory is mapped,
 //! trampolines are written, all threads are held, and the code is written. If the process does not
 //! fit the arming, none of its code is changed, and the module is planned as usual.
@@ -249,7 +252,7 @@ impl Armer<'_, '_> {
         {
             return Err(NotCopied::OtherHandlers);
         }
-        if !copied.suits(handler_memory) {
+        if !copied.addresses_match(handler_memory) {
             return Err(NotCopied::HandlersElsewhere);
         }
         if handler_memory.claims {

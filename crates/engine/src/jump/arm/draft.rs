@@ -1,9 +1,8 @@
-//! Plans the arming of one module's sites while the program runs. The result is a [`Draft`].
+//! What a [`Draft`] has: everything that is to be done to arm one module's sites, worked out while
+//! the program runs; and what it starts from ([`Basis`]).
 //!
-//! Most instructions are shorter than a jump; [`patch::tactic`] plans how a jump fits nevertheless,
-//! for all sites of a mapping at once. This file gives the planner what it has to know of the
-//! process, compiles the handlers, chooses places for everything to be mapped, and collects
-//! everything to be written. The process is only read; `carry_out` executes the draft.
+//! `draft/drafter.rs` makes it: in it are the sites as jumps or traps, the memory to be mapped, the
+//! bytes to be written, and the sites that are left. `carry_out/armer.rs` takes it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,9 +15,9 @@ use super::handlers::ReadySite;
 use super::writing::Writing;
 use crate::change::Change;
 use crate::jump::arming::Keep;
-use crate::jump::low_room::Room;
 use crate::jump::not_jumped::NotJumped;
 use crate::jump::text::Text;
+use crate::jump::trampoline_allocator::TrampolineAllocator;
 use crate::jump::{HandlerMemory, New, Planners};
 use crate::mapping;
 use crate::module_key::{Generation, ModuleKey};
@@ -41,7 +40,7 @@ pub(crate) struct Basis {
     pub(crate) generation: Generation,
     pub(crate) handler_memory: Option<HandlerMemory>,
     pub(crate) planners: Planners,
-    pub(crate) room: Room,
+    pub(crate) room: TrampolineAllocator,
     /// Memory that this draft, and earlier ones that build on the same state, will map.
     reserved: Vec<(u64, u64, Growth)>,
     /// Memory near which the draft must put nothing.
@@ -132,7 +131,7 @@ pub(crate) struct ToKeep {
     /// The data to keep with it, if it is to be kept.
     pub(super) keep: Option<Keep>,
     /// Its own memory for trampolines.
-    pub(super) own_room: Room,
+    pub(super) own_room: TrampolineAllocator,
     /// Handler memory with new descriptions of handlers, after the state of the descriptions
     /// before.
     pub(super) described: Option<(u64, HandlerMemory)>,
@@ -146,7 +145,11 @@ impl Draft {
         asked.chain(self.left.into_iter().map(|left| left.site))
     }
 
-    pub(super) fn leave(&mut self, sites: impl IntoIterator<Item = (Planned, NoJump)>, can_trap: bool) {
+    pub(super) fn give_no_jump(
+        &mut self,
+        sites: impl IntoIterator<Item = (Planned, NoJump)>,
+        can_trap: bool,
+    ) {
         let left = sites.into_iter().map(|(site, reason)| NotJumped { site, reason, can_trap, was: None });
         self.left.extend(left);
     }

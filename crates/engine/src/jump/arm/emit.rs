@@ -1,4 +1,7 @@
 //! Emits the trampolines of a plan's jumps as bytes, and the changes that make the jumps.
+//!
+//! In: a plan of `patch`, and compiled handlers. Out: trampolines with their bytes and changes; or
+//! obstacles.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -9,10 +12,10 @@ use patch::tactic::{Jump as Shape, Plan, Write};
 
 use super::handlers::ReadySite;
 use super::plan_input::PlanInput;
-use crate::jump::low_room::Room;
+use crate::jump::relocated_successors::{Behind, relocated_successors};
 use crate::jump::shape;
-use crate::jump::tail::{self, Behind};
 use crate::jump::text::Text;
+use crate::jump::trampoline_allocator::TrampolineAllocator;
 use crate::jump::{Layout, Trampoline};
 use crate::reason::NoJump;
 use crate::site::{Armed, Jump, Planned};
@@ -34,11 +37,11 @@ pub(crate) struct Emitted {
 }
 
 impl Emitted {
-    /// Places a trampoline in `low_room`; returns its start and its entry.
+    /// Places a trampoline in `trampoline_allocator`; returns its start and its entry.
     fn put(
         &mut self,
         layout: Layout<'_>,
-        room: &mut Room,
+        room: &mut TrampolineAllocator,
         within: &Range<u64>,
         shape: &Shape,
     ) -> Result<(u64, u64), NoJump> {
@@ -58,7 +61,7 @@ pub(crate) fn emit(
     plan: &Plan,
     text: &Text,
     ready: &BTreeMap<u64, ReadySite>,
-    room: &mut Room,
+    room: &mut TrampolineAllocator,
 ) -> Result<Emitted, Vec<Obstacle>> {
     let (space, within) = (around.space, &around.trampolines);
     let mut emitted = Emitted::default();
@@ -86,7 +89,7 @@ pub(crate) fn emit(
         let mut followers = Vec::new();
         let next = address + shape.length as u64;
         let tail = |displaced: &Displaced| match displaced.falls_through() {
-            true => tail::tail(text, next, shape::end(shape), &around.kept, &behind),
+            true => relocated_successors(text, next, shape::end(shape), &around.kept, &behind),
             false => Vec::new(),
         };
         let (start, entry) = match (ready.get(&address), space.sites.get(&address)) {

@@ -1,5 +1,8 @@
 //! Plans the sites of one mapping, repeatedly and with fewer sites each time until the plan can be
 //! carried out, and adds the result to the draft.
+//!
+//! In: the sites of a mapping, with their handlers compiled (`Group`). Out: jumps and traps in the
+//! `Draft`, and the sites that are left.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,36 +22,36 @@ const ROUNDS: usize = 24;
 
 impl Draft {
     /// Plans the sites of one mapping. If `strict`, no site may trap.
-    pub(super) fn plan(&mut self, group: Group, around: &PlanInput<'_>, known: &mut Basis, strict: bool) {
+    pub(super) fn plan(&mut self, group: Group, input: &PlanInput<'_>, known: &mut Basis, strict: bool) {
         let Group { text, mut ready, mut others } = group;
         let there = known.planners.has(&self.module);
-        let mut groups = around.fresh;
-        let stays = |address: &u64| around.stays_a_jump(*address);
+        let mut groups = input.fresh;
+        let stays = |address: &u64| input.stays_a_jump(*address);
         let asked = others.extract_if(.., |(site, _)| stays(&site.0.address));
         let asked: Vec<_> = asked.map(|(site, _)| (in_the_way(site.0.address), site)).collect();
-        asked.into_iter().for_each(|(obstacle, site)| self.leave([(site, obstacle.reason)], false));
+        asked.into_iter().for_each(|(obstacle, site)| self.give_no_jump([(site, obstacle.reason)], false));
         let mut why = NoJump::NoPlan;
         // Each round has fewer sites than the one before, or is the first one without groups.
         for _ in 0..ROUNDS {
-            let mut planner = known.planners.planner(&self.module, around.limits);
-            let plan = around.plan(&mut planner, &text, &ready, &others, groups);
+            let mut planner = known.planners.planner(&self.module, input.limits);
+            let plan = input.plan(&mut planner, &text, &ready, &others, groups);
             if strict {
                 let none = plan.traps.iter().chain(&plan.refused);
                 let gone: Vec<_> = none
                     .filter_map(|(at, why)| Some((ready.remove(at)?.planned, NoJump::from(*why))))
                     .collect();
                 if !gone.is_empty() {
-                    self.leave(gone, true);
+                    self.give_no_jump(gone, true);
                     continue;
                 }
             }
             let mut room = known.room.clone();
-            match emit(around, &plan, &text, &ready, &mut room) {
+            match emit(input, &plan, &text, &ready, &mut room) {
                 Ok(emitted) => {
                     plan.map.iter().for_each(|run| known.reserve(run.start, run.end - run.start));
                     known.planners.set(self.module, planner);
                     known.room = room;
-                    self.seen.extend(around.space.traps_in(text.range()));
+                    self.seen.extend(input.space.traps_in(text.range()));
                     return self.take(emitted, plan, text, ready, others);
                 }
                 // Perhaps a group has no room: without groups, its sites may have other jumps.
@@ -64,8 +67,8 @@ impl Draft {
             }
         }
         // What was armed before stays as it is.
-        self.leave(ready.into_values().map(|it| (it.planned, why.clone())), !there);
-        self.leave(others.into_iter().map(|(site, _)| (site, why.clone())), !there);
+        self.give_no_jump(ready.into_values().map(|it| (it.planned, why.clone())), !there);
+        self.give_no_jump(others.into_iter().map(|(site, _)| (site, why.clone())), !there);
     }
 
     /// Gives up sites around obstacles: those that were to be jumps will trap; if that does not
@@ -90,11 +93,11 @@ impl Draft {
                 let traps = others.extract_if(.., |(site, _)| near.contains(&site.0.address));
                 let traps: Vec<_> = traps.map(|(site, _)| (site, reason.clone())).collect();
                 any |= !traps.is_empty();
-                self.leave(traps, false);
+                self.give_no_jump(traps, false);
             }
             match (strict, traps_too) {
-                (true, _) => self.leave(jumps, true),
-                (false, true) => self.leave(jumps, false),
+                (true, _) => self.give_no_jump(jumps, true),
+                (false, true) => self.give_no_jump(jumps, false),
                 (false, false) => others.extend(jumps),
             }
         }

@@ -1,4 +1,6 @@
 //! Collects what the planner has to know of the process, and plans the jumps of one mapping.
+//!
+//! In: an address space and a module. Out: `PlanInput`, and the plan of `patch` for it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -71,7 +73,7 @@ impl PlanInput<'_> {
         sites.sort_by_key(|site| (site.address, site.jump));
         sites.dedup_by_key(|site| site.address);
         let (image, start) = (&self.module.image, text.range().start);
-        let known = proof::around(image, self.module.bias, text.bytes(), start, &sites, groups);
+        let known = proof::prove_code_near(image, self.module.bias, text.bytes(), start, &sites, groups);
         let code = Code {
             address: start,
             bytes: text.bytes(),

@@ -16,7 +16,7 @@ impl Armings {
 
     /// Forgets the armings of a domain that is about to be given up.
     pub(in crate::jump) fn leave_armings(&mut self, programs: &mut Programs, domain: Domain) {
-        let gone = self.leave(domain);
+        let gone = self.remove_domain(domain);
         self.count_gone(programs, &gone);
     }
 

@@ -18,7 +18,7 @@ fn a_domain_has_words_of_its_own_and_gives_them_to_nobody() {
     }
     assert_eq!((words.sum(0), words.sum(1)), (0, 321));
     // A domain that is given up leaves its memory to nobody, and its counts stay.
-    cells.leave(one);
+    cells.end_domain(one);
     let third = domain(&mut cells, "one");
     assert!(![Domain::OWN, one, other].contains(&third));
     let mut values = Vec::new();
@@ -35,7 +35,7 @@ fn there_are_only_so_many_domains_at_a_time() {
     let all: Vec<Domain> = (0..MAX_DOMAINS).map(|number| domain(&mut cells, &number.to_string())).collect();
     let another = Rc::new(Trust::named("another"));
     assert_eq!(cells.domain(&another), None);
-    cells.leave(all[5]);
+    cells.end_domain(all[5]);
     assert!(cells.domain(&another).is_some_and(|domain| !all.contains(&domain)));
 }
 

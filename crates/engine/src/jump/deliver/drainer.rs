@@ -1,4 +1,6 @@
 //! Passes records to the observer and counts what was lost before them.
+//!
+//! In: the head of a record, in its ring. Out: a `Record`, given to the observer and counted.
 
 use std::io;
 

@@ -1,4 +1,7 @@
-//! Reads the rings of all processes in turn and delivers what they hold.
+//! Reads the rings of all processes in the order of time, and delivers what they hold.
+//!
+//! In: the rings, as `drain.rs` has them. Out: each record to `deliver/drainer.rs`; losses to the
+//! observer. Threads that wait for room are parked.
 
 use std::rc::Rc;
 use std::time::Instant;

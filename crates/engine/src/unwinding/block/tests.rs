@@ -19,7 +19,7 @@ impl Own {
         let slots = [const { std::sync::atomic::AtomicU64::new(0) }; SLOTS];
         Own {
             block: Block::new(base, size, None),
-            directory: Box::new(Directory { current: 0.into(), slots }),
+            directory: Box::new(Directory { current: 0.into(), slots, version: 0.into() }),
             memory: Memory::open(std::process::id() as i32).expect("own memory"),
             words,
         }

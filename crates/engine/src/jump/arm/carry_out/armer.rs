@@ -1,4 +1,7 @@
 //! Carries a draft out in a process: maps its memory, writes its code, enters its sites.
+//!
+//! In: `Draft`. Out: armed sites, and those that did not become jumps; or the draft back, if it is
+//! outdated.
 
 use process::{Stop, Stopped};
 

@@ -1,4 +1,8 @@
-//! Compiles a site's handlers against the memory of one address space.
+//! Compiles one handler of a site against the memory of one address space.
+//!
+//! In: a probe, its site (`At`), the handler memory. Out: `CompiledHandler`: machine code of crate
+//! `jit` that is not at an address yet, with the cells and the number that it uses; or the reason
+//! (`NoJump`).
 
 use std::rc::Rc;
 
@@ -19,6 +23,7 @@ use crate::programs::Programs;
 use crate::reason::{NoJump, NotMapped};
 use crate::sharing::Sharing;
 use crate::spaces::Spaces;
+use crate::tables::Tables;
 
 /// Compiles handlers. It only reads the address spaces.
 pub(crate) struct HandlerCompiler<'t> {
@@ -111,6 +116,7 @@ impl HandlerCompiler<'_> {
             locals,
             globals,
             maps: tables.map_or(&[], |tables| &tables.infos),
+            constants: tables.map(Tables::constants).unwrap_or_default(),
             tables: tables.map_or(0, |tables| tables.words.address(base) + 8 * CLOCK_WORDS as u32),
             processors: cells.processors() as u32,
             counted: &counted,

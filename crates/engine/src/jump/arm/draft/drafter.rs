@@ -1,4 +1,7 @@
 //! Makes the draft of a module: plans its jumps, compiles handlers, lays trampolines out.
+//!
+//! In: planned sites (`Planned`), and what the space has now (`Basis`). Out: `Draft`; nothing in
+//! the process is changed.
 
 use std::collections::BTreeMap;
 
@@ -85,7 +88,7 @@ impl<'a> Drafter<'_, 'a> {
             Err(error) => {
                 let reason = NoJump::from(NotMapped::Mappings(error.into()));
                 let can_trap = !known.planners.has(&draft.module);
-                draft.leave(planned.into_iter().map(|site| (site, reason.clone())), can_trap);
+                draft.give_no_jump(planned.into_iter().map(|site| (site, reason.clone())), can_trap);
                 return draft;
             }
         };
@@ -124,11 +127,11 @@ impl<'a> Drafter<'_, 'a> {
             self.group(number, module, &mappings, wanted, others, &mut known, &mut draft, arming);
         if strict {
             for group in &mut groups {
-                draft.leave(group.others.drain(..), !is_planned);
+                draft.give_no_jump(group.others.drain(..), !is_planned);
             }
             if !draft.left.is_empty() && is_first {
                 let ready = groups.into_iter().flat_map(|group| group.ready.into_values());
-                draft.leave(ready.map(|ready| (ready.planned, NoJump::OthersRefused)), !is_planned);
+                draft.give_no_jump(ready.map(|ready| (ready.planned, NoJump::OthersRefused)), !is_planned);
                 return draft;
             }
         }
@@ -158,13 +161,13 @@ impl<'a> Drafter<'_, 'a> {
                 let ready = std::mem::take(&mut group.ready).into_values();
                 let ready = ready.map(|ready| (ready.planned, NoJump::from(reason.clone())));
                 match strict {
-                    true => draft.leave(ready, true),
+                    true => draft.give_no_jump(ready, true),
                     false => group.others.extend(ready),
                 }
             }
         }
         if !any(&groups) && !is_planned {
-            draft.leave(groups.into_iter().flat_map(|group| group.others), true);
+            draft.give_no_jump(groups.into_iter().flat_map(|group| group.others), true);
             return draft;
         }
         // Mappings for landing pads count as theirs, not as the program's.
@@ -277,7 +280,7 @@ impl<'a> Drafter<'_, 'a> {
             let text =
                 space.and_then(|space| Text::read(space, module, &mapping, &mut self.cache.texts, again));
             let Some(text) = text else {
-                draft.leave(
+                draft.give_no_jump(
                     sites.into_iter().map(|(site, own)| (site, own.unwrap_or(NoJump::UnreadableCode))),
                     !known.planners.has(&draft.module),
                 );

@@ -5,9 +5,9 @@ use std::ops::RangeInclusive;
 use process::{Mapping, Module};
 
 use super::{AWAY, Basis, Draft, Group};
-use crate::jump::low_room::ALIGNMENT;
 use crate::jump::reach::NEAR;
-use crate::jump::{area, tail};
+use crate::jump::trampoline_allocator::ALIGNMENT;
+use crate::jump::{area, relocated_successors};
 use crate::mapping;
 use crate::reason::NotMapped;
 use crate::space::Space;
@@ -68,7 +68,7 @@ impl Draft {
             let layout = ready.layout();
             let own = layout.reach();
             reach = *reach.start().max(own.start())..=*reach.end().min(own.end());
-            size += (layout.size() + tail::USUAL).next_multiple_of(ALIGNMENT) + 2 * slot;
+            size += (layout.size() + relocated_successors::USUAL).next_multiple_of(ALIGNMENT) + 2 * slot;
             near = ready.planned.0.address.min(u64::MAX - NEAR);
         }
         let first = near.saturating_sub(NEAR).max(*reach.start());

@@ -28,6 +28,9 @@ impl Drafter<'_, '_> {
                 Use::Probe { program, .. } if self.programs[program].calls_plugins => {
                     return Err(NoJump::CallsPlugins);
                 }
+                Use::Probe { program, probe } if self.programs[program].acts[probe] => {
+                    return Err(NoJump::Acts);
+                }
                 Use::Probe { program, probe } => {
                     let location = &self.programs[program].versions.main().probes[probe].location;
                     let is_return = matches!(location, Location::Points { point: FunctionPoint::Return, .. });

@@ -1,4 +1,8 @@
-//! Makes a site ready for a jump: its handlers compiled, its record placed.
+//! Makes a site ready for a jump: all its handlers compiled, and the code that commits their
+//! record.
+//!
+//! In: a planned site, and the handler memory of its address space. Out: `ReadySite`; or the site
+//! again, with the reason (`NoJump`). One handler is compiled in `compile/compiler.rs`.
 
 use process::Mapping;
 
