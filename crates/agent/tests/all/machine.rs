@@ -196,6 +196,8 @@ fn registers_that_compiled_code_has_not_stored_are_the_threads() {
         "cs", "ds", "es", "fs", "gs", "ss", "rip", "rflags", "fs_base", "gs_base", "fcw", "fsw", "ftw",
         "mxcsr", "fr0", "fr1",
     ];
+    let _alone = common::alone_with_identity();
+    common::identity().pid.store(0, Ordering::Relaxed);
     common::identity().owner.store(std::process::id(), Ordering::Relaxed);
     let mut text: String = names.iter().map(|name| format!("push r {name}\n")).collect();
     text += "push pid\npush procid\npush 0\npush r cpuid\npush 0x2b\npush 5\nseg2lin\nexit";
@@ -276,7 +278,9 @@ fn make_segment(description: [u32; 4]) -> Option<u32> {
 
 #[test]
 fn a_thread_reads_its_process_where_it_was_told_and_handlers_see_no_segment_there() {
+    let _alone = common::alone_with_identity();
     let mut bench = Bench::new();
+    common::identity().pid.store(0, Ordering::Relaxed);
     common::identity().owner.store(77, Ordering::Relaxed);
     let asked = |bench: &mut Bench| in_agent(bench, "push pid\nexit").stack;
     assert_eq!(asked(&mut bench), [77], "it was not told");

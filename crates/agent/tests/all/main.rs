@@ -2,6 +2,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../../../jit/tests/support/outside.rs"]
+mod outside;
 #[path = "../../../jit/tests/support/programs.rs"]
 mod programs;
 #[path = "../../../jit/tests/support/script_pieces.rs"]

@@ -6,18 +6,16 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::Bench;
+use crate::outside::Outside;
 use crate::programs::{
-    GLOBALS, LOCALS, Line, MEMORY, assemble, interesting, jumps_and_instructions, lines, memory,
-    memory_bytes, traces,
+    GLOBALS, LOCALS, Line, MEMORY, assemble, interesting, jumps_and_instructions, lines, memory_bytes, shown,
+    traces,
 };
-use crate::script_pieces::{CONSTANTS, THREAD, TIMES, maps, time};
-use libc::{c_void, iovec};
+use crate::script_pieces::{CONSTANTS, THREAD, TIMES, maps};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use testing::conformance::number;
-use vm::{Clock, Constants, End, Fault, Machine, Maps, Program, Register, State};
+use vm::{Constants, End, Maps, Program, State};
 
-const PAGE: u64 = 4096;
 const SITE: u64 = 0x5555_1234_5678;
 const FLAGS: u64 = 0x246;
 
@@ -66,77 +64,6 @@ fn start() -> impl Strategy<Value = Start> {
     })
 }
 
-/// This thread from outside: its registers at the site, its memory through the kernel.
-struct Outside {
-    general: [u64; 16],
-    /// Whether the probe is removed, which ends long runs.
-    removed: bool,
-}
-
-impl Machine for Outside {
-    fn register(&mut self, register: Register) -> u64 {
-        match register {
-            Register::Rip | Register::Eip => SITE,
-            Register::Rflags | Register::Eflags => FLAGS,
-            other => number(other).map_or(0, |place| self.general[place]),
-        }
-    }
-
-    fn set_register(&mut self, register: Register, value: u64) {
-        if let Some(place) = number(register) {
-            self.general[place] = value;
-        }
-    }
-
-    fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), Fault> {
-        let local = iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
-        let remote = iovec { iov_base: address as *mut c_void, iov_len: into.len() };
-        // SAFETY: the local vector is `into`; the kernel checks the other.
-        let count = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
-        let count = count.max(0) as u64;
-        if count == into.len() as u64 { Ok(()) } else { Err(Fault { address: address.wrapping_add(count) }) }
-    }
-
-    fn write(&mut self, address: u64, from: &[u8]) -> Result<(), Fault> {
-        let mut bytes = (0..from.len() as u64).map(|byte| address + byte);
-        if let Some(refused) = bytes.find(|&address| !self.verify(address, true)) {
-            return Err(Fault { address: refused });
-        }
-        // SAFETY: every byte is in the one page that programs may write.
-        unsafe { (address as *mut u8).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
-        Ok(())
-    }
-
-    fn verify(&mut self, address: u64, write: bool) -> bool {
-        if write {
-            address & !(PAGE - 1) == memory() & !(PAGE - 1)
-        } else {
-            self.read(address, &mut [0]).is_ok()
-        }
-    }
-
-    fn is_over(&mut self) -> bool {
-        self.removed
-    }
-
-    fn pid(&mut self) -> u64 {
-        std::process::id().into()
-    }
-
-    fn processor(&mut self) -> u64 {
-        // SAFETY: a call without arguments.
-        (unsafe { libc::sched_getcpu() }) as u64
-    }
-
-    fn thread(&mut self) -> Option<u64> {
-        Some(THREAD)
-    }
-
-    fn time(&mut self, clock: Clock) -> Option<u64> {
-        Some(time(clock))
-    }
-}
-
 /// The codes of a record, whether there is a log, the log and the traces.
 type Record = (u32, u32, bool, Vec<u8>, Vec<u8>);
 
@@ -151,8 +78,8 @@ struct Seen {
     globals: Vec<u64>,
     registers: [u64; 16],
     memory: Vec<u8>,
-    /// The words of the maps.
-    maps: Vec<u64>,
+    /// The words of the maps that are not 0.
+    maps: Vec<(usize, u64)>,
 }
 
 impl Start {
@@ -186,8 +113,46 @@ impl Start {
             ..Program::default()
         };
 
+        // Outside, and first: a program that reaches for other memory, which here is the tests' own,
+        // is given up before it is in the agent.
+        memory_bytes().copy_from_slice(&self.memory);
+        let mut machine = Outside {
+            general: self.registers,
+            rip: SITE,
+            rflags: FLAGS,
+            removed: self.removed,
+            strayed: false,
+        };
+        let mut state = Box::<State>::default();
+        let outcome = vm::run(&program, 0, &mut state, &mut machine);
+        prop_assume!(!machine.strayed);
+        let removes = outcome.end == End::Remove;
+        let logs = outcome.end != End::Abort && self.logmax > 0;
+        let makes = (logs || !state.trace().is_empty()) && !(removes && self.removed);
+        let log = if logs { state.log().to_vec() } else { Vec::new() };
+        let codes = (outcome.major.unwrap_or(5), outcome.minor.unwrap_or(6));
+        let outside = Seen {
+            stack: (0..state.depth()).map(|below| state.element(below)).collect(),
+            record: makes.then(|| (codes.0, codes.1, logs, log, state.trace().to_vec())),
+            removes,
+            locals: values(&locals),
+            globals: values(&globals),
+            registers: machine.general,
+            memory: memory_bytes().to_vec(),
+            maps: filled(&words),
+        };
+
         // In the agent.
         memory_bytes().copy_from_slice(&self.memory);
+        let agent_locals = cells(&self.locals);
+        let agent_globals = cells(&self.globals);
+        let agent_words = cells(&vec![0; count]);
+        let program = Program {
+            locals: &agent_locals,
+            globals: &agent_globals,
+            maps: Maps { infos: &infos, words: &agent_words },
+            ..program
+        };
         let info = bench.describe(&program, 0);
         bench.set_clock(TIMES.map(Some));
         bench.context().holder.store(THREAD as u32, Ordering::Relaxed);
@@ -205,15 +170,7 @@ impl Start {
             let (major, minor) = record.more.map_or((5, 6), |more| (more.major, more.minor));
             (major, minor, record.has_log, record.log.to_vec(), record.trace.to_vec())
         });
-        let agent_locals = cells(&self.locals);
-        let agent_globals = cells(&self.globals);
-        let agent_words = cells(&vec![0; count]);
-        bench.take_variables(&Program {
-            locals: &agent_locals,
-            globals: &agent_globals,
-            maps: Maps { infos: &infos, words: &agent_words },
-            ..program
-        });
+        bench.take_variables(&program);
         let in_agent = Seen {
             stack: left.stack,
             record,
@@ -222,32 +179,17 @@ impl Start {
             globals: values(&agent_globals),
             registers: bench.registers().general,
             memory: memory_bytes().to_vec(),
-            maps: values(&agent_words),
-        };
-
-        // Outside.
-        memory_bytes().copy_from_slice(&self.memory);
-        let mut machine = Outside { general: self.registers, removed: self.removed };
-        let mut state = Box::<State>::default();
-        let outcome = vm::run(&program, 0, &mut state, &mut machine);
-        let removes = outcome.end == End::Remove;
-        let logs = outcome.end != End::Abort && self.logmax > 0;
-        let makes = (logs || !state.trace().is_empty()) && !(removes && self.removed);
-        let log = if logs { state.log().to_vec() } else { Vec::new() };
-        let codes = (outcome.major.unwrap_or(5), outcome.minor.unwrap_or(6));
-        let outside = Seen {
-            stack: (0..state.depth()).map(|below| state.element(below)).collect(),
-            record: makes.then(|| (codes.0, codes.1, logs, log, state.trace().to_vec())),
-            removes,
-            locals: values(&locals),
-            globals: values(&globals),
-            registers: machine.general,
-            memory: memory_bytes().to_vec(),
-            maps: values(&words),
+            maps: filled(&agent_words),
         };
         prop_assert_eq!(in_agent, outside, "{:?}", outcome);
         Ok(())
     }
+}
+
+/// The words that are not 0, and their places.
+fn filled(words: &[AtomicU64]) -> Vec<(usize, u64)> {
+    let values = words.iter().map(|word| word.load(Ordering::Relaxed)).enumerate();
+    values.filter(|&(_, value)| value != 0).collect()
 }
 
 /// Pins the thread to one processor, so that both runs see the same.
@@ -262,13 +204,14 @@ fn stay() {
 
 fn all_agree() {
     stay();
+    let _alone = common::alone_with_identity();
     let mut bench = Bench::new();
     common::identity().pid.store(std::process::id(), Ordering::Relaxed);
     let bench = RefCell::new(&mut bench);
     let cases = std::env::var("AGENT_CASES").ok().and_then(|it| it.parse().ok()).unwrap_or(1000);
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     let agree = |start: Start| start.check(&mut bench.borrow_mut());
-    TestRunner::new(config).run(&start(), agree).unwrap_or_else(|failure| panic!("{failure}"));
+    TestRunner::new(config).run(&start(), agree).unwrap_or_else(|failure| panic!("{}", shown(&failure)));
 }
 
 #[test]

@@ -428,6 +428,12 @@ pub struct Taken<'a> {
     pub size: u64,
 }
 
+/// As long as it is held, no other test changes the identity page, of which there is one.
+pub fn alone_with_identity() -> std::sync::MutexGuard<'static, ()> {
+    static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// The identity page of this process.
 pub fn identity() -> &'static Identity {
     // SAFETY: it is mapped as long as the process is.

@@ -3,9 +3,10 @@
 use crate::support::arena::Arena;
 use crate::support::interpreter::{LEFT, Native};
 use crate::support::native::{Registers, enter, exclusive};
+use crate::support::outside::Outside;
 use crate::support::programs::{
     GLOBALS, LOCALS, Line, MEMORY, assemble, interesting, jumps_and_instructions, lines, memory,
-    memory_bytes, traces,
+    memory_bytes, shown, traces,
 };
 use crate::support::script_pieces::{CONSTANTS, maps, processors};
 use dprobes_jit::{Environment, Handler, Limits, Variable, compile};
@@ -16,6 +17,9 @@ use proptest::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use testing::conformance::{Content, contents};
 use vm::{Constants, End, Maps, Op, Program, State, Word};
+
+/// The probed instruction, as a program may read it.
+const SITE: u64 = 0x5555_1234_5678;
 
 /// The start of a run.
 #[derive(Clone, Debug)]
@@ -99,10 +103,10 @@ struct Seen {
 /// The bytes of a handler that is moved to another site, and those of the same handler compiled for
 /// that site. `None` if it cannot be moved.
 fn moved(handler: &Handler<'_>, environment: &Environment<'_>) -> Option<(Vec<u8>, Vec<u8>)> {
-    const SITE: u64 = 0x7fff_1234_5678;
+    const HERE: u64 = 0x7fff_1234_5678;
     const CODE: u64 = 0x7fff_2000_0000;
     let compiled = |by: u64| {
-        let environment = Environment { site: SITE.wrapping_add(by), ..*environment };
+        let environment = Environment { site: HERE.wrapping_add(by), ..*environment };
         compile(handler, &environment).expect("it was compiled before")
     };
     let by = 0x0000_00a9_8765_4000_u64.wrapping_neg();
@@ -114,9 +118,58 @@ fn moved(handler: &Handler<'_>, environment: &Environment<'_>) -> Option<(Vec<u8
     Some((moved, elsewhere))
 }
 
+/// Words that threads share, with these values.
+fn cells(values: &[u64]) -> Vec<AtomicU64> {
+    values.iter().map(|&value| value.into()).collect()
+}
+
 impl Start {
+    /// The program, with its variables and maps.
+    fn program<'a>(
+        &self,
+        code: &'a [u8],
+        (locals, globals): (&'a [AtomicU64], &'a [AtomicU64]),
+        maps: Maps<'a>,
+    ) -> Program<'a> {
+        Program {
+            word: Word::W8,
+            code,
+            jmpmax: self.jmpmax,
+            insmax: self.insmax,
+            logmax: self.logmax,
+            mask: self.mask,
+            locals,
+            globals,
+            excpt_log: self.excpt_log,
+            autostacktrace: self.autostacktrace,
+            heap: 64,
+            maps,
+            constants: Constants(CONSTANTS),
+            point: vm::ProbepointInfo { offset: 7, major: 5, minor: 6, ..vm::ProbepointInfo::default() },
+        }
+    }
+
+    /// Whether the program reaches memory that is not the programs'.
+    fn strays(&self, code: &[u8]) -> bool {
+        memory_bytes().copy_from_slice(&self.memory);
+        let (locals, globals) = (cells(&self.locals), cells(&self.globals));
+        let (infos, count) = maps();
+        let words = cells(&vec![0; count]);
+        let program = self.program(code, (&locals, &globals), Maps { infos: &infos, words: &words });
+        let mut machine = Outside {
+            general: self.registers,
+            rip: SITE,
+            rflags: self.flags,
+            removed: false,
+            strayed: false,
+        };
+        vm::run(&program, 0, &mut Box::<State>::default(), &mut machine);
+        machine.strayed
+    }
+
     fn check(&self, arena: &mut Arena) -> Result<bool, TestCaseError> {
         let code = assemble(&self.lines);
+        prop_assume!(!self.strays(&code));
         let handler = Handler {
             code: &code,
             entry: 0,
@@ -137,8 +190,7 @@ impl Start {
         }
         let counted = [(Variable::Local(LOCALS as u16 - 1), arena.counter())];
         let (infos, count) = maps();
-        let zeros = |count| (0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
-        let words = zeros(count);
+        let words = cells(&vec![0; count]);
         let maps = Maps { infos: &infos, words: &words };
         let tables = arena.put_tables(&maps, Constants(CONSTANTS));
         let mut environment = arena.environment();
@@ -220,24 +272,8 @@ impl Start {
 
         // The same, interpreted from the start.
         memory_bytes().copy_from_slice(&self.memory);
-        let variables = |values: &[u64]| values.iter().map(|it| (*it).into()).collect::<Vec<_>>();
-        let (locals, globals) = (variables(&self.locals), variables(&self.globals));
-        let program = Program {
-            word: Word::W8,
-            code: &code,
-            jmpmax: self.jmpmax,
-            insmax: self.insmax,
-            logmax: self.logmax,
-            mask: self.mask,
-            locals: &locals,
-            globals: &globals,
-            excpt_log: self.excpt_log,
-            autostacktrace: self.autostacktrace,
-            heap: 64,
-            maps,
-            constants: Constants(CONSTANTS),
-            point: vm::ProbepointInfo { offset: 7, major: 5, minor: 6, ..vm::ProbepointInfo::default() },
-        };
+        let (locals, globals) = (cells(&self.locals), cells(&self.globals));
+        let program = self.program(&code, (&locals, &globals), maps);
         let mut shared = Shared { general: self.registers, rip: environment.site, ..Shared::default() };
         shared.general[4] = registers.general[4];
         // Interrupts are on in user mode, and one bit is always set.
@@ -312,7 +348,7 @@ fn all_agree() {
             counter.set(counter.get() + 1);
             Ok(())
         })
-        .unwrap_or_else(|failure| panic!("{failure}"));
+        .unwrap_or_else(|failure| panic!("{}", shown(&failure)));
     left += left_count.get();
     whole += whole_count.get();
     println!("{left} left compiled code, {whole} did not");

@@ -8,6 +8,7 @@ use vm::DEFAULT_MASK;
 pub(crate) mod arena;
 pub(crate) mod interpreter;
 pub(crate) mod native;
+pub(crate) mod outside;
 pub(crate) mod programs;
 #[path = "../../../script/tests/running/generate.rs"]
 pub(crate) mod script_numbers;

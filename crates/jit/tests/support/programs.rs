@@ -4,6 +4,7 @@
 use layout::hidden;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::test_runner::TestError;
 use vm::{Op, Operand, Register};
 
 use super::script_pieces::{compiled_piece, script_piece};
@@ -266,4 +267,12 @@ pub(crate) fn memory_pages() -> impl Iterator<Item = u64> {
 pub(crate) fn memory_bytes() -> &'static mut [u8] {
     // SAFETY: it is mapped for ever, and only one test uses it at a time.
     unsafe { std::slice::from_raw_parts_mut(memory() as *mut u8, MEMORY) }
+}
+
+/// A failure, and the input without a line for each number in it.
+pub(crate) fn shown<T: std::fmt::Debug>(failure: &TestError<T>) -> String {
+    match failure {
+        TestError::Fail(reason, input) => format!("{reason}\nThe least input found: {input:?}"),
+        TestError::Abort(reason) => format!("no result: {reason}"),
+    }
 }
