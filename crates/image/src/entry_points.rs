@@ -11,12 +11,12 @@
 
 use std::ops::Range;
 
-use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
+use iced_x86::{Instruction, OpKind};
 
 use super::Image;
-use super::flow::{ControlFlow, control_flow};
+use super::flow::{ControlFlow, control_flow, decode_with, decoder};
 use super::possible_targets::PossibleTargets;
-use super::region::{LONGEST, branch_target};
+use super::region::branch_target;
 
 /// The most bytes of data that are searched for addresses of code.
 const DATA: u64 = 64 << 20;
@@ -97,21 +97,18 @@ impl Found {
     /// instructions may begin anywhere in it. `lengths` has the lengths of the proven ones.
     fn read(&mut self, start: u64, bytes: &[u8], lengths: &[u8]) {
         let mut proven = 0;
+        let mut decoder = decoder(bytes);
         for (at, length) in lengths.iter().copied().map(usize::from).enumerate() {
             proven = proven.max(at + length);
             if length > 0 || at >= proven {
-                self.read_one(start, bytes, at);
+                self.read_one(decode_with(&mut decoder, start, at));
             }
         }
     }
 
-    /// Decodes one instruction, if there is one, and adds its target and numbers.
-    fn read_one(&mut self, start: u64, bytes: &[u8], at: usize) {
-        let rest = &bytes[at..bytes.len().min(at + LONGEST)];
-        let instruction = Decoder::with_ip(64, rest, start + at as u64, DecoderOptions::NONE).decode();
-        if instruction.is_invalid() {
-            return;
-        }
+    /// Adds an instruction's target and numbers, if there is one.
+    fn read_one(&mut self, instruction: Option<Instruction>) {
+        let Some(instruction) = instruction else { return };
         branch_target(&instruction).into_iter().for_each(|target| self.add(target));
         numbers(&instruction).for_each(|number| self.add(number));
     }

@@ -45,6 +45,7 @@ use piece::Piece;
 use walk::FlowAnalysis;
 
 pub use blocks::{Block, Leaves};
+pub(crate) use piece::{decode_with, decoder};
 pub use proven::{ControlFlow, Doubt, NotAnalyzed, Unresolved};
 
 /// The most bytes of code of one file that are analyzed; Chromium exceeds this.

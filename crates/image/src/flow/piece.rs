@@ -1,6 +1,7 @@
 //! The code of one segment, and which of its bytes are proven instructions.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 
@@ -10,22 +11,47 @@ use super::super::region::{LONGEST, ends_flow};
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) start: u64,
-    pub(super) bytes: Vec<u8>,
+    pub(super) bytes: Arc<[u8]>,
     /// For each byte the length of the proven instruction that begins there, or 0.
     pub(super) lengths: Vec<u8>,
     /// One bit for each byte: whether a jump leads there.
-    jumped_to: Vec<u64>,
+    jumped_to: Bits,
+    /// One bit for each byte: whether a known start is there.
+    starts: Bits,
+}
+
+/// A bit for each byte of code.
+#[derive(Debug)]
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn new(count: usize) -> Bits {
+        Bits(vec![0; count.div_ceil(64)])
+    }
+
+    fn set(&mut self, at: usize) {
+        self.0[at / 64] |= 1 << (at % 64);
+    }
+
+    fn is_set(&self, at: usize) -> bool {
+        self.0[at / 64] >> (at % 64) & 1 != 0
+    }
 }
 
 impl Piece {
     /// Creates it with nothing proven.
     pub(super) fn new(start: u64, bytes: Vec<u8>) -> Piece {
-        Piece { start, lengths: vec![0; bytes.len()], jumped_to: vec![0; bytes.len().div_ceil(64)], bytes }
+        Piece::of(start, bytes.into())
+    }
+
+    fn of(start: u64, bytes: Arc<[u8]>) -> Piece {
+        let (jumped_to, starts) = (Bits::new(bytes.len()), Bits::new(bytes.len()));
+        Piece { start, lengths: vec![0; bytes.len()], jumped_to, starts, bytes }
     }
 
     /// The same code with nothing proven.
     pub(super) fn anew(&self) -> Piece {
-        Piece::new(self.start, self.bytes.clone())
+        Piece::of(self.start, Arc::clone(&self.bytes))
     }
 
     pub(super) fn at(&self, vaddr: u64) -> Option<usize> {
@@ -33,19 +59,27 @@ impl Piece {
     }
 
     pub(super) fn decode(&self, at: usize) -> Option<Instruction> {
-        let bytes = &self.bytes[at..self.bytes.len().min(at + LONGEST)];
-        let instruction = Decoder::with_ip(64, bytes, self.start + at as u64, DecoderOptions::NONE).decode();
-        (!instruction.is_invalid()).then_some(instruction)
+        decode_with(&mut decoder(&self.bytes), self.start, at)
     }
 
     /// Notes that a jump leads to a byte.
     pub(super) fn jump_to(&mut self, at: usize) {
-        self.jumped_to[at / 64] |= 1 << (at % 64);
+        self.jumped_to.set(at);
     }
 
     /// Whether a known jump leads to a byte.
     pub(super) fn is_jumped_to(&self, at: usize) -> bool {
-        self.jumped_to[at / 64] >> (at % 64) & 1 != 0
+        self.jumped_to.is_set(at)
+    }
+
+    /// Notes that a known start is at a byte.
+    pub(super) fn start_at(&mut self, at: usize) {
+        self.starts.set(at);
+    }
+
+    /// Whether a known start is at a byte.
+    pub(super) fn is_start(&self, at: usize) -> bool {
+        self.starts.is_set(at)
     }
 
     /// Whether a byte is inside a proven instruction, but not its first byte.
@@ -128,6 +162,19 @@ impl Piece {
         }
         false
     }
+}
+
+/// A decoder of code, for [`decode_with`]: to make one takes longer than an instruction.
+pub(crate) fn decoder(bytes: &[u8]) -> Decoder<'_> {
+    Decoder::new(64, bytes, DecoderOptions::NONE)
+}
+
+/// Decodes the instruction that begins at an offset of code that is at `start`.
+pub(crate) fn decode_with(decoder: &mut Decoder<'_>, start: u64, at: usize) -> Option<Instruction> {
+    decoder.set_position(at).ok()?;
+    decoder.set_ip(start + at as u64);
+    let instruction = decoder.decode();
+    (!instruction.is_invalid()).then_some(instruction)
 }
 
 /// Whether an instruction other than a call writes the word that the following return jumps to.

@@ -93,10 +93,11 @@ impl<'a, 'b> Follow<'a, 'b> {
     pub(super) fn run(mut self) -> Summary {
         let mut left = MAX_INSTRUCTIONS;
         let mut unresolved = false;
+        let mut here = self.walk.piece_decoder(self.function);
         while let Some(start) = self.open.pop() {
             let Some(mut state) = self.states.get(&start).copied() else { continue };
             let mut at = start;
-            while let Some(instruction) = self.walk.decode(at) {
+            while let Some(instruction) = self.walk.decode_in(&mut here, at) {
                 if left == 0 {
                     return Summary { unknown: true, ..Summary::default() };
                 }

@@ -5,8 +5,9 @@
 //! the code again with what the first pass has found; `padding` reads what is between.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
-use iced_x86::{FlowControl, Instruction, Mnemonic};
+use iced_x86::{Decoder, FlowControl, Instruction, Mnemonic};
 
 mod padding;
 mod passes;
@@ -15,7 +16,7 @@ use super::super::Image;
 use super::super::exceptions::exception_pads;
 use super::super::region::{branch_target, ends_flow};
 use super::likely::Reference;
-use super::piece::Piece;
+use super::piece::{Piece, decode_with, decoder};
 use super::returns::{Returns, never_returns};
 use super::table::{Block, Table};
 use super::{ControlFlow, Unresolved};
@@ -58,7 +59,7 @@ pub(super) struct FlowAnalysis<'a> {
 }
 
 impl<'a> FlowAnalysis<'a> {
-    pub(super) fn new(image: &'a Image, code: Vec<Piece>) -> FlowAnalysis<'a> {
+    pub(super) fn new(image: &'a Image, mut code: Vec<Piece>) -> FlowAnalysis<'a> {
         let starts = image.starts();
         let all = &starts.starts;
         let stretches = all.iter().enumerate().map(|(number, start)| {
@@ -70,6 +71,10 @@ impl<'a> FlowAnalysis<'a> {
         // A section's own start counts like a function's.
         let open = proven.filter(|start| start.claimed > start.vaddr).map(|start| start.vaddr);
         let open = open.chain(called_from_arrays(image)).chain(exception_pads(image)).collect();
+        for piece in &mut code {
+            let places: Vec<usize> = all.iter().filter_map(|start| piece.at(start.vaddr)).collect();
+            places.into_iter().for_each(|at| piece.start_at(at));
+        }
         let flow = ControlFlow { code, ..ControlFlow::default() };
         FlowAnalysis {
             image,
@@ -151,10 +156,12 @@ impl<'a> FlowAnalysis<'a> {
         let Some(mut at) = piece.at(vaddr) else { return };
         piece.jump_to(at);
         let end = piece.at(limit).unwrap_or(piece.bytes.len());
+        let (start, bytes) = (piece.start, Arc::clone(&piece.bytes));
+        let mut decoder = decoder(&bytes);
         while at < end && self.flow.code[number].lengths[at] == 0 {
-            let piece = &mut self.flow.code[number];
-            let Some(instruction) = piece.decode(at).filter(|it| at + it.len() <= end) else { return };
-            piece.lengths[at] = instruction.len() as u8;
+            let decoded = decode_with(&mut decoder, start, at);
+            let Some(instruction) = decoded.filter(|it| at + it.len() <= end) else { return };
+            self.flow.code[number].lengths[at] = instruction.len() as u8;
             if let Some(target) = branch_target(&instruction) {
                 self.open.push(target);
                 let is_call = instruction.flow_control() == FlowControl::Call;
@@ -260,6 +267,26 @@ impl<'a> FlowAnalysis<'a> {
         self.image
     }
 
+    /// The piece that an address is in, and a decoder of its code, for [`FlowAnalysis::decode_in`].
+    pub(super) fn piece_decoder(&self, vaddr: u64) -> Option<(&Piece, Decoder<'_>)> {
+        let piece = self.piece_of(vaddr)?;
+        Some((piece, decoder(&piece.bytes)))
+    }
+
+    /// [`FlowAnalysis::decode`], with a decoder of the piece that the address probably is in.
+    pub(super) fn decode_in(
+        &self,
+        here: &mut Option<(&Piece, Decoder<'_>)>,
+        vaddr: u64,
+    ) -> Option<Instruction> {
+        let near = here.as_mut().and_then(|(piece, decoder)| Some((piece.at(vaddr)?, piece, decoder)));
+        match near {
+            Some((at, piece, decoder)) if piece.lengths[at] > 0 => decode_with(decoder, piece.start, at),
+            Some(_) => None,
+            None => self.decode(vaddr),
+        }
+    }
+
     /// The instruction at an address, if it is reached.
     pub(super) fn decode(&self, vaddr: u64) -> Option<Instruction> {
         let piece = self.piece_of(vaddr)?;
@@ -273,7 +300,10 @@ impl<'a> FlowAnalysis<'a> {
 
     /// Whether a known start is at an address.
     pub(super) fn is_function(&self, vaddr: u64) -> bool {
-        self.stretches.binary_search_by_key(&vaddr, |(start, _)| *start).is_ok()
+        match self.flow.code.iter().find_map(|piece| Some(piece.is_start(piece.at(vaddr)?))) {
+            Some(starts) => starts,
+            None => self.stretches.binary_search_by_key(&vaddr, |(start, _)| *start).is_ok(),
+        }
     }
 
     /// The targets of an indirect jump whose table was read.
