@@ -261,7 +261,10 @@ pub(crate) fn programs(probes: &Probes, records: bool) -> Vec<Program> {
 }
 
 fn text(module: &str, ats: &[(&str, FunctionPoint)], has_handler: bool) -> String {
-    let mut text = format!("name = {}\n", quoted(module));
+    let mut text = match module {
+        "kernel" | "vmlinux" => "name = vmlinux\nmodtype = kernel\n".to_owned(),
+        _ => format!("name = {}\n", quoted(module)),
+    };
     if has_handler {
         text += &format!("vars = {VARIABLES}\ngvars = {VARIABLES}\n");
     }
@@ -404,14 +407,10 @@ mod tests {
     #[test]
     fn several_points_and_a_process_are_named() {
         let both = parse("pid4711:libc:malloc:*[!f]*r*").expect("both match");
-        assert_eq!(
-            (both.points.as_slice(), both.pid),
-            (&[FunctionPoint::Entry, FunctionPoint::Return][..], Some(4711))
-        );
-        assert_eq!(
-            parse("pid4711:libc:malloc").map(|at| (at.module, at.pid)),
-            Ok(("libc".into(), Some(4711)))
-        );
+        assert_eq!(both.points, [FunctionPoint::Entry, FunctionPoint::Return]);
+        assert_eq!(both.pid, Some(4711));
+        let one = parse("pid4711:libc:malloc").map(|at| (at.module, at.pid));
+        assert_eq!(one, Ok(("libc".into(), Some(4711))));
         assert!(are_for(std::slice::from_ref(&both), &[1, 4711]).is_ok());
         for pids in [&[][..], &[4712], &[1, 2]] {
             let failure = are_for(std::slice::from_ref(&both), pids).expect_err("it names another");
@@ -421,10 +420,11 @@ mod tests {
 
     #[test]
     fn a_module_has_one_program_and_statements_a_line_each() {
-        let ats = ["libc:malloc:entry", "a.out:f\"g:return", "libc:free:entry", "libc:malloc:entry"];
+        let ats =
+            "libc:malloc:entry a.out:f\"g:return libc:free:entry libc:malloc:entry kernel:vfs_*".split(' ');
         let probes = Probes {
             file: None,
-            at: ats.iter().map(|text| parse(text).expect("it is one")).collect(),
+            at: ats.map(|text| parse(text).expect("it is one")).collect(),
             handler: Some("push arg, 0; log 1".into()),
             preprocessor: Preprocessor::default(),
         };
@@ -437,7 +437,8 @@ mod tests {
             [
                 "name = \"libc\"\nvars = 64\ngvars = 64\noffset = \"malloc\":entry\n#include \"--do\"\n\
                  offset = \"free\":entry\n#include \"--do\"\n",
-                "name = \"a.out\"\nvars = 64\ngvars = 64\noffset = \"f\\\"g\":return\n#include \"--do\"\n"
+                "name = \"a.out\"\nvars = 64\ngvars = 64\noffset = \"f\\\"g\":return\n#include \"--do\"\n",
+                "name = vmlinux\nmodtype = kernel\nvars = 64\ngvars = 64\noffset = \"vfs_*\":entry\n#include \"--do\"\n",
             ]
         );
         assert_eq!(lines("a; b \"c;d\"; e"), "a\n b \"c;d\"\n e\n");

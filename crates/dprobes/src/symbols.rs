@@ -8,6 +8,7 @@ use image::{Image, ImageError};
 use rpn::{ModuleKind, Object};
 
 use crate::Failure;
+use crate::kernel_engine::{KernelSymbols, SystemMap};
 
 /// Checks that the file of `name =`, if it exists, can be a module: dprobes would wait in vain
 /// for a file that cannot. A missing file may still appear, and a name without a slash is looked up
@@ -67,6 +68,37 @@ pub(crate) fn of(object: &Object, sym: Option<&Path>) -> Result<Option<Arc<Image
         engine::symbols_of(&symbols, &module).map_err(Failure::new)?;
     }
     Ok(Some(symbols))
+}
+
+/// The file of `--sym` of a script.
+#[derive(Debug, Default)]
+pub(crate) struct OfScript {
+    /// That of a probed program or library.
+    pub(crate) program: Option<Arc<Image>>,
+    /// The kernel's System.map.
+    pub(crate) kernel: Option<Arc<SystemMap>>,
+}
+
+impl OfScript {
+    /// Reads the file, if one was named. What it is, its beginning tells.
+    ///
+    /// # Errors
+    /// It cannot be read, or has no symbols.
+    pub(crate) fn read(sym: Option<&Path>) -> Result<OfScript, Failure> {
+        let Some(sym) = sym else { return Ok(OfScript::default()) };
+        match SystemMap::is_one(sym) {
+            true => {
+                let map = SystemMap::read(sym).map_err(Failure::new)?;
+                Ok(OfScript { kernel: Some(Arc::new(map)), ..OfScript::default() })
+            }
+            false => Ok(OfScript { program: Some(open(sym)?), ..OfScript::default() }),
+        }
+    }
+
+    /// Where the kernel's symbols are from.
+    pub(crate) fn of_kernel(&self) -> KernelSymbols<'_> {
+        KernelSymbols::new(self.kernel.as_deref())
+    }
 }
 
 /// Opens a file of symbols.

@@ -40,7 +40,7 @@ pub(crate) struct Insert {
     #[command(flatten)]
     pub(crate) probes: Probes,
     /// Look symbols up in this file: a debug file of the module, or the module before it was
-    /// stripped
+    /// stripped; for `modtype = kernel`, the kernel's System.map
     #[arg(short, long, value_name = "SYMFILE")]
     pub(crate) sym: Option<PathBuf>,
     /// Let no thread of a process pass a probe before all of them are in; this is always so

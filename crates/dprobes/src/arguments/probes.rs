@@ -17,7 +17,8 @@ pub(crate) struct Probes {
     pub(crate) file: Option<PathBuf>,
     /// Probe points of functions, named as in DTrace's pid provider; may be given several times
     ///
-    /// MODULE is a library (libc.so.6, or libc for short), a path, or a.out for the program itself.
+    /// MODULE is a library (libc.so.6, or libc for short), a path, a.out for the program itself, or
+    /// kernel.
     /// POINT is entry, which is meant if it is left out, return, * for every instruction, or a
     /// hexadecimal offset. All may be patterns with * ? [ ] (a POINT pattern matches entry and
     /// return); an empty value matches everything. A prefix pidPID: names the process of -p.

@@ -48,7 +48,7 @@ pub(crate) struct Trace {
     #[command(flatten)]
     pub(crate) printed: Printed,
     /// Look names and types up in this file too: a debug file of a probed program or library, or
-    /// what it was before it was stripped
+    /// what it was before it was stripped; or the kernel's names in its System.map
     #[arg(short, long, value_name = "SYMFILE")]
     pub(crate) sym: Option<PathBuf>,
     /// Where what `printf` says goes, as records, instead of the output; a trace store as well if

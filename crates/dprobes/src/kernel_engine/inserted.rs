@@ -9,6 +9,7 @@
 use std::collections::HashSet;
 use std::io;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -27,7 +28,7 @@ use super::attaching::{Program, To};
 use super::looping::{BUSY, IDLE, Session};
 use super::numbers::Numbers;
 use super::targets::Targets;
-use super::{no_memory, refusal, report, ring};
+use super::{SystemMap, no_memory, refusal, report, ring, takes_map};
 use crate::Failure;
 use crate::session::Loaded;
 
@@ -63,6 +64,8 @@ pub(crate) struct ToInsert {
     pub(crate) sources: Option<Sources>,
     /// The processes that are probed, with what they fork; all if there is none.
     pub(crate) pids: Vec<i32>,
+    /// The file with the kernel's symbols, if one was named.
+    pub(crate) sym: Option<PathBuf>,
     /// The size of each processor's ring, if it was asked for.
     pub(crate) buffer: Option<u64>,
     pub(crate) globals: Arc<Globals>,
@@ -249,12 +252,15 @@ fn pause(is_over: bool) -> Duration {
 
 /// Attaches a program.
 fn attach(program: ToInsert, teller: &mut Teller) -> Result<Session, Failure> {
-    let ToInsert { loaded, sources, pids, buffer, globals, allow_panic, .. } = program;
+    let ToInsert { loaded, sources, pids, sym, buffer, globals, allow_panic, .. } = program;
     let targets = (!pids.is_empty()).then(|| Targets::new(&pids, true)).transpose()?;
     let processes = targets.as_ref().map(|targets| Arc::clone(&targets.processes));
     let object = loaded.program.main();
     let name = (object.kind == ModuleKind::User).then(|| object.module.clone());
     let mut session = Session::new(targets, None, vec![name]);
+    if let Some(map) = sym.filter(|_| takes_map(object)) {
+        session.set_system_map(SystemMap::read(&map).map_err(Failure::new)?.into());
+    }
     let numbers = Numbers::new(object, session.found(0).map(|found| &*found.image));
     let to = To {
         globals: &globals,

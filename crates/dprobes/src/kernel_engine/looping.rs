@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,8 @@ use rpn::ModuleKind;
 
 use super::attaching::{Outcome, Program};
 use super::files::{Files, Found};
-use super::in_kernel::{self, Kernel, LoadedModule};
+use super::in_kernel::{self, Kernel, LoadedModule, SystemMap};
+use super::kernel_symbols::KernelSymbols;
 use super::losses::Losses;
 use super::records::Clock;
 use super::taking::{Taken, Told};
@@ -41,8 +43,8 @@ pub(super) struct Session {
     held: Option<Held>,
     /// Files of the command with watchpoints, which are set when it has executed its program.
     later: Vec<Found>,
-    /// The file with the kernel's symbols, if one was named.
-    system_map: Option<PathBuf>,
+    /// The kernel's symbols, if a file with them was named.
+    system_map: Option<Arc<SystemMap>>,
     /// For each program of a kernel module, the module as it is loaded.
     modules: HashMap<usize, Option<LoadedModule>>,
     told: Told,
@@ -87,9 +89,9 @@ impl Session {
         }
     }
 
-    /// Takes the kernel's symbols from this file.
-    pub(super) fn set_system_map(&mut self, map: Option<PathBuf>) {
-        self.system_map = map;
+    /// Takes the kernel's symbols from a file.
+    pub(super) fn set_system_map(&mut self, map: Arc<SystemMap>) {
+        self.system_map = Some(map);
     }
 
     /// The files that were found for a program before it is attached.
@@ -222,11 +224,8 @@ impl Session {
                         continue;
                     }
                     let needed = tracepoints::needs_symbols(program.versions.main());
-                    let read = || match &self.system_map {
-                        Some(map) => Kernel::of_file(map),
-                        None => Kernel::read(None),
-                    };
-                    let kernel = needed.then(read).transpose().map_err(Failure::new)?;
+                    let symbols = KernelSymbols::new(self.system_map.as_deref());
+                    let kernel = needed.then(|| symbols.kernel()).transpose().map_err(Failure::new)?;
                     let mut outcome =
                         kernel.as_ref().map_or_else(Outcome::default, |it| program.attach_kernel(it));
                     outcome.add(program.attach_tracepoints(kernel.as_ref()));

@@ -18,6 +18,7 @@
 //! | `attaching`, `attempt` | one program: what it is attached to; what has come of one probe |
 //! | `handlers`, `emitting` | its handlers, compiled and loaded; or shown |
 //! | `files`, `places` | files that are probed, and the places in them |
+//! | `kernel_symbols` | where the kernel's symbols are from: `/proc/kallsyms`, or the file of `--sym` |
 //! | `in_kernel`, `kernel_names` | places in the kernel; its symbols by address and by name |
 //! | `semaphores` | the counters of static probes |
 //! | `watches` | watchpoints |
@@ -44,6 +45,7 @@ mod handlers;
 mod in_kernel;
 mod inserted;
 mod kernel_names;
+mod kernel_symbols;
 mod kinds;
 mod looping;
 mod losses;
@@ -81,12 +83,14 @@ use crate::session::{self, Loaded};
 use crate::{Failure, points};
 use attaching::{Program, To};
 pub(crate) use emitting::{EmittedHandler, emit};
+pub(crate) use in_kernel::SystemMap;
 pub(crate) use inserted::{InKernel, Said, ToInsert, globals, values};
 pub(crate) use kernel_names::KernelNames;
+pub(crate) use kernel_symbols::KernelSymbols;
 pub(crate) use kinds::{EVENTS, TYPED};
 use looping::Session;
 use numbers::Numbers;
-pub(crate) use patterns::{functions, tracepoints as matching_tracepoints};
+pub(crate) use patterns::tracepoints as matching_tracepoints;
 pub(crate) use script::{ScriptPrograms, ScriptSession};
 use targets::Targets;
 pub(crate) use watches::named as watched_symbol;
@@ -180,7 +184,11 @@ pub(crate) fn run<O: HasOutput>(
     let targets = (!pids.is_empty()).then(|| Targets::new(pids, false)).transpose()?;
     let processes = targets.as_ref().map(|targets| Arc::clone(&targets.processes));
     let mut session = Session::new(targets, None, names.collect());
-    session.set_system_map(tracing.sym.clone());
+    if let Some(map) =
+        tracing.sym.as_deref().filter(|_| programs.iter().any(|it| takes_map(it.program.main())))
+    {
+        session.set_system_map(SystemMap::read(map).map_err(Failure::new)?.into());
+    }
     let ring = ring(tracing.buffering.buffer)?;
     let gvars = programs.iter().map(|program| program.program.gvars()).max().unwrap_or(0);
     let globals = Globals::create(gvars.into()).map_err(no_memory)?;
@@ -265,6 +273,11 @@ pub(crate) fn check_rights<'a>(mut objects: impl Iterator<Item = &'a rpn::Object
 /// Whether only the kernel can run a program: it probes the kernel, or watches memory.
 pub(crate) fn is_needed(object: &rpn::Object) -> bool {
     object.kind != ModuleKind::User || object.probes.iter().any(|probe| probe.watch.is_some())
+}
+
+/// Whether the file of `--sym` is for a program the kernel's System.map.
+fn takes_map(object: &rpn::Object) -> bool {
+    object.kind == ModuleKind::Kernel
 }
 
 /// Whether a program has probes on instructions of the kernel.

@@ -1,9 +1,7 @@
-//! What patterns match in the kernel: functions and tracepoints.
+//! The tracepoints that patterns match.
 
 use image::Pattern;
 use kernel::tracepoints::Tracefs;
-
-use super::in_kernel;
 
 /// The names that match a pattern; a name alone means itself.
 fn matching(names: Vec<String>, pattern: &str) -> Result<Vec<String>, String> {
@@ -28,25 +26,6 @@ pub(crate) fn tracepoints(system: &str, name: &str) -> Result<Vec<(String, Strin
     match found.is_empty() {
         true => Err(format!("no tracepoint matches `{system}:{name}`")),
         false => Ok(found),
-    }
-}
-
-/// The functions of the kernel, or of a module, that a pattern means, sorted.
-///
-/// # Errors
-/// They cannot be read, or there is none.
-pub(crate) fn functions(pattern: &str, module: Option<&str>) -> Result<Vec<String>, String> {
-    let compiled = Pattern::new(pattern).map_err(|error| error.to_string())?;
-    // If the kernel hides addresses, names are all that can be told.
-    if module.is_none()
-        && let Ok(names) = in_kernel::probeable(pattern)
-    {
-        return Ok(names);
-    }
-    let names = in_kernel::names(&compiled, module).map_err(|error| format!("/proc/kallsyms: {error}"))?;
-    match names.is_empty() {
-        true => Err(format!("no function of the kernel matches `{pattern}`")),
-        false => Ok(names),
     }
 }
 

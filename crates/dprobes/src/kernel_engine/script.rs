@@ -16,7 +16,7 @@ use super::handlers::Bound;
 use super::looping::Session;
 use super::numbers::Numbers;
 use super::targets::Targets;
-use super::{check_rights, no_memory, report, ring};
+use super::{SystemMap, check_rights, no_memory, report, ring};
 use crate::Failure;
 use crate::session::Loaded;
 
@@ -33,6 +33,8 @@ pub(crate) struct ScriptPrograms<'a> {
     pub(crate) semaphores: &'a BTreeMap<String, Vec<u64>>,
     /// Files with the symbols of modules, by the module's name.
     pub(crate) symbols: &'a BTreeMap<String, Arc<Image>>,
+    /// The kernel's symbols, if a file with them was named.
+    pub(crate) map: Option<&'a Arc<SystemMap>>,
     /// The header items of its records.
     pub(crate) items: Items,
 }
@@ -84,7 +86,8 @@ impl ScriptSession {
         control: &Control,
         place: &dyn Fn(u32) -> Span,
     ) -> Result<(), Failure> {
-        let ScriptPrograms { objects, sources, events, semaphores, symbols, items } = script;
+        let ScriptPrograms { objects, sources, events, semaphores, symbols, map, items } = script;
+        map.into_iter().for_each(|map| self.session.set_system_map(Arc::clone(map)));
         for (number, object) in objects.iter().enumerate() {
             let numbers = Numbers::new(object, self.session.found(number).map(|found| &*found.image));
             let versions = Versions::only(object.clone(), "scripts are for x86-64 programs");

@@ -11,6 +11,7 @@ use super::scope::Scope;
 use super::{static_probes, surroundings};
 use crate::Failure;
 use crate::arguments::{Check, Emit};
+use crate::kernel_engine::KernelSymbols;
 use crate::messages::{count, say};
 use crate::stdout;
 
@@ -37,6 +38,7 @@ pub(crate) fn check(arguments: &Check) -> Result<ExitCode, Failure> {
         system_wide: false,
         by_kernel: false,
         symbols: None,
+        kernel: KernelSymbols::default(),
     };
     let around = Surroundings {
         files: &rpn::DiskFiles,

@@ -6,7 +6,7 @@ use script::{AttachPoint, AttachTarget, Handler, Provider};
 
 use super::named::names_its_point;
 use super::places::{Finder, KERNEL};
-use crate::kernel_engine::{TYPED, functions, matching_tracepoints};
+use crate::kernel_engine::{KernelSymbols, TYPED, matching_tracepoints};
 
 impl Finder<'_> {
     /// Adds the probes of an attach point in the kernel.
@@ -24,7 +24,7 @@ impl Finder<'_> {
             return self.one_of_kernel(handler, point);
         }
         let most = if self.scope.expands { usize::MAX } else { self.compiled.settings.max_probes };
-        match expanded(point) {
+        match expanded(point, self.scope.kernel) {
             Ok(points) if points.is_empty() => {
                 self.missing.add(handler.action, point, KERNEL, "nothing of the kernel matches");
             }
@@ -85,7 +85,10 @@ impl Finder<'_> {
 ///
 /// # Errors
 /// It cannot be known here; and what can be done.
-fn expanded(point: &AttachPoint) -> Result<Vec<AttachPoint>, (String, &'static str)> {
+fn expanded(
+    point: &AttachPoint,
+    symbols: KernelSymbols<'_>,
+) -> Result<Vec<AttachPoint>, (String, &'static str)> {
     let with = |place: AttachTarget| AttachPoint { place, ..point.clone() };
     let plain = |reason: String| (reason, "");
     let kernel = Some(KERNEL.to_owned());
@@ -111,7 +114,7 @@ fn expanded(point: &AttachPoint) -> Result<Vec<AttachPoint>, (String, &'static s
         (_, AttachTarget::Kernel { module, function, offset }) => {
             let place = |function| AttachTarget::Kernel { module: module.clone(), function, offset: *offset };
             let of = module.as_deref().filter(|module| *module != KERNEL);
-            let found = functions(function, of).map_err(plain)?;
+            let found = symbols.functions(function, of).map_err(plain)?;
             found.into_iter().map(|function| with(place(function))).collect()
         }
         _ => vec![point.clone()],

@@ -31,14 +31,15 @@ pub(super) fn list(arguments: &Trace) -> Result<ExitCode, Failure> {
     let pids = arguments.processes.ids();
     let path = command.first().and_then(|command| program_named(command));
     let system_wide = pids.is_empty() && command.is_empty();
-    let symbols = arguments.sym.as_deref().map(symbols::open).transpose()?;
+    let symbols = symbols::OfScript::read(arguments.sym.as_deref())?;
     let scope = Scope {
         pids: &pids,
         command: path.as_deref(),
         expands: true,
         system_wide,
         by_kernel: system_wide,
-        symbols: symbols.as_ref(),
+        symbols: symbols.program.as_ref(),
+        kernel: symbols.of_kernel(),
     };
     let (checked, compiled) = source::compile_text(arguments, listed.as_deref(), &scope)?;
     let places = places::find(&compiled, &checked.sources, &scope)?;

@@ -20,6 +20,7 @@ use super::kernel_types::KernelPrograms;
 use super::lines;
 use super::program_values::{Keys, place, shown};
 use super::scope::{Found, Scope, module};
+use crate::kernel_engine::KernelSymbols;
 
 /// The most functions that one attach point means, if their parameters are asked for.
 const FUNCTIONS: usize = 20_000;
@@ -86,6 +87,8 @@ impl Programs {
             system_wide: false,
             by_kernel: false,
             symbols: self.symbols.as_ref(),
+            // Only files are looked for.
+            kernel: KernelSymbols::default(),
         };
         let images = scope.images(&file, &mut state.cache).into_iter().map(|Found { image, .. }| image);
         let mut images: Vec<Arc<Image>> = images.filter(|image| image.machine() == Machine::X86_64).collect();

@@ -15,6 +15,7 @@ use ::source::{Sources, Span};
 use engine::{Options, Report, StartOptions, Tracer, Versions};
 use printout::{Output, Reader, StackMode};
 use process::{Held, ModuleError};
+use rpn::ModuleKind;
 use script::{Compiled, Opaque, Type};
 use trace::Items;
 use vm::State;
@@ -34,7 +35,7 @@ use super::{flame, listing, source, tables, unhit};
 use crate::addresses::Addresses;
 use crate::arguments::{Engine, Firing, ScriptFormat, Trace};
 use crate::control::{self, Watch};
-use crate::kernel_engine::{KernelNames, ScriptPrograms, ScriptSession};
+use crate::kernel_engine::{KernelNames, ScriptPrograms, ScriptSession, SystemMap};
 use crate::messages::tell;
 use crate::{Failure, front, progress, session, started_command, symbols};
 
@@ -63,19 +64,21 @@ fn trace_command(arguments: &Trace, command: &[OsString]) -> Result<ExitCode, Fa
     }
     let path = command.first().and_then(|command| program_named(command));
     let system_wide = pids.is_empty() && command.is_empty();
-    let symbols = arguments.sym.as_deref().map(symbols::open).transpose()?;
+    let symbols = symbols::OfScript::read(arguments.sym.as_deref())?;
     let scope = Scope {
         pids: &pids,
         command: path.as_deref(),
         expands: false,
         system_wide,
         by_kernel: system_wide,
-        symbols: symbols.as_ref(),
+        symbols: symbols.program.as_ref(),
+        kernel: symbols.of_kernel(),
     };
     let (mut checked, compiled) = source::compile(arguments, &scope)?;
     let scope = Scope { by_kernel: system_wide || checked.needs_kernel(), ..scope };
     let sources = std::mem::take(&mut checked.sources);
     let key_names = checked.key_names();
+    let asks_kernel = !checked.kernel_symbols().is_empty();
     // The debug information of the programs may be large.
     drop(checked);
     let places = places::find(&compiled, &sources, &scope)?;
@@ -90,7 +93,12 @@ fn trace_command(arguments: &Trace, command: &[OsString]) -> Result<ExitCode, Fa
         return Ok(ExitCode::SUCCESS);
     }
     control::expect(places.signals.iter().map(|(signal, _)| *signal));
-    let names = shows_kernel(&compiled).then(KernelNames::read).transpose();
+    let shows_kernel = shows_kernel(&compiled);
+    let probes_kernel = places.objects.iter().any(|object| object.kind == ModuleKind::Kernel);
+    if symbols.kernel.is_some() && !(shows_kernel || asks_kernel || probes_kernel) {
+        return Err(Failure::new("--sym: a System.map, and the script asks for no symbol of the kernel"));
+    }
+    let names = shows_kernel.then(|| scope.kernel.names()).transpose();
     let names = names.map_err(|reason| {
         Failure::new(format!("the script shows addresses of the kernel by name: {reason}"))
     })?;
@@ -104,6 +112,7 @@ fn trace_command(arguments: &Trace, command: &[OsString]) -> Result<ExitCode, Fa
         compiled: &compiled,
         places: &places,
         pids: &pids,
+        map: symbols.kernel.as_ref(),
     };
     match by_kernel {
         true => script.in_kernel(command, path.as_deref()),
@@ -136,6 +145,8 @@ struct Prepared<'a> {
     compiled: &'a Compiled,
     places: &'a Places,
     pids: &'a [i32],
+    /// The file with the kernel's symbols, if one was named.
+    map: Option<&'a Arc<SystemMap>>,
     /// The kernel's symbols, if it shows addresses of it, for the script to take.
     names: Cell<KernelNames>,
     /// The metrics that are exported, if any, for the script to take.
@@ -207,7 +218,7 @@ impl<'a> Prepared<'a> {
 
     /// Runs it by the kernel: in all processes, or in these and in a command that is started.
     fn in_kernel(&self, command: &[OsString], path: Option<&Path>) -> Result<ExitCode, Failure> {
-        let Prepared { arguments, compiled, places, sources, pids, .. } = *self;
+        let Prepared { arguments, compiled, places, sources, pids, map, .. } = *self;
         let firing = &arguments.printed.firing;
         pids.iter().try_for_each(|&pid| session::is_not_itself(pid))?;
         are_there(pids, command, path)?;
@@ -233,7 +244,7 @@ impl<'a> Prepared<'a> {
                     |minor: u32| places.points.get(minor as usize).map_or(Span::default(), |it| it.at.0);
                 let Places { objects, events, semaphores, symbols, .. } = places;
                 let items = items(arguments);
-                let programs = ScriptPrograms { objects, sources, events, semaphores, symbols, items };
+                let programs = ScriptPrograms { objects, sources, events, semaphores, symbols, map, items };
                 session.run(programs, &tables, &mut observer, &watch.control, &place)
             }
         };

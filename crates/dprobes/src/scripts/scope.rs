@@ -8,6 +8,8 @@ use image::Image;
 use process::ImageCache;
 use script::ProbedFile;
 
+use crate::kernel_engine::KernelSymbols;
+
 /// What attach points are found in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scope<'a> {
@@ -23,6 +25,8 @@ pub(super) struct Scope<'a> {
     pub(super) by_kernel: bool,
     /// A file with the symbols and types of one of the files.
     pub(super) symbols: Option<&'a Arc<Image>>,
+    /// Where the kernel's symbols are from.
+    pub(super) kernel: KernelSymbols<'a>,
 }
 
 /// A file that a name means.
@@ -79,7 +83,15 @@ pub(crate) fn files_named(
     name: &str,
     cache: &mut ImageCache,
 ) -> Vec<(PathBuf, Arc<Image>)> {
-    let scope = Scope { pids, command, expands: false, system_wide: false, by_kernel: false, symbols: None };
+    let scope = Scope {
+        pids,
+        command,
+        expands: false,
+        system_wide: false,
+        by_kernel: false,
+        symbols: None,
+        kernel: KernelSymbols::default(),
+    };
     scope.images(name, cache).into_iter().map(|Found { path, image }| (path, image)).collect()
 }
 

@@ -12,7 +12,7 @@ use super::scope::Scope;
 use super::{static_probes, surroundings};
 use crate::Failure;
 use crate::arguments::Trace;
-use crate::kernel_engine::KernelNames;
+use crate::kernel_engine::KernelSymbols;
 use crate::messages::{say, tell};
 
 /// The name of a text of the command line in messages.
@@ -61,7 +61,7 @@ pub(super) fn compile_text(
         allow_unsafe: arguments.allow_unsafe,
         settings: settings(),
         sites: static_probes::find(&checked, scope),
-        kernel_symbols: kernel_symbols(&checked),
+        kernel_symbols: kernel_symbols(&checked, scope.kernel),
         starts: arguments.cmd.is_some() || !arguments.command.is_empty(),
         nodes: surroundings::nodes(),
         cgroups: surroundings::cgroups(&checked),
@@ -75,12 +75,12 @@ pub(super) fn compile_text(
 }
 
 /// The addresses of the kernel's symbols that a script names.
-fn kernel_symbols(checked: &Checked) -> BTreeMap<String, Result<u64, String>> {
+fn kernel_symbols(checked: &Checked, symbols: KernelSymbols<'_>) -> BTreeMap<String, Result<u64, String>> {
     let wanted = checked.kernel_symbols();
     if wanted.is_empty() {
         return BTreeMap::new();
     }
-    let names = KernelNames::read();
+    let names = symbols.names();
     let address = |name: &String| names.as_ref().map_err(String::clone).and_then(|names| names.address(name));
     wanted.into_iter().map(|name| (name.clone(), address(&name))).collect()
 }

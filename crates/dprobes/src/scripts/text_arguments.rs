@@ -8,6 +8,7 @@ use script::{Functions, Item, Surroundings};
 use super::programs::Programs;
 use super::scope::{Scope, program_named};
 use crate::arguments::Traced;
+use crate::kernel_engine::KernelSymbols;
 
 /// Whether an argument of this name is a `char *` in all functions of these attach points that have
 /// it. Without debug information this is not known.
@@ -22,6 +23,7 @@ pub(crate) fn points_to_text(points: &str, name: &str, traced: &Traced) -> bool 
         system_wide,
         by_kernel: system_wide,
         symbols: None,
+        kernel: KernelSymbols::default(),
     };
     let around =
         Surroundings { files: &rpn::DiskFiles, directories: &[], programs: Rc::new(Programs::new(&scope)) };

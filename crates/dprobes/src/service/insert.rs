@@ -173,6 +173,7 @@ impl Session<'_> {
             loaded,
             sources,
             pids: insert.processes.clone(),
+            sym: insert.symbols.clone(),
             buffer: insert.buffer,
             globals,
             allow_panic: insert.allow_panic,

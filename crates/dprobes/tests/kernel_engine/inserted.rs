@@ -141,6 +141,8 @@ fn what_is_refused_leaves_nothing_attached() {
         (&["-p", "1"], "the kernel is probed for all processes; leave -p out"),
         (&["--lossless"], "--lossless: the kernel engine does not make programs wait"),
         (&["--share-variables"], "--share-variables: with the kernel engine"),
+        // No System.map.
+        (&["--sym", &file], "line 1, `name = vmlinux`: an address, a letter and a name are expected"),
     ] {
         let said = session.fails(&[&["insert", file.as_str()], options].concat());
         assert!(said.contains(reason), "{said}");

@@ -80,13 +80,16 @@ pub(crate) fn trials() -> Vec<Trial> {
         rmmod brd
         cat said";
     // Some of the kernel's own list, as if it had been linked 16 MiB lower.
-    let linked = "grep -A 4 -E ' (_text|_stext|vfs_read|vfs_write|__x64_sys_getppid)$' /proc/kallsyms |
+    let linked_only = "grep -A 4 -E ' (_text|_stext|vfs_read|vfs_write|__x64_sys_getppid)$' /proc/kallsyms |
         grep -v -e '^--' -e '\\[' | sort -u | awk '{
         top = substr($1, 9, 1); low = (\"0x\" substr($1, 10)) - 16777216
         if (low < 0) { low += 268435456; top = substr(\"0123456789abcdef\", index(\"0123456789abcdef\", top) - 1, 1) }
-        printf \"%s%s%07x %s %s\\n\", substr($1, 1, 8), top, low, $2, $3 }' > linked
+        printf \"%s%s%07x %s %s\\n\", substr($1, 1, 8), top, low, $2, $3 }' > linked";
+    let linked = format!(
+        "{linked_only}
         grep -v ' vfs_read$' linked > other; sed -n 's/ vfs_write$/ vfs_read/p' linked >> other
-        ! dprobes attach --sym other calls.rpn 2>&1";
+        ! dprobes attach --sym other calls.rpn 2>&1"
+    );
     let by_map = format!(
         "cat > calls.rpn <<'END'\n{ENTRY}END\n{linked}
         {}
@@ -97,6 +100,23 @@ pub(crate) fn trials() -> Vec<Trial> {
         session("--sym linked calls.rpn", "calls getppid 20"),
         session("--sym linked calls.rpn", "calls getppid 7"),
     );
+    // The same in scripts: patterns, and names of addresses.
+    let names = format!(
+        "{linked_only}
+        echo 2 > /proc/sys/kernel/kptr_restrict
+        dprobes trace --sym linked -l 'kprobe:__x64_sys_getpp*'
+        ! dprobes trace 'kprobe:__x64_sys_getpp* {{ @[kstack(1)] = count(); }}' 2>&1
+        dprobes trace --sym linked 'kprobe:__x64_sys_getpp* {{ @[comm, func] = count(); @s[comm, kstack(1)] = count(); }}' > printed 2> said & session=$!
+        until grep -q ' armed in ' said; do kill -0 $session; sleep 0.1; done
+        calls getppid 20
+        kill -TERM $session
+        wait $session
+        cat said printed
+        {}
+        echo 1 > /proc/sys/kernel/kptr_restrict",
+        session("--sym linked --at 'kernel:__x64_sys_getpp?d'", "calls getppid 7"),
+    );
+    let names = Command::shell(&names).limit(Duration::from_secs(170));
     // The kernel's symbols are read four times.
     let by_map = Command::shell(&by_map).limit(Duration::from_secs(170));
     let refused = "printf 'name = vmlinux\\nmodtype = kernel\\noffset = no_such_function\\nexit\\n\
@@ -162,6 +182,20 @@ pub(crate) fn trials() -> Vec<Trial> {
             let reason = "--sym: other is of another kernel than the running one: `vfs_read` would be at 0x";
             assert!(first.contains(reason), "{text}");
         }),
+        Trial::new(
+            "kernel engine: names of patterns and stacks are those of a System.map",
+            names,
+            |output| {
+                let text = output.success();
+                let (listed, rest) =
+                    text.split_once("the kernel hides its addresses").expect("they are hidden");
+                assert!(listed.contains("kprobe:__x64_sys_getppid\n"), "{text}");
+                for line in ["@[calls, __x64_sys_getppid]: 20", "@s[calls, \n        __x64_sys_getppid+"] {
+                    assert!(rest.contains(line), "{line:?} in\n{text}");
+                }
+                assert_eq!(counts(rest, "vmlinux:__x64_sys_getpp?d:entry"), [7, 7, 0, 0, 7, 0], "{text}");
+            },
+        ),
         Trial::shell("kernel engine: what cannot be probed in the kernel is refused", refused, |text| {
             for reason in [
                 "no_such_function: /proc/kallsyms has no function `no_such_function`",

@@ -42,7 +42,7 @@ fn trace(options: &[&str], text: &str, command: &[&str]) -> String {
 }
 
 /// The entries of a map: keys and numbers.
-fn entries(stdout: &str, map: &str) -> Vec<(String, u64)> {
+pub(super) fn entries(stdout: &str, map: &str) -> Vec<(String, u64)> {
     let entry = |line: &str| {
         let (key, value) = line.strip_prefix(map)?.strip_prefix('[')?.split_once("]: ")?;
         Some((key.to_owned(), value.parse().ok()?))

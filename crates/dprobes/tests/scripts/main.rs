@@ -21,6 +21,7 @@
 //! | `semaphores` | static probes with semaphores, by the kernel |
 //! | `stores` | what `printf` says as records |
 //! | `symbols` | the addresses of symbols |
+//! | `system_map` | the kernel's names from a System.map |
 //! | `typed`, `typed_languages` | types and lines from debug information |
 //! | `debuginfod` | debug information that a server has |
 //! | `watches` | watchpoints |
@@ -45,6 +46,7 @@ mod peer;
 mod semaphores;
 mod stores;
 mod symbols;
+mod system_map;
 mod theirs;
 mod tracing;
 mod typed;
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
     semaphores::add(&mut trials);
     stores::add(&mut trials);
     symbols::add(&mut trials);
+    system_map::add(&mut trials);
     typed::add(&mut trials);
     typed_languages::add(&mut trials);
     debuginfod::add(&mut trials);

@@ -11,7 +11,7 @@ mod symbols;
 mod system_map;
 mod text;
 
-pub(super) use symbols::names;
+pub(crate) use system_map::SystemMap;
 
 use std::fs;
 use std::ops::Range;
@@ -24,9 +24,9 @@ use rpn::{FunctionPoint, Location, ModuleKind, Object, Probe};
 
 use super::places::LeftOut;
 use symbols::Symbols;
-pub(super) use symbols::parse_line;
 use symbols::{Lookup, Symbol};
-use system_map::SystemMap;
+pub(super) use symbols::{names, parse_line};
+pub(super) use system_map::NotPlaced as MapNotPlaced;
 use text::Text;
 
 /// A place in the kernel.
@@ -73,9 +73,10 @@ impl Kernel {
     /// The same of the kernel itself, with symbols from its System.map.
     ///
     /// # Errors
-    /// The symbols cannot be read, or are of another kernel.
-    pub(super) fn of_file(map: &Path) -> Result<Kernel, String> {
-        Kernel::with(SystemMap::read(map)?.running()?, None, "the file of --sym")
+    /// Where the kernel is, is not known, or the file is of another one.
+    pub(super) fn of_map(map: &SystemMap) -> Result<Kernel, String> {
+        let symbols = map.running().map_err(|not| not.reason().to_owned())?;
+        Kernel::with(Symbols::of(symbols.to_vec()), None, "the file of --sym")
     }
 
     fn with(symbols: Symbols, module: Option<&LoadedModule>, source: &'static str) -> Result<Kernel, String> {
@@ -289,6 +290,19 @@ impl Kernel {
         }
     }
 
+    /// The names of the functions that a pattern matches, and where kprobes may be, sorted.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn probeable(&self, pattern: &str) -> Result<Vec<String>, String> {
+        let is_free = |it: &&Symbol| !self.forbidden.iter().any(|(range, _)| range.contains(&it.address));
+        let found = self.select(pattern)?.into_iter().filter(is_free);
+        let mut names: Vec<String> = found.map(|symbol| symbol.name.clone()).collect();
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
     fn unknown(&self, name: &str) -> String {
         let near = self.symbols.near(name);
         let shown: Vec<String> = near.iter().map(|name| format!("`{}`", printable::text(name))).collect();
@@ -353,20 +367,6 @@ fn ambiguous(name: &str, all: &[u64]) -> String {
         all.len(),
         shown.join(", ")
     )
-}
-
-/// The functions of the kernel that a pattern matches, and where kprobes may be, by name.
-///
-/// # Errors
-/// There is none, or the kernel does not show their addresses.
-pub(super) fn probeable(pattern: &str) -> Result<Vec<String>, String> {
-    let kernel = Kernel::read(None)?;
-    let is_free = |it: &&Symbol| !kernel.forbidden.iter().any(|(range, _)| range.contains(&it.address));
-    let found = kernel.select(pattern)?.into_iter().filter(is_free);
-    let mut names: Vec<String> = found.map(|symbol| symbol.name.clone()).collect();
-    names.sort();
-    names.dedup();
-    Ok(names)
 }
 
 /// The code that kprobes refuse, as the kernel lists it; nothing if it does not show its list.

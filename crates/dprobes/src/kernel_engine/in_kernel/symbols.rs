@@ -14,11 +14,11 @@ use image::Pattern;
 
 /// A function of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Symbol {
-    pub(super) address: u64,
-    pub(super) name: String,
+pub(in crate::kernel_engine) struct Symbol {
+    pub(in crate::kernel_engine) address: u64,
+    pub(in crate::kernel_engine) name: String,
     /// Whether it is code.
-    pub(super) is_code: bool,
+    pub(in crate::kernel_engine) is_code: bool,
 }
 
 /// The symbols of the kernel, or of one module.

@@ -15,6 +15,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use object::LittleEndian;
 use object::elf::{FileHeader64, PT_NOTE};
@@ -34,17 +35,46 @@ const NOTES: u64 = 1 << 20;
 
 /// The symbols of a kernel as it was linked.
 #[derive(Debug)]
-pub(super) struct SystemMap {
+pub(crate) struct SystemMap {
     path: PathBuf,
     symbols: Vec<Symbol>,
+    /// The same where the running kernel has them, once that was asked for.
+    running: OnceLock<Result<Vec<Symbol>, NotPlaced>>,
+}
+
+/// Why it is not known where the running kernel has the symbols of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::kernel_engine) enum NotPlaced {
+    /// This process cannot see where the kernel is.
+    Unseen(String),
+    /// The file is of another kernel.
+    Other(String),
+}
+
+impl NotPlaced {
+    /// The reason in words.
+    pub(in crate::kernel_engine) fn reason(&self) -> &str {
+        let (NotPlaced::Unseen(reason) | NotPlaced::Other(reason)) = self;
+        reason
+    }
 }
 
 impl SystemMap {
+    /// Whether a file may be one: it begins as one does.
+    pub(crate) fn is_one(path: &Path) -> bool {
+        // More than a line: what follows the first may be cut.
+        let mut start = Vec::new();
+        let is_file = path.metadata().is_ok_and(|data| data.is_file());
+        let read = is_file && File::open(path).is_ok_and(|it| it.take(4096).read_to_end(&mut start).is_ok());
+        let line = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        read && str::from_utf8(line).ok().and_then(parse_line).is_some()
+    }
+
     /// Reads a file.
     ///
     /// # Errors
     /// It cannot be read, or is no such file.
-    pub(super) fn read(path: &Path) -> Result<SystemMap, String> {
+    pub(crate) fn read(path: &Path) -> Result<SystemMap, String> {
         let failed = |reason: &dyn std::fmt::Display| format!("--sym: {}: {reason}", printable::path(path));
         let file = File::open(path).map_err(|error| failed(&error))?;
         let data = file.metadata().map_err(|error| failed(&error))?;
@@ -54,20 +84,32 @@ impl SystemMap {
         let mut text = Vec::new();
         file.take(LARGEST).read_to_end(&mut text).map_err(|error| failed(&error))?;
         let symbols = parse(&text).map_err(|reason| failed(&reason))?;
-        Ok(SystemMap { path: path.to_owned(), symbols })
+        Ok(SystemMap { path: path.to_owned(), symbols, running: OnceLock::new() })
     }
 
-    /// The symbols where the running kernel has them.
+    /// The symbols as the file has them, in its order.
+    pub(in crate::kernel_engine) fn linked(&self) -> &[Symbol] {
+        &self.symbols
+    }
+
+    /// The symbols where the running kernel has them, in the file's order.
     ///
     /// # Errors
     /// The slide is not known, or the file is of another kernel.
-    pub(super) fn running(&self) -> Result<Symbols, String> {
+    pub(in crate::kernel_engine) fn running(&self) -> Result<&[Symbol], &NotPlaced> {
+        self.running.get_or_init(|| self.moved()).as_deref()
+    }
+
+    fn moved(&self) -> Result<Vec<Symbol>, NotPlaced> {
         let (slide, listed) = match Symbols::read(None) {
             Ok(listed) => (self.slide("_text", listed.first("_text"), "/proc/kallsyms")?, Some(listed)),
             Err(hidden) => {
                 let start = vmcoreinfo().and_then(|notes| symbol_of(&notes, "_stext"));
                 let start = start.map_err(|reason| {
-                    format!("{}: where this kernel is, is not known: {hidden}; {reason}", self.name())
+                    NotPlaced::Unseen(format!(
+                        "{}: where this kernel is, is not known: {hidden}; {reason}",
+                        self.name()
+                    ))
                 })?;
                 (self.slide("_stext", Some(start), "VMCOREINFO in /proc/kcore")?, None)
             }
@@ -77,15 +119,17 @@ impl SystemMap {
         let moved: Vec<Symbol> = self.symbols.iter().map(moved).collect();
         match listed.and_then(|listed| difference(&moved, listed.all())) {
             Some(difference) => Err(self.other_kernel(&difference)),
-            None => Ok(Symbols::of(moved)),
+            None => Ok(moved),
         }
     }
 
     /// How far the kernel was moved: one of its symbols is there.
-    fn slide(&self, name: &str, there: Option<u64>, by: &str) -> Result<u64, String> {
-        let there = there.ok_or_else(|| format!("{}: {by} has no `{name}`", self.name()))?;
+    fn slide(&self, name: &str, there: Option<u64>, by: &str) -> Result<u64, NotPlaced> {
+        let there =
+            there.ok_or_else(|| NotPlaced::Unseen(format!("{}: {by} has no `{name}`", self.name())))?;
         let linked = self.symbols.iter().find(|symbol| symbol.name == name);
-        let linked = linked.ok_or_else(|| format!("{} has no `{name}`", self.name()))?.address;
+        let linked =
+            linked.ok_or_else(|| NotPlaced::Other(format!("{} has no `{name}`", self.name())))?.address;
         let slide = there.wrapping_sub(linked);
         match slide.is_multiple_of(STEP) {
             true => Ok(slide),
@@ -95,8 +139,8 @@ impl SystemMap {
         }
     }
 
-    fn other_kernel(&self, difference: &str) -> String {
-        format!("{} is of another kernel than the running one: {difference}", self.name())
+    fn other_kernel(&self, difference: &str) -> NotPlaced {
+        NotPlaced::Other(format!("{} is of another kernel than the running one: {difference}", self.name()))
     }
 
     fn name(&self) -> String {
@@ -207,7 +251,11 @@ mod tests {
         ffffffff81000030 W g\nffffffff82000000 D jiffies\n";
 
     fn map(text: &[u8]) -> SystemMap {
-        SystemMap { path: "System.map".into(), symbols: parse(text).expect("it is one") }
+        SystemMap {
+            path: "System.map".into(),
+            symbols: parse(text).expect("it is one"),
+            running: OnceLock::new(),
+        }
     }
 
     #[test]
@@ -243,14 +291,36 @@ mod tests {
     }
 
     #[test]
+    fn a_file_is_known_by_its_first_line() {
+        let scratch = testing::Scratch::new();
+        let is_one = |text: &[u8]| {
+            let path = scratch.path().join("file");
+            std::fs::write(&path, text).expect("it can be written");
+            SystemMap::is_one(&path)
+        };
+        assert!(is_one(TEXT) && is_one(b"ffffffff81000000 T _text"));
+        for text in [&b""[..], b"\n", b"\x7fELF\x02\x01\x01", b"T f\n", b"name = vmlinux\n", &[b'f'; 5000]] {
+            assert!(!is_one(text), "{text:?}");
+        }
+        assert!(!SystemMap::is_one(scratch.path()) && !SystemMap::is_one(Path::new("/dev/zero")));
+        assert!(!SystemMap::is_one(Path::new("/none")));
+    }
+
+    #[test]
     fn the_slide_is_that_of_a_symbol() {
         let map = map(TEXT);
         let by = |there| map.slide("_text", there, "a list");
         assert_eq!(by(Some(0xffff_ffff_9d00_0000)), Ok(0x1c00_0000));
         assert_eq!(by(Some(0xffff_ffff_8080_0000)), Ok(0x80_0000u64.wrapping_neg()));
-        assert!(by(Some(0xffff_ffff_9d00_1000)).is_err_and(|reason| reason.contains("another kernel")));
-        assert!(by(None).is_err_and(|reason| reason.contains("a list has no `_text`")));
-        assert!(map.slide("_end", Some(0), "a list").is_err_and(|reason| reason.ends_with("has no `_end`")));
+        let other = by(Some(0xffff_ffff_9d00_1000)).expect_err("no kernel is moved so");
+        assert!(matches!(&other, NotPlaced::Other(why) if why.contains("another kernel")), "{other:?}");
+        let unseen = by(None).expect_err("it is not known");
+        assert!(
+            matches!(&unseen, NotPlaced::Unseen(why) if why.contains("a list has no `_text`")),
+            "{unseen:?}"
+        );
+        let without = map.slide("_end", Some(0), "a list").expect_err("the file has none");
+        assert!(matches!(&without, NotPlaced::Other(why) if why.ends_with("has no `_end`")), "{without:?}");
     }
 
     #[test]
