@@ -15,6 +15,10 @@ use crate::inlined::{Frame, InlinedFunctions};
 /// How often the modules of a process are read again at most.
 const EVERY: Duration = Duration::from_millis(100);
 
+/// How often while a process is known for less than [`EVERY`]: it may just execute a program, and
+/// map its libraries.
+const EARLY: Duration = Duration::from_millis(5);
+
 /// The most processes whose modules are kept.
 const MAX_PROCESSES: usize = 1 << 14;
 
@@ -37,12 +41,22 @@ struct Known {
     /// Its modules, then those that were unmapped, the last one first. A child shares its parent's.
     modules: Arc<Vec<Module>>,
     read: Instant,
+    /// When the process was seen first.
+    first: Instant,
+}
+
+impl Known {
+    /// Whether the modules are to be read again.
+    fn is_due(&self) -> bool {
+        let pause = if self.first.elapsed() < EVERY { EARLY } else { EVERY };
+        self.read.elapsed() >= pause
+    }
 }
 
 impl Addresses {
     /// Reads the modules of a process, before it ends.
     pub(crate) fn look(&mut self, pid: u32) {
-        if self.processes.get(&pid).is_some_and(|known| known.read.elapsed() < EVERY) {
+        if self.processes.get(&pid).is_some_and(|known| !known.is_due()) {
             return;
         }
         let modules = i32::try_from(pid).ok().and_then(|pid| process::modules(pid, &mut self.cache).ok());
@@ -61,6 +75,7 @@ impl Addresses {
             (one.bias, one.inode, one.device) == (other.bias, other.inode, other.device)
                 && one.span() == other.span()
         };
+        let first = before.map_or_else(Instant::now, |known| known.first);
         let known = before.map(|known| Arc::clone(&known.modules)).unwrap_or_default();
         let is_known = known.len() >= modules.len() && known.iter().zip(modules).all(is_same);
         let modules = match is_known {
@@ -76,14 +91,14 @@ impl Addresses {
                 Arc::new(modules.iter().chain(gone).cloned().collect())
             }
         };
-        self.processes.insert(pid, Known { modules, read: Instant::now() });
+        self.processes.insert(pid, Known { modules, read: Instant::now(), first });
     }
 
     /// Takes a child's modules from its parent's: it may end before anybody looks.
     pub(crate) fn inherit(&mut self, parent: u32, child: u32) {
         self.make_room();
         if let Some(known) = self.processes.get(&parent).cloned() {
-            self.processes.insert(child, known);
+            self.processes.insert(child, Known { first: Instant::now(), ..known });
         }
     }
 

@@ -33,6 +33,7 @@ pub(crate) fn add(trials: &mut Trials) {
     one("a full map loses what is new, and says so", full);
     one("strings, stacks and names in keys", long_keys);
     one("entries are removed, and read", entries);
+    one("stacks are those of the other engines", stacks);
     one("fields of tracepoints", tracepoints);
     one("what cannot be done in the kernel is refused", refused);
 }
@@ -124,6 +125,58 @@ fn as_in_a_process(program: &Path) {
     assert_eq!(status.code(), Some(3), "{stderr}");
     assert_eq!(by_kernel, sorted(&stdout));
     assert!(by_kernel.contains("41 first -7 5 scripted_node"), "{by_kernel}");
+}
+
+/// A program with frame pointers, which lives until what it has done is printed.
+const FRAMES: &str = "#include <unistd.h>
+    __attribute__((noinline)) int leaf(int n) { volatile int x = n * 3; return x + 1; }
+    __attribute__((noinline)) int middle(int n) { return leaf(n) + 1; }
+    __attribute__((noinline)) int outer(int n) { return middle(n) * 2; }
+    int main(void) { int sum = outer(5); sleep(2); return sum == 34 ? 3 : 4; }";
+
+/// The kernel walks by frame pointers, which the entry of a function has not set up yet and its end
+/// has restored.
+fn stacks(program: &Path) {
+    let directory = program.parent().expect("it is in a directory");
+    let (source, built) = (directory.join("frames.c"), directory.join("frames"));
+    std::fs::write(&source, FRAMES).expect("there is room");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-fcf-protection=none"]);
+    let status = gcc.arg("-o").arg(&built).arg(&source).status();
+    assert!(status.is_ok_and(|status| status.success()));
+    // Behind `push %rbp` and `mov %rsp, %rbp`, which have four bytes.
+    let text = "uprobe:{program}:leaf { printf(\"entry %s\\n\", ustack(8)); }
+        uprobe:{program}:leaf+4 { printf(\"inside %s\\n\", ustack(8)); }
+        uretprobe:{program}:leaf { printf(\"return %s\\n\", ustack(8)); }";
+    let text = script(text, &built);
+    let functions = ["leaf", "middle", "outer", "main"];
+    // Of each place, the frames of the program's own functions.
+    let walked = |options: &[&str], more: &str| {
+        let mut command = dprobes();
+        command.args(["trace", "-q"]).args(options).arg(format!("{text} {more}")).arg("--").arg(&built);
+        let (status, stdout, stderr) = run(&mut command);
+        assert_eq!(status.code(), Some(3), "{stderr}");
+        ["entry", "inside", "return"].map(|place| {
+            let stack = stdout.split_once(place).expect(&stdout).1.lines().skip(1);
+            let frames = stack.map(|line| line.trim().to_owned());
+            let is_own = |frame: &String| {
+                frame.split_once('+').is_some_and(|(function, _)| functions.contains(&function))
+            };
+            frames.take_while(is_own).collect::<Vec<String>>()
+        })
+    };
+    let jump = walked(&["--engine", "jump"], "");
+    assert_eq!(jump, walked(&["--engine", "trap"], ""));
+    for (stack, at) in jump.iter().zip(["leaf+0", "leaf+4", "leaf+"]) {
+        let names: Vec<&str> = stack.iter().filter_map(|frame| Some(frame.split_once('+')?.0)).collect();
+        assert!(names == functions && stack[0].starts_with(at), "{jump:?}");
+    }
+    let without_caller = |stack: &[String]| [&stack[..1], &stack[2..]].concat();
+    let [entry, inside, back] = walked(&[], "profile:hz:1 { @n = count(); }");
+    assert_eq!(inside, jump[1]);
+    // Linux 6.12 and later see where functions begin with `push %rbp`.
+    assert!(entry == jump[0] || entry == without_caller(&jump[0]), "{entry:?}");
+    assert_eq!(back, without_caller(&jump[2]));
 }
 
 fn ends_itself(program: &Path) {
