@@ -6,7 +6,7 @@ use kernel::{AttachKind, Handler, MAP_NAMES, MapsOptions};
 use rpn::{Object, Probe, Sources};
 
 use super::handlers::{self, Handlers, Spot};
-use super::{kinds, tracepoints};
+use super::{kinds, rights, tracepoints};
 use crate::Failure;
 
 /// A handler that was compiled.
@@ -51,6 +51,22 @@ pub(crate) fn emit(object: &Object, sources: Option<&Sources>) -> Result<Vec<Emi
         })
     };
     object.probes.iter().enumerate().map(emitted).collect()
+}
+
+/// Whether the kernel could run a program in all processes, as far as that is known without trying.
+///
+/// # Errors
+/// What this process may not do, or what a handler cannot do in the kernel.
+pub(crate) fn could_run(object: &Object) -> Result<(), String> {
+    rights::check()?;
+    let size = MapsOptions::default().size(object.probes.len());
+    let size = size.map_err(|error| format!("the processors of this machine: {error}"))?;
+    object.probes.iter().try_for_each(|probe| {
+        let spot = Spot::of(object, probe);
+        let handler = Handler::of(object, probe, spot.offset);
+        let compiled = kernel::compile(&handler, &Handlers::target(object, spot, size));
+        compiled.map(drop).map_err(|refusal| format!("{}: {refusal}", printable::text(&probe.point)))
+    })
 }
 
 fn section(place: AttachKind) -> &'static str {

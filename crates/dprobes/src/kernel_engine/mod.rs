@@ -82,7 +82,7 @@ use crate::output::Output;
 use crate::session::{self, Loaded};
 use crate::{Failure, points};
 use attaching::{Program, To};
-pub(crate) use emitting::{EmittedHandler, emit};
+pub(crate) use emitting::{EmittedHandler, could_run, emit};
 pub(crate) use in_kernel::SystemMap;
 pub(crate) use inserted::{InKernel, Said, ToInsert, globals, values};
 pub(crate) use kernel_names::KernelNames;

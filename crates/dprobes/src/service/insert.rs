@@ -286,21 +286,8 @@ impl Session<'_> {
                 more => format!("{more} processes map"),
             }
         );
-        let others = match probed {
-            0 => {
-                scan::processes_of_others().into_iter().filter(|&pid| scan::maps_module(pid, &module)).count()
-            }
-            _ => 0,
-        };
-        if others > 0 && insert.processes.is_empty() {
-            reply.warnings.push(format!(
-                "{} of other users: without -p, probes are for your own processes; with -p PID they are for any that you may \
-                 trace",
-                match others {
-                    1 => "1 process that maps it is".to_owned(),
-                    more => format!("{more} processes that map it are"),
-                }
-            ));
+        if insert.processes.is_empty() {
+            reply.warnings.extend(left_to_others(&object, &followed));
         }
         Ok(reply)
     }
@@ -370,4 +357,25 @@ impl Session<'_> {
         drop(program);
         self.tracer.remove_probes(number, &doubled);
     }
+}
+
+/// What is said of processes of other users that map a program's module, and are not probed.
+fn left_to_others(object: &Object, followed: &[i32]) -> Option<String> {
+    let others = scan::processes_of_others().into_iter();
+    let others = others.filter(|pid| !followed.contains(pid) && scan::maps_module(*pid, &object.module));
+    let others = match others.count() {
+        0 => return None,
+        1 => "1 process that maps it is".to_owned(),
+        more => format!("{more} processes that map it are"),
+    };
+    let by_kernel = match kernel_engine::could_run(object) {
+        Ok(()) => "with --engine kernel for those of all users".to_owned(),
+        Err(reason) => {
+            format!("--engine kernel, which is for those of all users, cannot run them ({reason})")
+        }
+    };
+    Some(format!(
+        "{others} of other users: without -p, probes are for your own processes; with -p PID they are for any that \
+         you may trace; {by_kernel}"
+    ))
 }

@@ -231,6 +231,17 @@ fn processes_of_others_are_probed_only_by_name() {
     let (status, said, warned) = session.say(&["insert", &program]);
     assert_eq!((status, said.contains("no process maps now")), (0, true), "{said}");
     assert!(warned.contains("1 process that maps it is of other users"), "{warned}");
+    assert!(warned.contains("--engine kernel"), "{warned}");
+    // Also where some are probed; and what the kernel cannot run is told.
+    let own = start(&copy);
+    let refused = counting(&copy, ["server_work"]).replace("exit", "push r, fs_base\nlog 1\nexit");
+    let file = session.program("refused.rpn", &refused);
+    let (status, said, warned) = session.say(&["insert", "--replace", &file]);
+    assert_eq!((status, said.contains("which 1 process maps now")), (0, true), "{said}{warned}");
+    assert!(warned.contains("1 process that maps it is of other users"), "{warned}");
+    let reason = "--engine kernel, which is for those of all users, cannot run them (";
+    assert!(warned.contains(reason), "{warned}");
+    drop(own);
     assert!(!is_traced(server.pid()));
     session.done(&["insert", "--replace", "-p", &server.pid().to_string(), &program]);
     assert_eq!(server.ask("call 6"), "done 6");
