@@ -151,6 +151,6 @@ impl Assembler {
         }
         self.items.check()?;
         self.items = reach::without_dead_code(&self.items)?;
-        Islands::new(&self.items, limit).place()?.encode()
+        Islands::new(&self.items, limit).with_islands()?.encode()
     }
 }

@@ -81,7 +81,7 @@ impl<'a> Islands<'a> {
     }
 
     /// Adds islands until every jump reaches where it leads.
-    pub(crate) fn place(mut self) -> Result<Self, AssembleError> {
+    pub(crate) fn with_islands(mut self) -> Result<Self, AssembleError> {
         let mut last_far = 0;
         for _ in 0..ROUNDS {
             let layout = self.layout();
@@ -146,7 +146,7 @@ impl<'a> Islands<'a> {
     }
 
     fn label_at(&self, layout: &Layout, label: Label) -> i32 {
-        layout.items[self.items.place(label).expect("all labels were checked")]
+        layout.items[self.items.item_of(label).expect("all labels were checked")]
     }
 
     /// The distance that the offset of a jump states.

@@ -64,7 +64,7 @@ impl Default for Items {
 
 impl Items {
     /// The item that a label names.
-    pub(crate) fn place(&self, label: Label) -> Result<usize, AssembleError> {
+    pub(crate) fn item_of(&self, label: Label) -> Result<usize, AssembleError> {
         self.labels[label.0 as usize].ok_or(AssembleError::Unbound(label))
     }
 
@@ -80,7 +80,7 @@ impl Items {
     pub(crate) fn check(&self) -> Result<(), AssembleError> {
         for (number, &item) in self.list.iter().enumerate() {
             let Some(label) = item.label() else { continue };
-            let place = self.place(label)?;
+            let place = self.item_of(label)?;
             match item {
                 Item::Jump(..) if !self.function(number).contains(&place) => {
                     return Err(AssembleError::LeavesFunction(number));

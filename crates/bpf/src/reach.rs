@@ -38,7 +38,7 @@ fn reached(items: &Items) -> Result<Vec<bool>, AssembleError> {
         }
         let item: Item = items.list[place];
         if let Some(label) = item.label() {
-            open.push(items.place(label)?);
+            open.push(items.item_of(label)?);
         }
         if item.falls_through() {
             if place + 1 == items.function(place).end {

@@ -142,7 +142,7 @@ impl RingBuffer {
     }
 
     /// The first byte of the record at a position.
-    fn place(&self, position: u64) -> *const u8 {
+    fn record_start(&self, position: u64) -> *const u8 {
         let offset = (position & (self.size - 1)) as usize;
         // SAFETY: the mapping has a page, then the data twice, and the offset is within the first.
         unsafe { self.data.start().cast_const().add(PAGE + offset) }
@@ -151,7 +151,7 @@ impl RingBuffer {
     fn header(&self, position: u64) -> &AtomicU32 {
         // SAFETY: records begin at multiples of 8 bytes inside of the data, which lives as long as
         // `self`; it is only loaded from.
-        unsafe { &*self.place(position).cast::<AtomicU32>() }
+        unsafe { &*self.record_start(position).cast::<AtomicU32>() }
     }
 
     /// A record's bytes. The caller has checked that it is complete and not longer than the ring.
@@ -160,7 +160,9 @@ impl RingBuffer {
         // passes it. Only this reader, the ring's only one, moves that, after the slice is used.
         // The bytes are inside of the mapping: the record begins in the first copy of the data and
         // is at most as long as the second.
-        unsafe { std::slice::from_raw_parts(self.place(position).add(HEADER as usize), length as usize) }
+        unsafe {
+            std::slice::from_raw_parts(self.record_start(position).add(HEADER as usize), length as usize)
+        }
     }
 }
 

@@ -52,7 +52,7 @@ pub fn convert<S: Read + Seek>(
     let mut order = Order::new(known.disorder);
     let mut templates = Map::default();
     let mut give = |form: &mut dyn Form, number, program, record: &trace::Record| {
-        let place = known.place(program, record.probe, record.eip);
+        let place = known.site(program, record.probe, record.eip);
         let codes = (program, record.major, record.minor);
         let template = match templates.get(&codes) {
             Some(&template) => template,

@@ -210,7 +210,7 @@ impl TraceFacts {
     }
 
     /// The site of a record.
-    pub fn place(&mut self, program: u32, probe: u32, address: u64) -> &ProbeSite {
+    pub fn site(&mut self, program: u32, probe: u32, address: u64) -> &ProbeSite {
         let key = (program, probe, address);
         if let Some((_, number)) = self.last.filter(|(last, _)| *last == key) {
             return &self.places[number as usize];
@@ -301,22 +301,22 @@ mod tests {
     fn a_function_has_a_number_if_both_its_ends_are_probed() {
         let mut known = TraceFacts::new(&info());
         assert_eq!(known.function_names(), ["f"]);
-        let entry = known.place(0, 0, 0x10).clone();
+        let entry = known.site(0, 0, 0x10).clone();
         assert_eq!((entry.side, entry.function, entry.number), (Side::Entry, Some(0), Some(0)));
-        let end = known.place(0, 1, 0x18).clone();
+        let end = known.site(0, 1, 0x18).clone();
         assert_eq!((end.side, end.function, end.symbol.as_str()), (Side::Return, Some(0), "f+0x8"));
-        assert_eq!(known.place(0, 2, 0x20).function, None, "g has no return");
-        assert_eq!(known.place(0, 3, 0x10).side, Side::Inside, "every instruction");
-        assert_eq!(known.place(0, 0, 0x10), &entry);
+        assert_eq!(known.site(0, 2, 0x20).function, None, "g has no return");
+        assert_eq!(known.site(0, 3, 0x10).side, Side::Inside, "every instruction");
+        assert_eq!(known.site(0, 0, 0x10), &entry);
     }
 
     #[test]
     fn without_an_address_the_only_function_of_a_probe_is_meant() {
         let mut known = TraceFacts::new(&info());
-        let end = known.place(0, 1, 0);
+        let end = known.site(0, 1, 0);
         assert_eq!((end.side, end.function, end.symbol.as_str()), (Side::Return, Some(0), "f"));
-        assert_eq!(known.place(7, 7, 7).name(), "?");
-        assert_eq!(known.place(7, 7, 7).probe_name(), "?:");
+        assert_eq!(known.site(7, 7, 7).name(), "?");
+        assert_eq!(known.site(7, 7, 7).probe_name(), "?:");
     }
 
     #[test]

@@ -36,7 +36,7 @@ impl<W: Write> Json<W> {
     }
 
     /// Appends the part that all records of a place share.
-    fn place(&mut self, place: &ProbeSite) {
+    fn shared_part(&mut self, place: &ProbeSite) {
         let Some(number) = place.number else { return about(place, &mut self.line) };
         let number = number as usize;
         if self.places.len() <= number {
@@ -104,7 +104,7 @@ impl<W: Write> Form for Json<W> {
             key("comm", out);
             string(record.name.as_bytes(), out);
         }
-        self.place(event.place);
+        self.shared_part(event.place);
         let out = &mut self.line;
         key("major", out);
         decimal(record.major, out);

@@ -138,7 +138,7 @@ impl<'a> LiveSpans<'a> {
     fn give(&mut self, all: bool) -> io::Result<()> {
         while let Some(Kept { number, program, record }) = self.order.pop(all) {
             let template = self.sheet.get(*program, record.major, record.minor);
-            let place = self.known.place(*program, record.probe, record.eip);
+            let place = self.known.site(*program, record.probe, record.eip);
             self.otlp.record(&Event { number: *number, record, place, template })?;
         }
         Ok(())

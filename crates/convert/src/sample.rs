@@ -47,7 +47,7 @@ pub(crate) fn play(form: &mut dyn Form, known: &mut TraceFacts, hits: &[Hit<'_>]
             data: words.iter().flat_map(|word| word.to_le_bytes()).collect(),
             ..Record::default()
         };
-        let place = known.place(0, probe, record.eip);
+        let place = known.site(0, probe, record.eip);
         form.record(&Event { number, record: &record, place, template: None }).expect("it is written");
     }
     form.finish().expect("it is written")

@@ -47,7 +47,7 @@ enum Way {
 /// # Errors
 /// It cannot be written.
 pub(crate) fn begin(path: &Path) -> io::Result<(File, PendingFile)> {
-    let (file, way) = match place(path)? {
+    let (file, way) = match follow_links(path)? {
         OutputPath::Open(descriptor) => (duplicate(descriptor)?, Way::Settled),
         OutputPath::AsItIs => (File::options().write(true).open(path)?, Way::Settled),
         OutputPath::Absent(place) => {
@@ -101,7 +101,7 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// It cannot be written.
 pub(crate) fn probe(path: &Path) -> io::Result<()> {
-    match place(path)? {
+    match follow_links(path)? {
         // Opening and closing a pipe would end its reader's input.
         OutputPath::Open(_) | OutputPath::AsItIs => Ok(()),
         OutputPath::Absent(_) | OutputPath::Regular(_) => begin(path).map(|_| ()),
@@ -174,7 +174,7 @@ enum OutputPath {
 }
 
 /// Follows a path, link by link.
-fn place(path: &Path) -> io::Result<OutputPath> {
+fn follow_links(path: &Path) -> io::Result<OutputPath> {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
         let directory = match path.parent() {

@@ -126,7 +126,7 @@ struct PlaceStats<'a> {
     hits: u64,
 }
 
-fn place(place: &PlaceReport) -> PlaceStats<'_> {
+fn place_stats(place: &PlaceReport) -> PlaceStats<'_> {
     PlaceStats { module: &place.module, function: &place.function, sites: place.sites, hits: place.hits }
 }
 
@@ -149,7 +149,7 @@ pub(crate) fn write(report: &Report, targets: &[TargetCounts], path: &Path) -> R
         logged: probe.counts.logged,
         dropped: probe.counts.dropped,
         state: probe.state.name(),
-        places: probe.places.as_ref().map(|places| places.iter().map(place).collect()),
+        places: probe.places.as_ref().map(|places| places.iter().map(place_stats).collect()),
     });
     let holds = Holds {
         count: report.holds.count,

@@ -262,13 +262,13 @@ pub(crate) fn site(
         return Err(NotPlaced::Breakpoint(address));
     }
     if checks.opcodes {
-        verify_opcode(expected.opcode, bytes, || numbers.place(vaddr))?;
+        verify_opcode(expected.opcode, bytes, || numbers.with_kind(vaddr))?;
     }
     if let Some(instruction) = expected.bytes.filter(|it| checks.opcodes && !bytes.starts_with(it)) {
         return Err(NotPlaced::Instruction {
             expected: instruction.to_vec(),
             found: bytes[..bytes.len().min(instruction.len())].to_vec(),
-            place: numbers.place(vaddr),
+            place: numbers.with_kind(vaddr),
         });
     }
     if checks.opcodes {

@@ -27,7 +27,7 @@ impl<'a> Numbers<'a> {
     }
 
     /// A place with its kind of number: `offset 0x1001`.
-    pub(crate) fn place(self, vaddr: u64) -> String {
+    pub(crate) fn with_kind(self, vaddr: u64) -> String {
         match self {
             Numbers::Offsets(image) if image.offset_of_address(vaddr).is_some() => {
                 format!("offset {}", self.number(vaddr))
@@ -62,17 +62,19 @@ impl<'a> Numbers<'a> {
     /// Why a place is not the start of an instruction.
     pub(crate) fn boundary(self, misplaced: NotAnInstruction) -> NotPlaced {
         match misplaced {
-            NotAnInstruction::NotCode { vaddr, why } => NotPlaced::NotCode { place: self.place(vaddr), why },
+            NotAnInstruction::NotCode { vaddr, why } => {
+                NotPlaced::NotCode { place: self.with_kind(vaddr), why }
+            }
             NotAnInstruction::InsideInstruction { vaddr, before, after, text } => {
                 NotPlaced::InsideInstruction {
-                    place: self.place(vaddr),
+                    place: self.with_kind(vaddr),
                     instruction: text,
                     before: self.choice(before),
                     after: self.choice(after),
                 }
             }
             NotAnInstruction::Undecodable { vaddr, at, start } => NotPlaced::Undecodable {
-                place: self.place(vaddr),
+                place: self.with_kind(vaddr),
                 at: self.number(at),
                 start: self.choice(start),
             },

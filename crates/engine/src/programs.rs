@@ -50,14 +50,14 @@ impl Programs {
 
     /// Removes a program.
     pub(crate) fn remove(&mut self, number: usize) -> Option<Program> {
-        let place = self.place(number)?;
+        let place = self.index(number)?;
         self.numbers.remove(place);
         Some(self.programs.remove(place))
     }
 
     /// The index of a program.
     #[inline]
-    fn place(&self, number: usize) -> Option<usize> {
+    fn index(&self, number: usize) -> Option<usize> {
         // As long as none was removed, each index is the number.
         match self.numbers.get(number) {
             Some(&there) if there == number => Some(number),
@@ -67,12 +67,12 @@ impl Programs {
 
     #[inline]
     pub(crate) fn get(&self, number: usize) -> Option<&Program> {
-        self.place(number).map(|place| &self.programs[place])
+        self.index(number).map(|place| &self.programs[place])
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, number: usize) -> Option<&mut Program> {
-        self.place(number).map(|place| &mut self.programs[place])
+        self.index(number).map(|place| &mut self.programs[place])
     }
 
     /// The numbers, ascending.

@@ -98,7 +98,7 @@ fn resolved_site(known: &Site, module: &Image, verify: bool) -> Result<Site, Not
         return Err(NotPlaced::Instruction {
             expected: known.bytes.clone(),
             found: found[..found.len().min(known.bytes.len())].to_vec(),
-            place: numbers.place(vaddr),
+            place: numbers.with_kind(vaddr),
         });
     }
     let site = site(vaddr, None, module, verify, numbers)?;
@@ -164,7 +164,7 @@ fn site(
     let found = bytes.zip(module.offset_of_address(vaddr));
     let (bytes, offset) = found.ok_or_else(|| outside(module))?;
     if verify {
-        verify_opcode(opcode, &bytes, || numbers.place(vaddr))?;
+        verify_opcode(opcode, &bytes, || numbers.with_kind(vaddr))?;
         module.check_boundary(vaddr).map_err(|misplaced| numbers.boundary(misplaced))?;
         check_doubt(module, vaddr)?;
     }
@@ -272,7 +272,7 @@ pub(crate) fn symbol(name: &str, image: &Image, remark: &mut dyn FnMut(String)) 
         let places = found
             .iter()
             .take(8)
-            .map(|function| format!("{} at {}", called(function), numbers.place(function.vaddr)));
+            .map(|function| format!("{} at {}", called(function), numbers.with_kind(function.vaddr)));
         return Err(NotPlaced::Ambiguous {
             name: name.to_owned(),
             count: found.len(),

@@ -285,7 +285,7 @@ impl Space {
         }
         let (address, offset) = self.mapped.areas.iter().find_map(|area| area.slot_at(rip))?;
         let slot = self.site(address)?.slot.as_ref()?;
-        Some((address, slot.place(offset)))
+        Some((address, slot.position_at(offset)))
     }
 
     /// Whether a thread in a trampoline has reached an instruction whose bytes a jump covers. It

@@ -85,12 +85,12 @@ impl Registry {
     }
 
     /// The index of a hook that is or was known.
-    fn place(&self, head: *const HookHeader) -> Option<usize> {
+    fn index(&self, head: *const HookHeader) -> Option<usize> {
         self.hooks.iter().position(|known| std::ptr::eq(known.head, head))
     }
 
     fn identify(&mut self, head: &'static HookHeader) -> &mut RegisteredHook {
-        let place = self.place(head).unwrap_or_else(|| {
+        let place = self.index(head).unwrap_or_else(|| {
             self.hooks.push(RegisteredHook::new(head));
             self.hooks.len() - 1
         });
@@ -101,7 +101,7 @@ impl Registry {
 
     /// The indexes of a registered exit: hook, and exit in the hook.
     fn find(&self, entry: &Entry) -> Option<(usize, usize)> {
-        let hook = self.place(entry.head)?;
+        let hook = self.index(entry.head)?;
         let member = self.hooks[hook].exits.iter().position(|member| std::ptr::eq(&*member.entry, entry))?;
         Some((hook, member))
     }
@@ -252,7 +252,7 @@ pub(crate) fn delete_table(sites: &'static [Site]) {
 /// Registers an exit; makes an unknown hook known.
 pub(crate) fn register(head: &'static HookHeader, entry: Entry) -> Result<Arc<Entry>, Error> {
     with(|registry| {
-        let known = match registry.place(head) {
+        let known = match registry.index(head) {
             Some(place) => &mut registry.hooks[place],
             None => registry.identify(head),
         };
@@ -290,7 +290,7 @@ pub(crate) fn deregister(entry: &Entry) -> Result<Departure, Error> {
 /// Waits until no thread is left that was inside a hook when a ticket was issued.
 fn wait(head: *const HookHeader, ticket: u64) -> Departure {
     let is_over =
-        || with(|registry| registry.place(head).is_none_or(|hook| registry.hooks[hook].is_over(ticket)));
+        || with(|registry| registry.index(head).is_none_or(|hook| registry.hooks[hook].is_over(ticket)));
     if thread::is_inside() {
         return if is_over() { Departure::Complete } else { Departure::Pending };
     }
@@ -302,7 +302,7 @@ fn wait(head: *const HookHeader, ticket: u64) -> Departure {
 pub(crate) fn delete(head: &'static HookHeader) -> Result<(), Error> {
     let ticket = with(|registry| {
         let hook =
-            registry.place(head).filter(|&hook| registry.hooks[hook].eligible).ok_or(Error::UnknownHook)?;
+            registry.index(head).filter(|&hook| registry.hooks[hook].eligible).ok_or(Error::UnknownHook)?;
         registry.take_out_all(|known| std::ptr::eq(known.head, head));
         while let Some(member) = registry.hooks[hook].exits.first() {
             let entry = Arc::clone(&member.entry);

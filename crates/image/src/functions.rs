@@ -127,7 +127,7 @@ impl Symbols {
         }
         all.retain(|symbol| headers.is_code(symbol.vaddr));
         for symbol in &mut all {
-            symbol.size = symbol.size.min(room(headers, symbol.vaddr));
+            symbol.size = symbol.size.min(bytes_to_segment_end(headers, symbol.vaddr));
         }
         Symbols::index(all, problems)
     }
@@ -201,7 +201,7 @@ fn read_separate(source: &Source) -> Result<Vec<Symbol>, ImageError> {
 }
 
 /// Bytes from an address to the end of its segment: the most that a function can have.
-fn room(headers: &Headers, vaddr: u64) -> u64 {
+fn bytes_to_segment_end(headers: &Headers, vaddr: u64) -> u64 {
     let code = headers.executable_segments().map(super::Segment::code).find(|code| code.contains(&vaddr));
     code.map_or(0, |code| code.end - vaddr)
 }

@@ -107,7 +107,7 @@ fn main() {
         let compiled = compile(&handler, &environment).expect("compiles");
         let mut trampoline = arena.put(&[]);
         let mut bytes = Vec::new();
-        compiled.place(trampoline, &mut bytes);
+        compiled.append_at(trampoline, &mut bytes);
         bytes.extend(DISPLACED);
         let back = trampoline + bytes.len() as u64 + 5;
         bytes.push(0xe9);
@@ -173,7 +173,7 @@ fn compile_time(arena: &mut Arena) {
             environment.site = 0x7f00_0000_0000 + 16 * site;
             let handler = handler(&code, site as u32);
             bytes.clear();
-            compile(&handler, &environment).expect("compiles").place(0x7f12_3456_0000, &mut bytes);
+            compile(&handler, &environment).expect("compiles").append_at(0x7f12_3456_0000, &mut bytes);
             black_box(&bytes);
         }
         println!("{name:<32}{:>8.1} ms for {count} sites", start.elapsed().as_secs_f64() * 1e3);

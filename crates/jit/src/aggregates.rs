@@ -126,7 +126,7 @@ impl Output<'_> {
         self.emitter.bind(none);
         self.add_locked(places, added);
         self.emitter.jump(done);
-        self.emitter.back(before);
+        self.emitter.end_detour(before);
     }
 
     /// Adds to the value of copy 0, which everybody may.

@@ -93,7 +93,7 @@ impl Output<'_> {
         self.claim_shared(processor, context, other);
         let discard = self.discard;
         self.emitter.jump(discard);
-        self.emitter.back(aside);
+        self.emitter.end_detour(aside);
     }
 
     /// Claims a shared context and goes to `mine`; after many tries counts the hit as missed and

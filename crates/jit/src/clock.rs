@@ -52,7 +52,7 @@ impl Output<'_> {
         self.emitter.bind(early);
         self.emitter.number(RAX, 0);
         self.emitter.jump(later);
-        self.emitter.back(stream);
+        self.emitter.end_detour(stream);
         match clock {
             vm::Clock::Monotonic => {}
             vm::Clock::Elapsed => {

@@ -127,7 +127,7 @@ impl Compiled {
     }
 
     /// Appends the bytes for `address` to `to`.
-    pub fn place(&self, address: u64, to: &mut Vec<u8>) {
+    pub fn append_at(&self, address: u64, to: &mut Vec<u8>) {
         let start = to.len();
         to.extend_from_slice(&self.bytes);
         for &at in &self.addresses {

@@ -233,7 +233,7 @@ impl<'a> Compiler<'a> {
     /// Emits a path from an offset on.
     fn path(&mut self, offset: usize) -> Result<(), TooLarge> {
         if self.run.facts.targets.contains(&offset) {
-            let (label, new) = self.place(offset)?;
+            let (label, new) = self.label_for(offset)?;
             if !new {
                 self.run.path.out.emitter.jump(label);
                 return Ok(());
@@ -262,7 +262,7 @@ impl<'a> Compiler<'a> {
 
     /// The label for an offset with this shape (unified first in [`Mode::Merged`]), and whether it
     /// is new.
-    fn place(&mut self, offset: usize) -> Result<(Label, bool), TooLarge> {
+    fn label_for(&mut self, offset: usize) -> Result<(Label, bool), TooLarge> {
         if self.run.mode == Mode::Merged {
             self.count_steps();
             self.run.path.settle();
@@ -281,7 +281,7 @@ impl<'a> Compiler<'a> {
 
     /// The label for a jump from here. New places are emitted later.
     pub(crate) fn jump_target(&mut self, offset: usize) -> Result<Label, TooLarge> {
-        let (label, new) = self.place(offset)?;
+        let (label, new) = self.label_for(offset)?;
         if new {
             self.pending.push((offset, self.run.path.shape.clone(), label));
         }

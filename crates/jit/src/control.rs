@@ -215,7 +215,7 @@ impl Compiler<'_> {
             let before = self.run.path.out.emitter.aside(Stream::Cold);
             self.run.path.out.emitter.bind(again);
             self.run.end_without_record();
-            self.run.path.out.emitter.back(before);
+            self.run.path.out.emitter.end_detour(before);
         }
         if op == Op::Abort || self.run.handler.logmax == 0 {
             self.run.end_without_record();

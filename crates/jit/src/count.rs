@@ -79,7 +79,7 @@ impl Output<'_> {
             self.emitter.jump_if(Condition::NotEqual, discard);
             self.emitter.store32_number(Rm::Absolute(self.environment.over), 1);
             self.emitter.jump(go_on);
-            self.emitter.back(before);
+            self.emitter.end_detour(before);
         }
         if limits.ignore > 0 {
             self.compare_rax(limits.ignore, scratch);
@@ -123,7 +123,7 @@ impl Output<'_> {
         }
         self.emitter.number(scratch, 0);
         self.emitter.jump(done);
-        self.emitter.back(before);
+        self.emitter.end_detour(before);
     }
 
     /// Counts all counters with the `struct rseq` at offset `registered` from fs, and leaves the
@@ -140,7 +140,7 @@ impl Output<'_> {
             self.emitter.bind(abort);
             self.emitter.step(true, *down, Rm::Absolute(counter.spill));
             self.emitter.jump(end);
-            self.emitter.back(before);
+            self.emitter.end_detour(before);
         }
     }
 

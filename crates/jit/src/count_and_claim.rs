@@ -113,7 +113,7 @@ impl RecordBeginner<'_, '_> {
         self.out.emitter.bind(other);
         self.out.set_holder(context, None);
         self.out.emitter.jump(signed);
-        self.out.emitter.back(aside);
+        self.out.emitter.end_detour(aside);
         self.out.emitter.bind(signed);
         self.out.set_site(context);
         // Clears TAKEN: only the thread id remains.

@@ -206,7 +206,7 @@ impl Emitter {
     }
 
     /// Returns from the detour.
-    pub(crate) fn back(&mut self, aside: Aside) {
+    pub(crate) fn end_detour(&mut self, aside: Aside) {
         if let Some(over) = aside.over {
             self.bind(over);
         }

@@ -198,7 +198,7 @@ impl MapOperation<'_, '_> {
         self.run.path.out.emitter.bind(slow);
         self.call_aside(key, to, &found);
         self.run.path.out.emitter.jump(done);
-        self.run.path.out.emitter.back(aside);
+        self.run.path.out.emitter.end_detour(aside);
         self.finish(to.map(|to| Location::Register(to.0)));
         Some(())
     }

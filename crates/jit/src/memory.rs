@@ -79,7 +79,7 @@ impl Run<'_> {
             out.emitter.jump_if(Condition::Equal, back);
         }
         self.path.out.emitter.jump(leave);
-        self.path.out.emitter.back(aside);
+        self.path.out.emitter.end_detour(aside);
         (memory, leave)
     }
 
@@ -126,7 +126,7 @@ impl Run<'_> {
         out.emitter.bind(cannot);
         out.emitter.number(to, 1);
         out.emitter.jump(done);
-        out.emitter.back(aside);
+        out.emitter.end_detour(aside);
         self.path.pop();
         self.path.push(Location::Register(to.0));
     }

@@ -171,7 +171,7 @@ impl<'a> Output<'a> {
         self.emitter.load(RDX, RAX);
         self.emitter.shift(Shift::Right, RDX, 32);
         self.emitter.jump(done);
-        self.emitter.back(stream);
+        self.emitter.end_detour(stream);
     }
 
     /// Sets rdx to the time stamp counter or its substitute. Changes rax.

@@ -58,7 +58,7 @@ impl Output<'_> {
         self.marked(RAX, by_itself);
         if let Some(stream) = asked {
             self.emitter.jump(own);
-            self.emitter.back(stream);
+            self.emitter.end_detour(stream);
         }
         self.emitter.bind(own);
         self.emitter.load(RAX, offset);
@@ -82,7 +82,7 @@ impl Output<'_> {
         self.emitter.bind(untold);
         self.emitter.number(RAX, 0);
         self.emitter.jump(known);
-        self.emitter.back(stream);
+        self.emitter.end_detour(stream);
     }
 
     /// Writes the site to the context.
@@ -109,7 +109,7 @@ impl Output<'_> {
         let owner = self.identity(offset_of!(Identity, owner));
         self.emitter.load32(RAX, owner);
         self.emitter.jump(known);
-        self.emitter.back(stream);
+        self.emitter.end_detour(stream);
     }
 
     /// Sets eax to a number that the tracer stored in the thread's descriptors, or goes to `untold`

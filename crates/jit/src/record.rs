@@ -157,7 +157,7 @@ impl Run<'_> {
         out.emitter.load(RAX, of_context(context, offset_of!(Context, control)));
         out.emitter.step(false, false, of_control(RAX, offset_of!(Control, lost)));
         out.end_without_record(claimed);
-        out.emitter.back(stream);
+        out.emitter.end_detour(stream);
         // Emitted last, so that it can be dropped if the epilogue follows.
         let epilogue = out.epilogue;
         out.emitter.jump(epilogue);

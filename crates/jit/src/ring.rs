@@ -98,7 +98,7 @@ impl RecordBeginner<'_, '_> {
         self.out.emitter.address(record, Rm::At(context, SCRATCH as i32));
         self.out.time_in_one();
         self.out.emitter.jump(begin);
-        self.out.emitter.back(stream);
+        self.out.emitter.end_detour(stream);
     }
 
     /// Rereads the reader's position if there is no room. At `look` the record's register holds the

@@ -102,7 +102,7 @@ impl SideExit<'_, '_> {
         self.out.frame.below = 0;
         let shared = self.shared_leave();
         self.out.emitter.jump(shared);
-        self.out.emitter.back(stream);
+        self.out.emitter.end_detour(stream);
         self.exits.last = Some((self.offset, self.shape.clone(), label));
         label
     }
@@ -273,7 +273,7 @@ impl SideExit<'_, '_> {
         self.out.set_owner(RBX, None);
         self.out.emitter.ret();
         self.out.frame.below = below;
-        self.out.emitter.back(aside);
+        self.out.emitter.end_detour(aside);
         label
     }
 
@@ -325,7 +325,7 @@ impl SideExit<'_, '_> {
         self.out.frame.below = 0;
         let epilogue = self.out.epilogue;
         self.out.emitter.jump(epilogue);
-        self.out.emitter.back(aside);
+        self.out.emitter.end_detour(aside);
         label
     }
 

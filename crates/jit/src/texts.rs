@@ -221,7 +221,7 @@ fn copy(run: &mut Run<'_>, registers: Registers, count: i32, leave: Label) {
     emitter.shift(Shift::Right, zeros, 3);
     emitter.alu(Alu::Add, index, zeros);
     emitter.jump(read);
-    emitter.back(stream);
+    emitter.end_detour(stream);
 }
 
 /// Copies a word, or only its first bytes and zeros behind them; goes to `end` if it has a byte

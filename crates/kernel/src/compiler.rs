@@ -127,14 +127,14 @@ impl Compiler<'_> {
     }
 
     /// `dst` = a place that a field says. The verifier sees that it is one of a word.
-    pub(crate) fn place(&mut self, dst: Reg, field: Field) {
+    pub(crate) fn get_aligned(&mut self, dst: Reg, field: Field) {
         self.e.get(dst, field);
         self.e.alu(Alu::And, dst, -8);
     }
 
     /// `dst` = the address of what a field says, which is at most `last`; else jumps.
     pub(crate) fn found(&mut self, dst: Reg, field: Field, last: i32, bad: Label) {
-        self.place(Reg::R0, field);
+        self.get_aligned(Reg::R0, field);
         self.e.jump_if(Cond::Gt, Reg::R0, last, bad);
         self.in_tables(dst, Reg::R0);
     }

@@ -65,14 +65,14 @@ impl<'a> Key<'a> {
         let (full, rest) = self.bytes.as_chunks::<8>();
         let Some((words, last)) = words.split_at_checked(full.len()) else { return false };
         words.iter().zip(full).all(|(word, part)| word.load(Relaxed) == u64::from_le_bytes(*part))
-            && parts(rest).all(|part| last.first().is_some_and(|word| word.load(Relaxed) == part))
+            && byte_words(rest).all(|part| last.first().is_some_and(|word| word.load(Relaxed) == part))
     }
 
     /// Writes the length and the key, and zeros behind it.
     pub(crate) fn write(&self, entry: &[AtomicU64]) {
         let Some((length, words)) = entry.split_first() else { return };
         length.store(self.bytes.len() as u64, Relaxed);
-        let mut parts = parts(self.bytes);
+        let mut parts = byte_words(self.bytes);
         for word in words {
             word.store(parts.next().unwrap_or(0), Relaxed);
         }
@@ -81,7 +81,7 @@ impl<'a> Key<'a> {
 
 /// Bytes as little-endian words; the last one is filled with zeros.
 #[inline]
-pub(crate) fn parts(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+pub(crate) fn byte_words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     let (words, rest) = bytes.as_chunks::<8>();
     let last = (!rest.is_empty()).then(|| {
         let mut word = [0; 8];
@@ -127,7 +127,7 @@ fn mix(bytes: &[u8]) -> u64 {
         let pair = u128::from_le_bytes(*pair);
         fold(hash ^ pair as u64, SECOND ^ (pair >> 64) as u64)
     });
-    parts(rest).fold(hash, |hash, part| fold(hash ^ part, SECOND))
+    byte_words(rest).fold(hash, |hash, part| fold(hash ^ part, SECOND))
 }
 
 /// Both halves of a product: each bit of the factors reaches most bits of the result.

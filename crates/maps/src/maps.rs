@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::key::{self, Key, parts};
+use crate::key::{self, Key, byte_words};
 use crate::shape::Copy as MapCopy;
 use crate::single;
 use crate::table::{Entry, TRIES, Table};
@@ -162,7 +162,7 @@ impl<'a> Maps<'a> {
         let stored = match info.key {
             0 => copy
                 .single(info)
-                .is_some_and(|(lock, value)| single::change(lock, || write(value, parts(from)))),
+                .is_some_and(|(lock, value)| single::change(lock, || write(value, byte_words(from)))),
             _ => Self::store_keyed(info, copy, key, from).is_some(),
         };
         stored || Self::lose(copy)
@@ -171,7 +171,7 @@ impl<'a> Maps<'a> {
     fn store_keyed(info: &MapInfo, copy: MapCopy<'_>, key: &[u8], from: &[u8]) -> Option<()> {
         let key = Self::key(info, key)?;
         let table = copy.table(info)?;
-        let fill = |words: &[AtomicU64]| write(words, parts(from));
+        let fill = |words: &[AtomicU64]| write(words, byte_words(from));
         for _ in 0..TRIES {
             let (mut entry, new) = table.find_or_insert(&key, fill)?;
             if new {

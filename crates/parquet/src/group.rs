@@ -94,7 +94,7 @@ impl<W: Write + Send> Parquet<W> {
     }
 
     /// The text numbers of a place: module, probe, symbol.
-    fn place(&mut self, place: &ProbeSite) -> [Option<u32>; 3] {
+    fn text_numbers(&mut self, place: &ProbeSite) -> [Option<u32>; 3] {
         let known = place.number.and_then(|number| self.places.get(&number).copied());
         known.unwrap_or_else(|| {
             let texts = [&place.module, &place.point, &place.symbol];
@@ -153,7 +153,7 @@ impl<W: Write + Send> Parquet<W> {
 impl<W: Write + Send> Form for Parquet<W> {
     fn record(&mut self, event: &Event<'_>) -> io::Result<()> {
         let (record, items) = (event.record, event.place.items);
-        let [module, probe, symbol] = self.place(event.place);
+        let [module, probe, symbol] = self.text_numbers(event.place);
         let comm = items.contains(Items::PROCNAME).then(|| self.name(&record.name));
         let described = event.template.map(|template| self.texts.number(template.description.as_bytes()));
         let columns = &mut self.columns;

@@ -66,7 +66,7 @@ impl Slot {
     ///
     /// When the kernel restarts a system call (rax: -512 to -516) it moves rip back by two bytes:
     /// leave such a thread in the slot, or it hits the site's breakpoint again.
-    pub fn place(&self, offset: usize) -> SlotPosition {
+    pub fn position_at(&self, offset: usize) -> SlotPosition {
         self.places
             .iter()
             .find(|(known, _)| *known == offset)
@@ -77,7 +77,7 @@ impl Slot {
     /// code. Returns false, and changes nothing, if rip is not at one of the slot's instructions.
     pub fn mend(&self, registers: &mut Registers) -> bool {
         match registers.rip.checked_sub(self.address).map(usize::try_from) {
-            Some(Ok(offset)) => self.place(offset).mend(self.site, registers),
+            Some(Ok(offset)) => self.position_at(offset).mend(self.site, registers),
             _ => false,
         }
     }

@@ -136,7 +136,7 @@ fn write_probe(out: &mut String, provider: &Provider, probe: &Probe) -> fmt::Res
         let cast = if *argument == Type::Function { format!("({kind})") } else { String::new() };
         writeln!(out, "        {kind} DPROBES_USDT_HELD dprobes_usdt_{number} = {cast}(arg{number}); \\")?;
         let before = if number == 0 { "" } else { " " };
-        write!(places, "{before}{}", place(argument, number))?;
+        write!(places, "{before}{}", operand(argument, number))?;
         if let Type::Named(_) = argument {
             operands.push(format!("[s{number}] \"n\" (DPROBES_USDT_SIZE({argument}))"));
         }
@@ -180,7 +180,7 @@ fn c_type(argument: &Type) -> String {
 }
 
 /// What a note says of an argument: its size and its place.
-fn place(argument: &Type, number: usize) -> String {
+fn operand(argument: &Type, number: usize) -> String {
     // A part of a register has names that not all tracers know: the whole one is named, and the
     // size says how much of it.
     let (size, part) = match argument {

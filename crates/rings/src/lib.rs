@@ -150,7 +150,7 @@ impl Head {
     }
 
     /// The offset of its state in the memory.
-    pub fn place(&self) -> usize {
+    pub fn state_offset(&self) -> usize {
         self.place
     }
 }

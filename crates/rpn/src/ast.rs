@@ -84,7 +84,7 @@ pub(crate) struct Statement {
 impl Statement {
     /// From the key to the end of the value.
     pub(crate) fn span(&self) -> Span {
-        self.value.as_ref().map_or(self.place.span, |value| self.place.span.to(value.place().span))
+        self.value.as_ref().map_or(self.place.span, |value| self.place.span.to(value.location().span))
     }
 }
 
@@ -103,7 +103,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    pub(crate) fn place(&self) -> SourceLocation {
+    pub(crate) fn location(&self) -> SourceLocation {
         match self {
             Value::Name(name) => name.place,
             Value::Names(names) => {

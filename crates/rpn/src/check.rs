@@ -180,7 +180,7 @@ impl<'a> Statements<'a> {
     fn probe(mut self, probe: &ProbePoint, object: &Object, defaults: Defaults) -> Probe {
         self.check_point(object.kind);
         let (location, length) = self.location(object.word());
-        let point = self.point();
+        let point = self.point_statement();
         Probe {
             point: point.map(|point| point.written.clone()).unwrap_or_default(),
             span: point.map_or(Span::default(), Statement::span),
@@ -203,7 +203,7 @@ impl<'a> Statements<'a> {
 
     fn watch(&mut self, object: &Object, length: Option<i128>, probe: &ProbePoint) -> Option<Watch> {
         let Some(name) = self.name(Key::Watchpoint) else {
-            if let (Some(_), Some(point)) = (length, self.point()) {
+            if let (Some(_), Some(point)) = (length, self.point_statement()) {
                 let warning = Diagnostic::warning(point.span(), "the end of this range has no effect")
                     .label("only a watchpoint has a range")
                     .help("add `watchpoint = x`, `w`, `rw` or `io`, or remove the end of the range");
@@ -242,7 +242,7 @@ impl<'a> Statements<'a> {
             (Access::Io, _) | (_, Word::W4) => &[1, 2, 4],
             (_, Word::W8) => &[1, 2, 4, 8],
         };
-        let span = self.point().map_or(place.span, Statement::span);
+        let span = self.point_statement().map_or(place.span, Statement::span);
         if !allowed.contains(&length) {
             let list = allowed.iter().map(i128::to_string).collect::<Vec<_>>().join(", ");
             let plural = if allowed == [1] { "" } else { "s" };

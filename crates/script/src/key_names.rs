@@ -14,7 +14,7 @@ pub(crate) fn of(script: &Script) -> BTreeMap<String, Vec<String>> {
         // Nothing is looked for: each expression is seen.
         walk::find(probe, &|expr| {
             if let ExprKind::Map(map, Some(key)) = &expr.kind {
-                names.borrow_mut().entry(map.clone()).or_insert_with(|| parts(key));
+                names.borrow_mut().entry(map.clone()).or_insert_with(|| part_names(key));
             }
             false
         });
@@ -23,7 +23,7 @@ pub(crate) fn of(script: &Script) -> BTreeMap<String, Vec<String>> {
 }
 
 /// The names of the parts of a key.
-fn parts(key: &Expr) -> Vec<String> {
+fn part_names(key: &Expr) -> Vec<String> {
     match &key.kind {
         ExprKind::Tuple(parts) => parts.iter().map(name).collect(),
         _ => vec![name(key)],

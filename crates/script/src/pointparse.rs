@@ -45,7 +45,7 @@ pub(crate) fn parse(text: &str, span: Span) -> Result<AttachPoint, Diagnostic> {
         Some(process) => pid(process, first, rest, span)?,
         None => {
             let provider = Provider::named(&first.text).ok_or_else(|| unknown(first))?;
-            place(provider, rest, span)?
+            attach_target(provider, rest, span)?
         }
     };
     Ok(AttachPoint { at: At(span), label, provider, place })
@@ -123,7 +123,11 @@ fn malformed(provider: Provider, span: Span, label: &str) -> Diagnostic {
         .help(format!("write {forms}"))
 }
 
-fn place(provider: Provider, rest: &[Piece], span: Span) -> Result<(Provider, AttachTarget), Diagnostic> {
+fn attach_target(
+    provider: Provider,
+    rest: &[Piece],
+    span: Span,
+) -> Result<(Provider, AttachTarget), Diagnostic> {
     let wrong = |label: &str| malformed(provider, span, label);
     if let Some(empty) = rest.iter().find(|piece| piece.text.is_empty() && provider != Provider::Software) {
         return Err(malformed(provider, empty.span, "the field is empty"));

@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
                     word if KEYWORDS.contains(&word) => {
                         item = Some(Open { semicolon: word == "typedef", ..Open::default() });
                     }
-                    _ => match scanner.point() {
+                    _ => match scanner.attach_point() {
                         Ok(Some(point)) => {
                             self.push(point);
                             if self.more_points(&mut scanner) {

@@ -274,7 +274,7 @@ impl Scanner {
 
     /// Takes an attach point, if there is one here. It ends with a space, a comma, `{`, or the `/`
     /// of a predicate.
-    pub(crate) fn point(&mut self) -> Result<Option<Placed>, Diagnostic> {
+    pub(crate) fn attach_point(&mut self) -> Result<Option<Placed>, Diagnostic> {
         let start = self.at;
         let rest = self.rest();
         let mut shown = rest.len().min(MAX_LENGTH);
@@ -382,7 +382,7 @@ mod tests {
     fn an_attach_point_ends_where_its_predicate_begins() {
         let point = |text: &str| {
             let mut scanner = Scanner::new(SourceId(0), text.into());
-            let found = scanner.point().unwrap().map(|placed| placed.token);
+            let found = scanner.attach_point().unwrap().map(|placed| placed.token);
             (found, scanner.rest().to_string())
         };
         let of = |text: &str, rest: &str| (Some(Token::Point(text.into())), rest.to_string());

@@ -186,12 +186,12 @@ impl Type {
     }
 
     /// The number of its parts; not more than is needed to see that it is too many.
-    pub(crate) fn parts(&self) -> usize {
+    pub(crate) fn count_parts(&self) -> usize {
         match self {
-            Type::Tuple(members) => {
-                members.iter().fold(1, |sum, member| if sum > MAX_PARTS { sum } else { sum + member.parts() })
-            }
-            Type::Pointer(inner) | Type::Array(inner, _) => 1 + inner.parts(),
+            Type::Tuple(members) => members
+                .iter()
+                .fold(1, |sum, member| if sum > MAX_PARTS { sum } else { sum + member.count_parts() }),
+            Type::Pointer(inner) | Type::Array(inner, _) => 1 + inner.count_parts(),
             _ => 1,
         }
     }

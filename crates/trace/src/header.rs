@@ -15,12 +15,12 @@ pub(crate) fn codes(record: &Record, out: &mut Vec<u8>) {
 /// Appends the header line without its newline.
 pub(crate) fn header(items: Items, record: &Record, out: &mut Vec<u8>) {
     codes(record, out);
-    place(items, record, out);
+    append_origin(items, record, out);
     rest(items, record, out);
 }
 
 /// Appends the processor, the name, the process and the user.
-pub(crate) fn place(items: Items, record: &Record, out: &mut Vec<u8>) {
+pub(crate) fn append_origin(items: Items, record: &Record, out: &mut Vec<u8>) {
     if items.contains(Items::CPU) {
         out.extend_from_slice(b" cpu=");
         decimal(record.cpu, out);

@@ -64,7 +64,7 @@ impl HeaderCache {
 
     /// Appends the processor, name, process and user, as far as `items` has them. All calls must
     /// pass the same `items`.
-    pub(crate) fn place(&mut self, record: &Record, items: Items, out: &mut Vec<u8>) {
+    pub(crate) fn append_origin(&mut self, record: &Record, items: Items, out: &mut Vec<u8>) {
         let of = (record.cpu, record.pid, record.uid);
         let named = items.contains(Items::PROCNAME);
         if self.place.of != Some(of) || (named && self.name != record.name) {
@@ -73,7 +73,7 @@ impl HeaderCache {
                 self.name.clone_from(&record.name);
             }
             self.place.text.clear();
-            header::place(items, record, &mut self.place.text);
+            header::append_origin(items, record, &mut self.place.text);
         }
         out.extend_from_slice(&self.place.text);
     }
@@ -117,7 +117,7 @@ mod tests {
         ] {
             let mut out = Vec::new();
             known.codes(&record, &mut out);
-            known.place(&record, items, &mut out);
+            known.append_origin(&record, items, &mut out);
             assert_eq!(String::from_utf8_lossy(&out), expected);
         }
     }

@@ -145,7 +145,7 @@ impl Text {
             return;
         }
         known.codes(record, text);
-        known.place(record, items, text);
+        known.append_origin(record, items, text);
         header::rest(items, record, text);
         text.push(b'\n');
         match self.form {

@@ -125,14 +125,14 @@ impl<'s> Log<'s> {
 
     /// The free part of the buffer.
     #[inline(always)]
-    fn room(&mut self) -> &mut [u8] {
+    fn free_part(&mut self) -> &mut [u8] {
         &mut self.bytes[self.length.min(self.limit)..self.limit]
     }
 
     /// The free part after a prefix, if a prefix fits.
     #[inline(always)]
     fn room_behind_prefix(&mut self) -> Result<&mut [u8], Failure> {
-        self.room().get_mut(PREFIX..).ok_or(Failure::Overflow)
+        self.free_part().get_mut(PREFIX..).ok_or(Failure::Overflow)
     }
 
     /// Makes a record of the next `size` bytes after a prefix, which are already in place, by
@@ -141,7 +141,7 @@ impl<'s> Log<'s> {
     #[inline(always)]
     fn commit(&mut self, token: Token, count: usize, size: usize) {
         let [low, high] = (count as u16).to_le_bytes();
-        self.room()[..PREFIX].copy_from_slice(&[token as u8, low, high]);
+        self.free_part()[..PREFIX].copy_from_slice(&[token as u8, low, high]);
         self.length += PREFIX + size;
     }
 
@@ -169,7 +169,7 @@ impl<'s> Log<'s> {
         mut element: impl FnMut(u64) -> Result<u64, E>,
     ) -> Result<Result<(), Failure>, E> {
         let room = match token {
-            None => self.room(),
+            None => self.free_part(),
             Some(_) => match self.room_behind_prefix() {
                 Ok(room) => room,
                 Err(failure) => return Ok(Err(failure)),
@@ -222,7 +222,7 @@ impl<'s> Log<'s> {
     /// Logs bytes without a prefix. If they do not fit, nothing is logged.
     pub(crate) fn plain(&mut self, parts: &[&[u8]]) -> Result<(), Failure> {
         let size = parts.iter().map(|part| part.len()).sum();
-        let mut room = self.room().get_mut(..size).ok_or(Failure::Overflow)?;
+        let mut room = self.free_part().get_mut(..size).ok_or(Failure::Overflow)?;
         for part in parts {
             let (here, rest) = room.split_at_mut(part.len());
             here.copy_from_slice(part);

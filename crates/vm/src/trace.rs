@@ -133,7 +133,7 @@ impl Writer<'_> {
         let Exception { code, parm1, parm2 } = view.last;
         // These and the number of frames are written together or not at all: with them a trace has
         // begun.
-        if self.room() < 4 * word.bytes() + PREFIX {
+        if self.free_bytes() < 4 * word.bytes() + PREFIX {
             return Err(Full);
         }
         for value in [code, handler, parm1, parm2] {
@@ -147,7 +147,7 @@ impl Writer<'_> {
     /// Writes the header, completely or not at all.
     fn header(&mut self, point: &ProbepointInfo<'_>) -> Result<(), Full> {
         let name = name(point);
-        if self.room() < HEADER + name.len() {
+        if self.free_bytes() < HEADER + name.len() {
             return Err(Full);
         }
         self.prefix(Token::Module, name.len())?;
@@ -192,7 +192,7 @@ impl Writer<'_> {
         there: u64,
         value: impl Fn(u64) -> u64,
     ) -> Result<(), Full> {
-        let room = self.room().checked_sub(PREFIX).ok_or(Full)?;
+        let room = self.free_bytes().checked_sub(PREFIX).ok_or(Full)?;
         let wanted = range.count.min(there);
         let fits = wanted.min((room / word.bytes()) as u64);
         self.prefix(token, fits as usize)?;
@@ -214,7 +214,7 @@ impl Writer<'_> {
     }
 
     /// Free bytes.
-    fn room(&self) -> usize {
+    fn free_bytes(&self) -> usize {
         self.bytes.len() - self.length
     }
 

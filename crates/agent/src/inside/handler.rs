@@ -202,7 +202,7 @@ impl Record<'_> {
         let size = record_size(data.len(), more.map(|_| trace.len())) as u64;
         // SAFETY: as above.
         let ring = unsafe { Ring::of(context) };
-        let Some((place, head)) = ring.room(size, handler.lossless != 0) else {
+        let Some((place, head)) = ring.find_room(size, handler.lossless != 0) else {
             if log.is_some() {
                 count(handler.dropped);
                 ring.lose();

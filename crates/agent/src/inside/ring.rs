@@ -46,7 +46,7 @@ impl Ring<'_> {
 
     /// Finds room for a record of `size` bytes, a multiple of 8. Returns its address and the `head`
     /// behind it. Writes a mark for records lost before. `None`: there is no room, or no reader.
-    pub(super) fn room(&self, size: u64, lossless: bool) -> Option<(*mut u8, u64)> {
+    pub(super) fn find_room(&self, size: u64, lossless: bool) -> Option<(*mut u8, u64)> {
         let ring = self.context.ring.load(Ordering::Relaxed) as *mut u8;
         let lost = self.control.lost.0.load(Ordering::Relaxed);
         let owed = lost.wrapping_sub(self.context.marked.load(Ordering::Relaxed));

@@ -199,12 +199,12 @@ impl<W: Write> Perfetto<W> {
             })
             .collect();
         for (track, value, whole) in points {
-            self.point(track, record.time, value, whole);
+            self.counter_value(track, record.time, value, whole);
         }
     }
 
     /// Appends a point of a counter.
-    fn point(&mut self, track: u64, time: u64, value: f64, whole: Option<i64>) {
+    fn counter_value(&mut self, track: u64, time: u64, value: f64, whole: Option<i64>) {
         self.start(event::COUNT, track);
         match whole {
             Some(whole) => signed(event::COUNTER, whole, &mut self.event),
@@ -293,7 +293,7 @@ impl<W: Write> Form for Perfetto<W> {
             let track = self.tracks.global(&name);
             for (time, value) in points {
                 let time = time.unwrap_or(self.last);
-                self.point(track, time, value as f64, i64::try_from(value).ok());
+                self.counter_value(track, time, value as f64, i64::try_from(value).ok());
                 self.spill()?;
             }
         }

@@ -43,7 +43,7 @@ impl Heat {
         }
         let cells = self.functions.entry(function).or_insert_with(|| vec![0; PARTS * ROWS].into());
         let power = span.length.max(1).ilog2() as usize;
-        let cell = &mut cells[self.axis.place(event.record.time) * ROWS + power];
+        let cell = &mut cells[self.axis.part_of(event.record.time) * ROWS + power];
         *cell = cell.saturating_add(1);
     }
 

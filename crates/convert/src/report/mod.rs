@@ -126,7 +126,7 @@ impl Report {
 impl Form for Report {
     fn record(&mut self, event: &Event<'_>) -> io::Result<()> {
         let time = event.record.time;
-        let part = self.found.axis.place(time);
+        let part = self.found.axis.part_of(time);
         self.found.records += 1;
         self.found.timeline.0[part] += 1;
         self.found.times = Some(match self.found.times {

@@ -19,7 +19,7 @@ impl Axis {
     }
 
     /// The part that a time is in; times outside the range are in the first or last part.
-    pub(super) fn place(&self, time: u64) -> usize {
+    pub(super) fn part_of(&self, time: u64) -> usize {
         let place = time.saturating_sub(self.start) / self.part.max(1);
         usize::try_from(place).unwrap_or(PARTS).min(PARTS - 1)
     }
@@ -63,11 +63,11 @@ mod tests {
     fn every_time_has_a_part() {
         let axis = Axis::new(1000, 2200);
         assert_eq!(
-            (axis.place(0), axis.place(1000), axis.place(2200), axis.place(u64::MAX)),
+            (axis.part_of(0), axis.part_of(1000), axis.part_of(2200), axis.part_of(u64::MAX)),
             (0, 0, 109, 119)
         );
-        assert_eq!(Axis::new(0, u64::MAX).place(u64::MAX), PARTS - 1);
-        assert_eq!(Axis::new(5, 5).place(5), 0);
+        assert_eq!(Axis::new(0, u64::MAX).part_of(u64::MAX), PARTS - 1);
+        assert_eq!(Axis::new(5, 5).part_of(5), 0);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::Args;
 
 use super::processes::one;
-use super::values::point;
+use super::values::parse_point;
 
 /// List modules, and the functions and static probes in them that can be probed
 #[derive(Debug, Args)]
@@ -31,7 +31,7 @@ pub(crate) struct List {
     pub(crate) pattern: Option<String>,
     /// List the points of these functions that --at MODULE:FUNCTION:POINT would probe: entry,
     /// return, * or an offset
-    #[arg(long, value_name = "POINT", value_parser = point)]
+    #[arg(long, value_name = "POINT", value_parser = parse_point)]
     pub(crate) points: Option<rpn::FunctionPoint>,
     /// List static probes (USDT), as scripts name them, and the types of their arguments; a
     /// question mark marks an argument whose place is not understood

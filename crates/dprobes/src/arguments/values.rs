@@ -55,7 +55,7 @@ pub(super) fn plugin(text: &str) -> Result<Plugin, String> {
 }
 
 /// Parses a point of a function.
-pub(super) fn point(text: &str) -> Result<rpn::FunctionPoint, String> {
+pub(super) fn parse_point(text: &str) -> Result<rpn::FunctionPoint, String> {
     let wrong = || "entry, return, * or an offset in hexadecimal expected".to_owned();
     rpn::FunctionPoint::parse(text).ok_or_else(wrong)
 }

@@ -136,7 +136,7 @@ impl Program {
     ) -> Result<Program, Failure> {
         let To { globals, ring, processes, only, by_process, allow_panic, tables, script, events } = to;
         let object = loaded.program.main();
-        let more = numbers.room().saturating_sub(object.probes.len()) as u32;
+        let more = numbers.capacity().saturating_sub(object.probes.len()) as u32;
         let entries = if by_process { report::PROCESSES } else { 0 };
         let options = MapsOptions { ring, more_probes: more, by_process: entries, ..MapsOptions::default() };
         let failed = |error: &dyn std::fmt::Display| {

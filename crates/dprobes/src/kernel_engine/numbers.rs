@@ -72,7 +72,7 @@ impl Numbers {
     }
 
     /// How many numbers there are room for.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn capacity(&self) -> usize {
         self.room.max(1)
     }
 
@@ -185,7 +185,7 @@ mod tests {
         let mut numbers = numbers(
             "name = a\noffset = f\nexit\noffset = \"*\":entry\nexit\noffset = \"g*\":return\nmaxhits = 5\nexit\n",
         );
-        assert_eq!(numbers.room(), 3 + LATER);
+        assert_eq!(numbers.capacity(), 3 + LATER);
         assert_eq!(numbers.number(0, "a", "", 0x10), 0);
         assert_eq!(numbers.number(1, "a", "f", 0x10), 3);
         assert_eq!(numbers.number(1, "a", "g", 0x30), 4);
@@ -206,14 +206,14 @@ mod tests {
     #[test]
     fn a_handler_that_removes_its_probe_removes_all_of_it() {
         let mut numbers = numbers("name = a\noffset = \"*\":entry\nremove\n");
-        assert_eq!((numbers.room(), numbers.number(0, "a", "f", 0)), (1, 0));
+        assert_eq!((numbers.capacity(), numbers.number(0, "a", "f", 0)), (1, 0));
     }
 
     #[test]
     fn without_room_the_probe_counts_itself() {
         let mut numbers = numbers("name = a\noffset = \"*\":entry\nexit\n");
         let last =
-            (0..numbers.room() as u64 + 1).map(|it| numbers.number(0, "a", &it.to_string(), it)).last();
+            (0..numbers.capacity() as u64 + 1).map(|it| numbers.number(0, "a", &it.to_string(), it)).last();
         assert_eq!(last, Some(0));
     }
 }

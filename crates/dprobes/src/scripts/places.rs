@@ -67,7 +67,7 @@ pub(super) fn find(compiled: &Compiled, sources: &Sources, scope: &Scope<'_>) ->
     for handler in &compiled.handlers {
         for point in &handler.points {
             let before = finder.places.names.len();
-            finder.point(handler, point);
+            finder.find_point(handler, point);
             if finder.places.names.len() > before {
                 finder.missing.is_served(handler.action);
             }
@@ -103,7 +103,7 @@ pub(super) struct Finder<'a> {
 }
 
 impl Finder<'_> {
-    fn point(&mut self, handler: &Handler, point: &AttachPoint) {
+    fn find_point(&mut self, handler: &Handler, point: &AttachPoint) {
         let entry = handler.entry;
         match (point.provider, &point.place) {
             (Provider::Begin, _) => {

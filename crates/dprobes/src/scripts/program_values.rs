@@ -29,7 +29,7 @@ pub(super) struct Keys {
 
 impl Keys {
     /// Where the type of a key is told: the program's number, and the place.
-    pub(super) fn place(&self, key: &str) -> Option<(usize, TypeId)> {
+    pub(super) fn type_place(&self, key: &str) -> Option<(usize, TypeId)> {
         self.places.get(key).copied()
     }
 
@@ -188,7 +188,7 @@ pub(super) fn arguments(named: &[(String, Type)], sizes: &[u64]) -> ProgramRecor
 }
 
 /// Where a value is.
-pub(super) fn place(passed: &Passed) -> ValuePlace {
+pub(super) fn value_place(passed: &Passed) -> ValuePlace {
     let unknown = || ValuePlace::Nowhere("it is in a register that is not read".to_owned());
     match passed {
         Passed::Registers(pieces) => {
@@ -262,6 +262,6 @@ mod tests {
             assert!(register(name).is_some(), "{name}");
         }
         let passed = Passed::Registers(vec![Piece { register: "nobody", offset: 0, bytes: 8 }]);
-        assert!(matches!(place(&passed), ValuePlace::Nowhere(_)));
+        assert!(matches!(value_place(&passed), ValuePlace::Nowhere(_)));
     }
 }

@@ -18,7 +18,7 @@ use script::{
 
 use super::kernel_types::KernelPrograms;
 use super::lines;
-use super::program_values::{Keys, place, shown};
+use super::program_values::{Keys, shown, value_place};
 use super::scope::{Found, Scope, module};
 use crate::kernel_engine::KernelSymbols;
 
@@ -199,7 +199,7 @@ impl ProgramTypes for Programs {
         if let Some(arguments) = state.arguments.get(key) {
             return Ok(arguments.clone());
         }
-        let Some((number, id)) = state.keys.place(key) else { return Err("it is not known".to_owned()) };
+        let Some((number, id)) = state.keys.type_place(key) else { return Err("it is not known".to_owned()) };
         let mut programs = state.programs.values().filter_map(|program| program.as_ref().ok());
         let Some(program) = programs.find(|program| program.number == number).map(Rc::clone) else {
             return Err("its program is not known".to_owned());
@@ -215,7 +215,7 @@ impl ProgramTypes for Programs {
             return constants;
         }
         let state = self.state.borrow();
-        let Some((number, id)) = state.keys.place(key) else { return Vec::new() };
+        let Some((number, id)) = state.keys.type_place(key) else { return Vec::new() };
         let mut programs = state.programs.values().filter_map(|program| program.as_ref().ok());
         let types = programs.find(|program| program.number == number).map(|program| &program.types);
         let constants = types.and_then(|types| types.as_ref().ok()?.enumerators(id).ok());
@@ -349,14 +349,14 @@ fn signature(
             name: shown(&name),
             ty: state.keys.type_of(program, types, parameter.of),
             text: shown(&types.text(Some(parameter.of))),
-            place: place(&parameter.passed),
+            place: value_place(&parameter.passed),
         });
     }
     let result = function.result.map(|of| FunctionValue {
         name: String::new(),
         ty: state.keys.type_of(program, types, of),
         text: shown(&types.text(Some(of))),
-        place: place(&function.returned),
+        place: value_place(&function.returned),
     });
     let text = format!("{arguments:?}{result:?}");
     if let Some(known) = state.signatures.get(&text) {

@@ -78,7 +78,7 @@ fn is_match(written: &str, name: &str) -> bool {
 
 /// An argument as a handler reads it. Floats are not words.
 fn argument(argument: &Argument) -> SiteArgument {
-    let place = argument.place.as_ref().filter(|_| !argument.float).and_then(place);
+    let place = argument.place.as_ref().filter(|_| !argument.float).and_then(site_place);
     let bytes = match &argument.place {
         // No more than the register's part.
         Some(ArgumentPlace::Register(register)) => argument.bytes.min(register.bits / 8),
@@ -87,7 +87,7 @@ fn argument(argument: &Argument) -> SiteArgument {
     SiteArgument { bytes, signed: argument.signed, place }
 }
 
-fn place(place: &ArgumentPlace) -> Option<SitePlace> {
+fn site_place(place: &ArgumentPlace) -> Option<SitePlace> {
     Some(match place {
         ArgumentPlace::Constant(value) => SitePlace::Constant(*value),
         ArgumentPlace::Register(register) => SitePlace::Register(whole(register)?, register.shift),
@@ -130,10 +130,10 @@ mod tests {
         }
         let memory = |base| ArgumentPlace::Memory { base: Some(base), index: None, displacement: 4 };
         assert_eq!(
-            place(&memory(register("rbp", 64))),
+            site_place(&memory(register("rbp", 64))),
             Some(SitePlace::Memory { base: Some(Register::Rbp), index: None, displacement: 4 })
         );
-        assert_eq!(place(&memory(register("rbp", 32))), None);
+        assert_eq!(site_place(&memory(register("rbp", 32))), None);
     }
 
     #[test]

@@ -48,7 +48,7 @@ pub(crate) fn insert(arguments: &Insert) -> Result<ExitCode, Failure> {
     // `stop_cpus` needs no action: the engine answers no hit of a process before all its probes are
     // in.
     for program in programs {
-        code = place(program, sym, &arguments.placing)?;
+        code = send_program(program, sym, &arguments.placing)?;
     }
     Ok(code)
 }
@@ -64,7 +64,7 @@ pub(crate) fn apply(arguments: &ApplyPpdf) -> Result<ExitCode, Failure> {
     }
     let versions = program::load_for_kernel(&program, &arguments.placing.select, None)?.versions;
     is_possible(versions.main(), &arguments.placing)?;
-    place(program, None, &arguments.placing)
+    send_program(program, None, &arguments.placing)
 }
 
 /// Checks what can be checked without the session.
@@ -82,7 +82,7 @@ fn has_targets(placing: &Placing) -> bool {
     placing.output.is_some() || !placing.log_target.is_empty()
 }
 
-fn place(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<ExitCode, Failure> {
+fn send_program(program: Program, sym: Option<&Path>, arguments: &Placing) -> Result<ExitCode, Failure> {
     let absolute = |path: &Path| {
         std::path::absolute(path).map_err(|error| Failure::new(format!("{}: {error}", printable::path(path))))
     };

@@ -245,7 +245,7 @@ impl Known {
             }
             Code::Mov_rm32_imm32 => Value::Number(instruction.immediate(1) & 0xffff_ffff),
             // A `lea` of a register from itself is unknown: its base is overwritten.
-            Code::Lea_r64_m => Value::Argument(place(instruction).filter(
+            Code::Lea_r64_m => Value::Argument(memory_argument(instruction).filter(
                 |place| !matches!(place, Argument::Sum { register: base, .. } if *base == register),
             )?),
             _ => return None,
@@ -266,7 +266,7 @@ impl Known {
             Code::Mov_rm64_imm32 => instruction.immediate(1),
             _ => return None,
         };
-        Some((place(instruction)?, number))
+        Some((memory_argument(instruction)?, number))
     }
 }
 
@@ -277,7 +277,7 @@ fn number(register: Register) -> Option<u8> {
 }
 
 /// The place in memory of an operand, if a slot can address it too.
-fn place(instruction: &Instruction) -> Option<Argument> {
+fn memory_argument(instruction: &Instruction) -> Option<Argument> {
     if instruction.segment_prefix() != Register::None || instruction.memory_index() != Register::None {
         return None;
     }

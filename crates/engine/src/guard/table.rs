@@ -57,7 +57,7 @@ impl Table {
     pub(super) fn moved(&self, base: u64, size: u64, memory: &Memory) -> io::Result<Table> {
         let mut table = Table::new(base, size);
         for (&site, &slot) in &self.slots {
-            table.used.insert(table.place(site), site);
+            table.used.insert(table.index(site), site);
             table.slots.insert(site, slot);
         }
         memory.poke(base, &table.bytes())?;
@@ -70,7 +70,7 @@ impl Table {
         if !known && (self.slots.len() as u64 + 1) * 2 > self.entries {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
-        let place = self.place(site);
+        let place = self.index(site);
         memory.poke(self.base + place * ENTRY, &entry(site, slot))?;
         self.used.insert(place, site);
         self.slots.insert(site, slot);
@@ -85,7 +85,7 @@ impl Table {
         }
         for &(site, slot) in sites {
             if self.slots.contains_key(&site) || (self.slots.len() as u64 + 1) * 2 <= self.entries {
-                self.used.insert(self.place(site), site);
+                self.used.insert(self.index(site), site);
                 self.slots.insert(site, slot);
             }
         }
@@ -103,7 +103,7 @@ impl Table {
     }
 
     /// The index of a site, or of the free entry for it.
-    fn place(&self, site: u64) -> u64 {
+    fn index(&self, site: u64) -> u64 {
         let mut place = (site.wrapping_mul(FACTOR) >> 32) & (self.entries - 1);
         while self.used.get(&place).is_some_and(|&other| other != site) {
             place = (place + 1) & (self.entries - 1);

@@ -48,7 +48,7 @@ impl Contexts {
     }
 
     /// Their address and size.
-    pub(crate) fn place(&self) -> (u64, u64) {
+    pub(crate) fn span(&self) -> (u64, u64) {
         (self.base, u64::from(self.count()) * CONTEXT_SIZE)
     }
 
@@ -151,7 +151,7 @@ mod tests {
     impl Own {
         fn new() -> Own {
             let contexts = Contexts::at(0, 2);
-            let words = vec![0u64; (contexts.place().1 + CONTEXT_SIZE) as usize / 8];
+            let words = vec![0u64; (contexts.span().1 + CONTEXT_SIZE) as usize / 8];
             let base = (words.as_ptr() as u64).next_multiple_of(CONTEXT_SIZE);
             let memory = Memory::open(std::process::id() as i32).expect("own memory");
             Own(Contexts::at(base, 2), memory, words)

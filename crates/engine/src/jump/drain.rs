@@ -141,7 +141,7 @@ impl Drain {
     }
 
     /// The reader's position in a ring; none if it is not read any more.
-    fn tail(&self, rings: &Rings, ring: u32) -> Option<u64> {
+    fn read_position(&self, rings: &Rings, ring: u32) -> Option<u64> {
         let source = self.sources.iter().find(|source| std::ptr::eq(&*source.rings, rings))?;
         source.readers.get(ring as usize).map(Reader::tail)
     }

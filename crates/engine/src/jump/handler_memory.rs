@@ -97,7 +97,7 @@ struct Described {
 impl Texts {
     /// No descriptions yet; their memory begins where the contexts end.
     fn behind(contexts: &Contexts) -> Texts {
-        let (base, size) = contexts.place();
+        let (base, size) = contexts.span();
         let mut texts = Texts::default();
         texts.room.add(base + size + STACKS, TEXTS - STACKS);
         texts
@@ -214,7 +214,7 @@ impl HandlerMemory {
 
     /// The address of the directory of the tables for walking stacks.
     pub(crate) fn stacks(&self) -> u64 {
-        let (base, size) = self.contexts.place();
+        let (base, size) = self.contexts.span();
         base + size
     }
 
@@ -231,7 +231,7 @@ impl HandlerMemory {
     /// What is mapped for handlers that work in a context, but for the rings: the contexts, and
     /// behind them the descriptions.
     pub(crate) fn claimed(&self) -> [(u64, u64); 2] {
-        let (base, size) = self.contexts.place();
+        let (base, size) = self.contexts.span();
         [(base, size), (base + size, TEXTS)]
     }
 

@@ -91,7 +91,7 @@ impl New {
         ways: impl IntoIterator<Item = (u64, u64, u64)>,
     ) {
         for trampoline in trampolines {
-            for follower in trampoline.tail() {
+            for follower in trampoline.successor_copies() {
                 self.followers.entry(follower.address).or_default().push(follower.cut);
             }
             self.trampolines.insert(trampoline.start(), trampoline);
@@ -293,7 +293,7 @@ impl Jumps {
 
 /// Forgets the copies in a trampoline that is gone.
 fn forget(followers: &mut BTreeMap<u64, Vec<u64>>, trampoline: &Trampoline) {
-    for follower in trampoline.tail() {
+    for follower in trampoline.successor_copies() {
         if let Some(cuts) = followers.get_mut(&follower.address) {
             cuts.retain(|&cut| cut != follower.cut);
             if cuts.is_empty() {

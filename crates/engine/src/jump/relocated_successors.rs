@@ -121,7 +121,7 @@ impl SuccessorCopy {
     }
 
     /// Where a thread is shown that is at the `nop`, in the copy, or right behind it.
-    pub(crate) fn place(&self, address: u64) -> SlotPosition {
+    pub(crate) fn position_at(&self, address: u64) -> SlotPosition {
         let at = |rip| SlotPosition::After { rip, rcx: None };
         let Some(offset) = address.checked_sub(self.slot.address).map(|offset| offset as usize) else {
             return at(self.address);
@@ -129,7 +129,7 @@ impl SuccessorCopy {
         if offset >= self.slot.bytes.len() {
             return at(self.next);
         }
-        match self.slot.place(offset) {
+        match self.slot.position_at(offset) {
             SlotPosition::Before => at(self.address),
             place => place,
         }

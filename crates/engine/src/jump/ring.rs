@@ -221,7 +221,7 @@ impl Reader {
         for _ in 0..rings.size() as usize / HEADER + 1 {
             let Next::Record(record) = at.next(rings, number, &bounds, true, &mut head) else { return };
             if record.tid == tid {
-                rings.drop_at(record.place());
+                rings.drop_at(record.state_offset());
             }
             at.pass(record);
         }

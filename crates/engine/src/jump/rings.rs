@@ -47,7 +47,7 @@ impl Rings {
     /// # Errors
     /// The tracer has no addresses left.
     pub(crate) fn of(file: &File, base: u64, count: u32, ring_size: u64, pid: i32) -> io::Result<Rings> {
-        let shared = Shared::over(file, Self::bytes(count, ring_size) as usize)?;
+        let shared = Shared::map_file(file, Self::bytes(count, ring_size) as usize)?;
         Ok(Rings { shared, count, ring_size, base, pid, moved: RefCell::default() })
     }
 
@@ -103,7 +103,7 @@ impl Rings {
     }
 
     /// Their address in the process, and the size of all.
-    pub(crate) fn place(&self) -> (u64, u64) {
+    pub(crate) fn span(&self) -> (u64, u64) {
         (self.base, self.shared.size() as u64)
     }
 
@@ -210,7 +210,7 @@ mod tests {
         let of = |state| layout::status(state, 0, 24);
         word(rings.offset(1)).store(of(state::TENTATIVE), Ordering::Relaxed);
         word(0).store(state::TENTATIVE, Ordering::Relaxed);
-        let (base, size) = rings.place();
+        let (base, size) = rings.span();
         for address in [base, base - 8, base + size, rings.address(1) + 2, 0, u64::MAX, rings.address(1)] {
             rings.drop_record(address);
         }
@@ -225,7 +225,7 @@ mod tests {
         let rings = Rings::unshared(1, LEAST_RING);
         let first = |shared: &Shared| Some(shared.words(0, 1)[0].load(Ordering::SeqCst).to_ne_bytes());
         let other = Rings::unshared(1, LEAST_RING);
-        assert!(rings.are_in_process(|place| first(rings.shared()).filter(|_| place == rings.place().0)));
+        assert!(rings.are_in_process(|place| first(rings.shared()).filter(|_| place == rings.span().0)));
         assert!(!rings.are_in_process(|_| first(other.shared())));
         assert!(!rings.are_in_process(|_| None), "it cannot be read");
         assert_eq!(first(rings.shared()), Some([0; 8]), "nothing is left there");

@@ -31,7 +31,7 @@ impl Shared {
     /// No descriptors or no addresses are left.
     pub(crate) fn new(size: usize) -> io::Result<Rc<Shared>> {
         let file = File::from(within_limits(|| process::shared_memory(size as u64))?);
-        let mut shared = Self::over(&file, size)?;
+        let mut shared = Self::map_file(&file, size)?;
         shared.file = Some(file);
         Ok(Rc::new(shared))
     }
@@ -40,7 +40,7 @@ impl Shared {
     ///
     /// # Errors
     /// No addresses are left.
-    pub(crate) fn over(file: &File, size: usize) -> io::Result<Shared> {
+    pub(crate) fn map_file(file: &File, size: usize) -> io::Result<Shared> {
         let memory = MmapOptions::new().len(size).no_reserve_swap().map_raw(file)?;
         Ok(Shared { file: None, memory })
     }

@@ -24,7 +24,7 @@ pub(crate) trait Code: std::fmt::Debug {
     /// The offset at which a hit enters.
     fn entry(&self) -> u32;
     /// Appends its bytes for a certain address.
-    fn place(&self, address: u64, to: &mut Vec<u8>);
+    fn append_at(&self, address: u64, to: &mut Vec<u8>);
     /// Where a thread goes on whose access to the program's memory, at this offset, has faulted.
     fn repair(&self, offset: u32) -> Option<u32>;
     /// If the offset is in the prologue: what to add to rsp there, so that all registers are as at
@@ -160,7 +160,7 @@ impl Layout<'_> {
                 bytes.resize(bytes.len() + padding, 0xcc);
             }
             handlers.push((bytes.len() as u32, *wanted, Rc::clone(handler)));
-            handler.place(start + bytes.len() as u64, &mut bytes);
+            handler.append_at(start + bytes.len() as u64, &mut bytes);
         }
         let entry = start + handlers.first().map_or(0, |(.., handler)| u64::from(handler.entry()));
         let onward = self.onward();
@@ -325,7 +325,7 @@ impl Trampoline {
         self.pushes_flags && self.displaced().any(|displaced| displaced == address)
     }
 
-    pub(crate) fn tail(&self) -> &[SuccessorCopy] {
+    pub(crate) fn successor_copies(&self) -> &[SuccessorCopy] {
         &self.tail
     }
 
@@ -352,7 +352,7 @@ impl Trampoline {
         if let Some(missed) = self.missed.as_ref().filter(|missed| missed.slot.address <= address) {
             let offset = (address - missed.slot.address) as usize;
             return Some(Part::Displaced(match offset < missed.slot.bytes.len() {
-                true => missed.slot.place(offset),
+                true => missed.slot.position_at(offset),
                 false => SlotPosition::After { rip: self.next, rcx: None },
             }));
         }
@@ -362,7 +362,7 @@ impl Trampoline {
             return Some(Part::Displaced(if offset > 0 && offset >= self.slot.bytes.len() {
                 self.behind(address)
             } else {
-                self.slot.place(offset)
+                self.slot.position_at(offset)
             }));
         }
         let offset = (address - self.start) as u32;
@@ -383,7 +383,7 @@ impl Trampoline {
     /// Where a thread is shown that is behind the displaced instruction.
     fn behind(&self, address: u64) -> SlotPosition {
         match self.tail.iter().rev().find(|follower| follower.cut <= address) {
-            Some(follower) => follower.place(address),
+            Some(follower) => follower.position_at(address),
             None => SlotPosition::After { rip: self.next, rcx: None },
         }
     }

@@ -44,7 +44,7 @@ impl Space {
             .as_ref()
             .filter(|_| self.shared.rings.is_some() || self.shared.lacks_rings);
         let rings = contexts.into_iter().flat_map(HandlerMemory::claimed);
-        let rings = rings.chain(self.shared.rings.as_ref().map(|rings| rings.place()));
+        let rings = rings.chain(self.shared.rings.as_ref().map(|rings| rings.span()));
         let hidden = self.shared.hidden.iter().map(Hidden::mapped);
         let own = slots.chain(self.jumps.mapped()).chain(handler_memory).chain(rings).chain(hidden);
         own.chain(self.shared.unwinding.mapped())

@@ -3,7 +3,7 @@
 use super::kinds::{NoTypes, TypeId};
 use super::passed::{FLOATS, Passed, Piece};
 use super::reader::Reader;
-use super::values::{Class, NoParts, parts};
+use super::values::{Class, NoParts, scalars};
 
 /// The general registers, in their order.
 const REGISTERS: [&str; 9] = ["rax", "rbx", "rcx", "rdi", "rsi", "r8", "r9", "r10", "r11"];
@@ -22,7 +22,7 @@ impl Places {
     pub(super) fn next(&mut self, reader: &Reader<'_>, of: TypeId) -> Result<Passed, NoTypes> {
         let size = reader.size(of, super::kinds::DEPTH)?;
         // Arrays of more than one element are never in registers.
-        let found = match parts(reader, of, 1) {
+        let found = match scalars(reader, of, 1) {
             Ok(found) => found,
             Err(NoParts::Many) => return self.on_stack(size, 8),
             Err(NoParts::Unknown(what)) => {

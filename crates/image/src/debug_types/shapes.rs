@@ -298,7 +298,7 @@ impl<'a> Reader<'a> {
             let child = At { unit: at.unit.clone(), entry };
             let Some(of) = self.type_of(&child)? else { continue };
             // The place of a virtual base class is in each object.
-            let Some(offset) = place(&child.entry) else { continue };
+            let Some(offset) = member_offset(&child.entry) else { continue };
             let offset = begin.saturating_add(offset);
             let name = self.name(&child)?.filter(|_| child.entry.tag() == gimli::DW_TAG_member);
             if let Some(name) = name {
@@ -372,7 +372,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Where a member is in its record; `None` if that is computed from the object.
-fn place(entry: &Entry<'_>) -> Option<u64> {
+fn member_offset(entry: &Entry<'_>) -> Option<u64> {
     match entry.attr_value(gimli::DW_AT_data_member_location) {
         None => Some(0),
         Some(AttributeValue::Exprloc(expression)) => {

@@ -5,7 +5,7 @@ use super::kinds::{NoTypes, TypeId};
 use super::passed::{FLOATS, Passed, Piece};
 use super::reader::{Reader, has_plain_names};
 use super::shapes::{Shape, record_kind};
-use super::values::{Class, NoParts, Part, parts};
+use super::values::{Class, NoParts, Part, scalars};
 
 /// The general registers of parameters, in their order.
 const REGISTERS: [&str; 6] = ["rdi", "rsi", "rdx", "rcx", "r8", "r9"];
@@ -156,12 +156,12 @@ fn kind(reader: &Reader<'_>, of: TypeId) -> Result<Kind, NoTypes> {
     let is_record = matches!(reader.shape(of)?, Shape::Record { .. } | Shape::Array { .. });
     // At most two registers, unless it is a vector, which is no struct.
     if is_record && size > 16 {
-        return Ok(match parts(reader, of, 2) {
+        return Ok(match scalars(reader, of, 2) {
             Err(NoParts::Unknown(what)) => Kind::Unknown(what),
             _ => Kind::Memory,
         });
     }
-    let found = match parts(reader, of, 16) {
+    let found = match scalars(reader, of, 16) {
         Ok(found) => found,
         Err(NoParts::Unknown(what)) => return Ok(Kind::Unknown(what)),
         Err(NoParts::Many) => return Ok(Kind::Memory),
@@ -207,7 +207,7 @@ fn alignment(reader: &Reader<'_>, of: TypeId) -> Result<u64, NoTypes> {
     if let Some(told) = told.filter(|told| told.is_power_of_two() && *told > 8 && *told <= 4096) {
         return Ok(told);
     }
-    Ok(match parts(reader, of, 16) {
+    Ok(match scalars(reader, of, 16) {
         Ok(found) if found.iter().any(|part| part.bytes == 16) => 16,
         Ok(_) if matches!(reader.shape(of)?, Shape::Other { bytes: Some(16), .. }) => 16,
         _ => 8,

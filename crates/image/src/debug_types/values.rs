@@ -45,7 +45,7 @@ impl From<NoTypes> for NoParts {
 }
 
 /// The scalars of a value; `arrays` is the longest array whose elements are counted apart.
-pub(super) fn parts(reader: &Reader<'_>, id: TypeId, arrays: u64) -> Result<Vec<Part>, NoParts> {
+pub(super) fn scalars(reader: &Reader<'_>, id: TypeId, arrays: u64) -> Result<Vec<Part>, NoParts> {
     let mut search = Search { reader, arrays, left: VISITED, found: Vec::new() };
     search.add(id, 0, DEPTH)?;
     Ok(search.found)

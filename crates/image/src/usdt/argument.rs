@@ -91,7 +91,7 @@ fn argument(text: &str, context: &Context<'_>) -> Argument {
         None => Some((word, false, false)),
     };
     let (bytes, signed, float) = known.unwrap_or((word, false, false));
-    let place = known.filter(|_| operand.len() <= LONGEST).and_then(|_| place(operand, context));
+    let place = known.filter(|_| operand.len() <= LONGEST).and_then(|_| argument_place(operand, context));
     let end = operand.char_indices().nth(LONGEST).map_or(operand.len(), |(end, _)| end);
     Argument { bytes, signed, float, place, text: operand[..end].to_owned() }
 }
@@ -104,7 +104,7 @@ fn size(text: &str) -> Option<(u8, bool, bool)> {
     matches!(bytes, 1 | 2 | 4 | 8).then_some((bytes, signed, float))
 }
 
-fn place(text: &str, context: &Context<'_>) -> Option<ArgumentPlace> {
+fn argument_place(text: &str, context: &Context<'_>) -> Option<ArgumentPlace> {
     if let Some(number) = text.strip_prefix('$') {
         let sum = sum(number, context)?;
         return (!sum.has_symbol).then_some(ArgumentPlace::Constant(sum.value));

@@ -61,7 +61,7 @@ pub(super) fn static_probes(image: &Image) -> Vec<StaticProbe> {
     let moved = image.headers.section(BASE).map(|section| section.vaddr);
     let mut left = NOTES;
     let mut probes = Vec::new();
-    for part in parts(image) {
+    for part in note_areas(image) {
         let size = part.size.min(image.source.len().saturating_sub(part.offset)).min(left);
         left -= size;
         let Ok(bytes) = image.source.read("notes", part.offset, size, NOTES) else { continue };
@@ -74,7 +74,7 @@ pub(super) fn static_probes(image: &Image) -> Vec<StaticProbe> {
 }
 
 /// Where notes are.
-fn parts(image: &Image) -> Vec<Part> {
+fn note_areas(image: &Image) -> Vec<Part> {
     let named = |section: &&super::headers::Section| section.name == SECTION && section.kind == elf::SHT_NOTE;
     let sections = image.headers.sections.iter().filter(named);
     let sections: Vec<Part> = sections

@@ -17,7 +17,7 @@ fn handler(code: &[u8]) -> Handler<'_> {
 /// The hot code, an instruction a line.
 fn hot(compiled: &Compiled) -> Vec<String> {
     let mut bytes = Vec::new();
-    compiled.place(ADDRESS, &mut bytes);
+    compiled.append_at(ADDRESS, &mut bytes);
     let entry = compiled.entry();
     let mut decoder =
         Decoder::with_ip(64, &bytes[entry as usize..], ADDRESS + u64::from(entry), DecoderOptions::NONE);

@@ -112,9 +112,9 @@ fn moved(handler: &Handler<'_>, environment: &Environment<'_>) -> Option<(Vec<u8
     let by = 0x0000_00a9_8765_4000_u64.wrapping_neg();
     let (here, there) = (compiled(0), compiled(by));
     let (mut moved, mut elsewhere) = (Vec::new(), Vec::new());
-    here.place(CODE, &mut moved);
+    here.append_at(CODE, &mut moved);
     here.site_fields()?.for_each(|field| field.add(by, &mut moved));
-    there.place(CODE.wrapping_add(by), &mut elsewhere);
+    there.append_at(CODE.wrapping_add(by), &mut elsewhere);
     Some((moved, elsewhere))
 }
 

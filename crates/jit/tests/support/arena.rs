@@ -341,7 +341,7 @@ impl Arena {
     pub(crate) fn place(&mut self, compiled: &Compiled, behind: &[u8]) -> u64 {
         let address = self.code.next_multiple_of(32);
         let mut bytes = Vec::new();
-        compiled.place(address, &mut bytes);
+        compiled.append_at(address, &mut bytes);
         bytes.extend_from_slice(behind);
         // jmp *0(%rip)
         bytes.extend([0xff, 0x25, 0, 0, 0, 0]);

@@ -59,7 +59,7 @@ pub(super) fn trace_address(c: &mut Compiler<'_>, dst: Reg) {
 }
 
 /// `R3` = the address of the next byte, if so many fit. Then `R2` is where it is.
-fn room(c: &mut Compiler<'_>, size: i32, full: Label) {
+fn next_byte(c: &mut Compiler<'_>, size: i32, full: Label) {
     c.e.get(Reg::R2, Field::TraceLength);
     match limit(c) - size {
         most @ 0.. => c.e.jump_if(Cond::Gt, Reg::R2, most, full),
@@ -86,7 +86,7 @@ pub(super) fn trace(c: &mut Compiler<'_>) {
     c.e.asm.bind(begun);
     // These and the number of frames are written together or not at all.
     let size = c.word_size();
-    room(c, 4 * word + PREFIX, full);
+    next_byte(c, 4 * word + PREFIX, full);
     c.frame(Reg::R4);
     c.e.load(Size::Double, Reg::R4, Reg::R4, FRAMES + frame::HANDLER);
     c.e.alu(Alu::Add, Reg::R4, -1);
@@ -165,7 +165,7 @@ pub(super) fn frame(c: &mut Compiler<'_>) {
     traced_frame(c);
     c.e.jump_if(Cond::Eq, Reg::R4, 0, done);
     for value in [frame::CALLEE, frame::BACK] {
-        room(c, word, full);
+        next_byte(c, word, full);
         c.e.load(Size::Double, Reg::R4, Reg::R1, FRAMES + value);
         c.e.store(size, Reg::R3, 0, Reg::R4);
         wrote(c, word);
@@ -206,7 +206,7 @@ pub(super) fn range(c: &mut Compiler<'_>) {
         c.e.asm.bind(other);
     }
     c.e.asm.bind(exist);
-    room(c, PREFIX, full);
+    next_byte(c, PREFIX, full);
     // Those that fit: R1.
     let all = c.e.asm.label();
     c.e.mov(Reg::R1, limit(c) - PREFIX);
@@ -258,7 +258,7 @@ pub(super) fn words(c: &mut Compiler<'_>) {
     let (base, offset) = c.e.slot_address(Reg::R4);
     c.e.load(Size::Double, Reg::R4, base, offset);
     c.e.asm.bind(write);
-    room(c, bytes(c.handler.word), full);
+    next_byte(c, bytes(c.handler.word), full);
     let size = c.word_size();
     c.e.store(size, Reg::R3, 0, Reg::R4);
     wrote(c, bytes(c.handler.word));

@@ -62,7 +62,7 @@ const SEEN: i16 = -16;
 /// ```
 pub(super) fn find(c: &mut Compiler<'_>, shape: &Shape) {
     let (busy, none) = (c.e.asm.label(), c.e.asm.label());
-    c.place(Reg::R9, Field::CopyAt);
+    c.get_aligned(Reg::R9, Field::CopyAt);
     c.e.jump_if(Cond::Gt, Reg::R9, shape.last_table(), none);
     c.e.get(Reg::R8, Field::Tag);
     c.e.mov(Reg::R7, 0);

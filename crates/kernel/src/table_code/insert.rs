@@ -108,7 +108,7 @@ pub(super) fn shift_by_lane(c: &mut Compiler<'_>, value: Reg, scratch: Reg) {
 /// Makes the lane busy. Then `R9` is the address of the control word, `R8` that of the entry.
 fn claim(c: &mut Compiler<'_>, shape: &Shape, full: bpf::Label, again: bpf::Label) {
     let alone = c.e.asm.label();
-    c.place(Reg::R1, Field::CopyAt);
+    c.get_aligned(Reg::R1, Field::CopyAt);
     c.e.jump_if(Cond::Gt, Reg::R1, shape.last_table(), full);
     // The number of the other bucket, and the address of its control word.
     c.e.get(Reg::R2, Field::Control);

@@ -65,7 +65,7 @@ impl Execution for Kernel {
         let asks = vm::instructions(program.code, program.word)
             .any(|it| it.instruction().is_some_and(|it| it.op == Op::PushProcid));
         for value in &mut ran.stack {
-            *value = moved.back(as_in_case(*value, &done, machine, asks));
+            *value = moved.of_case(as_in_case(*value, &done, machine, asks));
         }
         if let End::Exception(exception) = &mut ran.outcome.end {
             moved.exception(exception);

@@ -87,12 +87,12 @@ impl Moved {
     }
 
     /// Where an address of the case is.
-    pub(super) fn place(&self, address: u64) -> u64 {
+    pub(super) fn actual(&self, address: u64) -> u64 {
         address.wrapping_add(self.by(address).unwrap_or(0))
     }
 
     /// An address as the case has it.
-    pub(super) fn back(&self, value: u64) -> u64 {
+    pub(super) fn of_case(&self, value: u64) -> u64 {
         let near = |piece: &&Piece| {
             let case = value.wrapping_sub(piece.by);
             (piece.start..=piece.end).contains(&case)
@@ -131,7 +131,7 @@ impl Moved {
             let mut value = [0; 8];
             value[..size].copy_from_slice(&bytes[place..place + size]);
             let value = u64::from_le_bytes(value);
-            let back = self.back(value);
+            let back = self.of_case(value);
             if back != value {
                 bytes[place..place + size].copy_from_slice(&back.to_le_bytes()[..size]);
             }
@@ -140,8 +140,8 @@ impl Moved {
 
     /// An exception's parameters as the case has them.
     pub(super) fn exception(&self, exception: &mut Exception) {
-        exception.parm1 = self.back(exception.parm1);
-        exception.parm2 = self.back(exception.parm2);
+        exception.parm1 = self.of_case(exception.parm1);
+        exception.parm2 = self.of_case(exception.parm2);
     }
 
     /// What the memory holds now.

@@ -195,7 +195,7 @@ fn check(seed: u64, ops: &[Op]) -> bool {
     };
     let Ok(done) = live::run(&in_kernel, 0, registers, random.one_in(2)) else { return false };
     // The interpreter has the memory where it is in this process: values are not moved back.
-    machine.memory[0].start = moved.place(MEMORY);
+    machine.memory[0].start = moved.actual(MEMORY);
     let moved_program = Program { code: &moved_code, ..program };
     let expected = Interpreter::new().run(&moved_program, 0, &mut machine);
     let text = |program: &Program<'_>| {

@@ -41,7 +41,7 @@ impl Search<'_> {
         self.frugal = self.placed.pads.mappings() >= self.limits.mappings / 2;
         if self.frugal {
             let found = self.over_padding(address)
-                || self.place(address, Pages::Used)
+                || self.give_jump(address, Pages::Used)
                 || self.rearrange(address)
                 || self.group(address)
                 || self.evict_successors(address, 1..=FEW);
@@ -51,7 +51,7 @@ impl Search<'_> {
             }
         }
         self.over_padding(address)
-            || self.place(address, Pages::Fresh)
+            || self.give_jump(address, Pages::Fresh)
             || self.rearrange(address)
             || self.group(address)
             || self.evict_successors(address, 1..=FEW)
@@ -147,7 +147,7 @@ impl Search<'_> {
                 break;
             }
             let pages = if self.frugal || attempt < ATTEMPTS / 3 { Pages::Used } else { Pages::Fresh };
-            let placed = window.iter().take_while(|address| self.place(**address, pages)).count();
+            let placed = window.iter().take_while(|address| self.give_jump(**address, pages)).count();
             if placed == window.len() {
                 return true;
             }

@@ -147,7 +147,7 @@ impl Search<'_> {
             if !self.may_host(*host, next) || !self.open_host(*host) {
                 continue;
             }
-            if self.place(*host, Pages::Used) {
+            if self.give_jump(*host, Pages::Used) {
                 if self.join(address, *host) {
                     return true;
                 }
@@ -173,7 +173,7 @@ impl Search<'_> {
             // Forces the next instruction's jump to begin with this byte.
             self.placed.image.rely(second, first);
             let found = self.evict_neighbour(address);
-            let placed = found && self.place(second, Pages::Fresh);
+            let placed = found && self.give_jump(second, Pages::Fresh);
             if found && !placed {
                 self.placed.unplace(address);
             }

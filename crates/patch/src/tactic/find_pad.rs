@@ -132,7 +132,7 @@ impl Pads {
     fn room_in(&self, number: u64, first: u64, last: u64) -> Option<u64> {
         let start = number * PAGE;
         let page = self.pages.get(&number)?;
-        let offset = page.room(first.saturating_sub(start), last.checked_sub(start)?.min(PAGE - 1))?;
+        let offset = page.free_pad(first.saturating_sub(start), last.checked_sub(start)?.min(PAGE - 1))?;
         Some(start + offset)
     }
 

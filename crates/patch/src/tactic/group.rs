@@ -45,7 +45,7 @@ impl Search<'_> {
         entry.length = group.length;
         // At least the bytes that the jump changes.
         entry.original.iter_mut().zip(bytes).for_each(|(original, byte)| *original = *byte);
-        let placed = self.place(address, pages);
+        let placed = self.give_jump(address, pages);
         let Some(entry) = self.placed.entries.get_mut(&address) else { return false };
         match &mut entry.state {
             State::Jump(placement) if placed => {

@@ -23,7 +23,7 @@ pub(super) enum ByteChoice {
 
 impl Search<'_> {
     /// Gives an open entry a jump, with everything around it left as it is.
-    pub(super) fn place(&mut self, address: u64, pages: Pages) -> bool {
+    pub(super) fn give_jump(&mut self, address: u64, pages: Pages) -> bool {
         let Some(entry) = self.placed.entries.get(&address) else { return false };
         let (length, first) = (usize::from(entry.length), usize::from(entry.prefixes));
         let most = (length - 1).min(MAX_PREFIXES);

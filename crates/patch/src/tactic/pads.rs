@@ -29,7 +29,7 @@ impl Page {
     }
 
     /// The first offset from `from` to `to` where a whole pad fits in the page.
-    pub(super) fn room(&self, from: u64, to: u64) -> Option<u64> {
+    pub(super) fn free_pad(&self, from: u64, to: u64) -> Option<u64> {
         let to = to.min(PAGE - PAD_LENGTH as u64);
         let mut at = from;
         while at <= to {
@@ -223,7 +223,7 @@ impl Pads {
                 page.taken[(offset / 64) as usize] |= 1 << (offset % 64);
                 page.count += 1;
             }
-            if u64::from(page.count) > PAGE / 2 && page.room(0, PAGE).is_none() {
+            if u64::from(page.count) > PAGE / 2 && page.free_pad(0, PAGE).is_none() {
                 self.open.remove(&number);
             }
         }

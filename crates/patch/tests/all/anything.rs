@@ -130,7 +130,7 @@ proptest! {
                 Ok(made) => {
                     prop_assert!(reach.contains(&slot));
                     prop_assert!(made.bytes.len() <= SLOT_CAPACITY && made.instruction_length <= made.bytes.len());
-                    prop_assert_eq!(made.place(0), SlotPosition::Before);
+                    prop_assert_eq!(made.position_at(0), SlotPosition::Before);
                 }
                 Err(refusal) => {
                     prop_assert!(!reach.contains(&slot));

@@ -387,7 +387,7 @@ fn every_stop_in_a_slot_has_a_place() {
         let mut steps = 0;
         while (SLOT_ABOVE..SLOT_ABOVE + slot.bytes.len() as u64).contains(&state.registers.rip) {
             let mut shown = state.registers;
-            let place = slot.place((shown.rip - SLOT_ABOVE) as usize);
+            let place = slot.position_at((shown.rip - SLOT_ABOVE) as usize);
             assert!(slot.mend(&mut shown), "{displaced:?} at {:#x}", state.registers.rip);
             match place {
                 SlotPosition::Before | SlotPosition::Pushed { .. } | SlotPosition::Prepared { .. } => {

@@ -39,7 +39,7 @@ fn check_slot(encoding: &Encoding, displaced: &Displaced, slot_address: u64) {
     let context = || format!("{encoding:02x?}: {displaced:?} at {slot_address:#x}");
     let slot = displaced.slot(slot_address).unwrap_or_else(|refusal| panic!("{}: {refusal}", context()));
     assert!(slot.bytes.len() <= SLOT_CAPACITY, "{}", context());
-    assert_eq!(slot.place(0), SlotPosition::Before, "{}", context());
+    assert_eq!(slot.position_at(0), SlotPosition::Before, "{}", context());
     let mode = displaced.mode();
     let decode = |bytes: &[u8], address| decode(mode, bytes, address);
     let next = displaced.address() + displaced.length() as u64;
@@ -80,12 +80,17 @@ fn check_slot(encoding: &Encoding, displaced: &Displaced, slot_address: u64) {
     }
     let mut after = copy.len();
     if original.code() == Code::Syscall {
-        assert_eq!(slot.place(after), SlotPosition::After { rip: next, rcx: Some(next) }, "{}", context());
+        assert_eq!(
+            slot.position_at(after),
+            SlotPosition::After { rip: next, rcx: Some(next) },
+            "{}",
+            context()
+        );
         let load = decode(&slot.bytes[after..], slot_address + after as u64);
         assert_eq!((load.code(), load.immediate64()), (Code::Mov_r64_imm64, next), "{}", context());
         after += load.len();
     }
-    assert_eq!(slot.place(after), SlotPosition::After { rip: next, rcx: None }, "{}", context());
+    assert_eq!(slot.position_at(after), SlotPosition::After { rip: next, rcx: None }, "{}", context());
     let jump = decode(&slot.bytes[after..], slot_address + after as u64);
     let long = if mode == Mode::Bits64 { Code::Jmp_rel32_64 } else { Code::Jmp_rel32_32 };
     assert_eq!((jump.code(), jump.near_branch_target()), (long, next), "{}", context());

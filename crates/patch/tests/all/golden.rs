@@ -19,7 +19,7 @@ fn listing(mode: Mode, slot: &Slot) -> String {
     let mut decoder = Decoder::with_ip(mode.bits(), &slot.bytes, slot.address, DecoderOptions::NONE);
     let mut offset = 0;
     while offset < slot.bytes.len() {
-        let place = slot.place(offset);
+        let place = slot.position_at(offset);
         let instruction = decoder.decode();
         // Behind the slot's last known place is its last jump, or data.
         let is_data = mode == Mode::Bits64 && place == SlotPosition::Inside && slot.bytes.len() - offset == 8;
@@ -144,8 +144,8 @@ fn what_is_lent_is_never_seen() {
                 shown.push((
                     offset,
                     mended.rip,
-                    slot.place(offset).is_before(),
-                    slot.place(offset).is_after(),
+                    slot.position_at(offset).is_before(),
+                    slot.position_at(offset).is_after(),
                 ));
             }
         }

@@ -84,7 +84,7 @@ fn the_trap_flag_set_before() {
         // A call through a register or memory takes several steps; those in between are not the
         // program's.
         while matches!(
-            slot.place(end.registers.rip.wrapping_sub(SLOT_ABOVE) as usize),
+            slot.position_at(end.registers.rip.wrapping_sub(SLOT_ABOVE) as usize),
             SlotPosition::Pushed { .. }
         ) {
             end = arena.step(&Start { registers: end.registers, data: end.data.clone(), ..state.clone() });
@@ -252,7 +252,7 @@ fn every_stop_in_a_slot_has_a_place() {
         let mut steps = 0;
         while (SLOT_ABOVE..SLOT_ABOVE + slot.bytes.len() as u64).contains(&state.registers.rip) {
             let mut shown = state.registers;
-            let place = slot.place((shown.rip - SLOT_ABOVE) as usize);
+            let place = slot.position_at((shown.rip - SLOT_ABOVE) as usize);
             assert!(slot.mend(&mut shown), "{displaced:?} at {:#x}", state.registers.rip);
             match place {
                 SlotPosition::Before | SlotPosition::Pushed { .. } | SlotPosition::Prepared { .. } => {
@@ -271,11 +271,11 @@ fn every_stop_in_a_slot_has_a_place() {
         }
         assert!(state.registers.rip == FORWARD || state.registers.rip == SITE + bytes.len() as u64);
         let inside =
-            (0..slot.bytes.len()).filter(|offset| slot.place(*offset) == SlotPosition::Inside).count();
+            (0..slot.bytes.len()).filter(|offset| slot.position_at(*offset) == SlotPosition::Inside).count();
         assert!(
             inside > 0
-                && slot.place(slot.bytes.len()) == SlotPosition::Inside
-                && slot.place(usize::MAX) == SlotPosition::Inside
+                && slot.position_at(slot.bytes.len()) == SlotPosition::Inside
+                && slot.position_at(usize::MAX) == SlotPosition::Inside
         );
         let mut elsewhere = Registers { rip: SLOT_ABOVE - 1, ..Registers::default() };
         assert!(!slot.mend(&mut elsewhere) && elsewhere.rip == SLOT_ABOVE - 1);

@@ -11,13 +11,13 @@ use source::{Diagnostic, Keep};
 
 impl<'a> Statements<'a> {
     /// The statement that gives the probe's location: the first one.
-    pub(super) fn point(&self) -> Option<&'a Statement> {
+    pub(super) fn point_statement(&self) -> Option<&'a Statement> {
         self.all.iter().find(|statement| statement.key.begins_probe())
     }
 
     /// The name of that statement, for messages.
     pub(super) fn point_name(&self) -> &'static str {
-        self.point().map_or(Key::Offset.name(), |point| point.key.name())
+        self.point_statement().map_or(Key::Offset.name(), |point| point.key.name())
     }
 
     /// Checks that one statement gives the location, and that the other statements suit it.
@@ -31,7 +31,7 @@ impl<'a> Statements<'a> {
             let wrong = wrong.label("expected one of them").related(first.place.span, "the other one");
             self.messages.add(wrong.help("for two probes, write `exit` as the handler of the first"));
         }
-        let Some(point) = self.point().filter(|point| point.key == Key::Tracepoint) else { return };
+        let Some(point) = self.point_statement().filter(|point| point.key == Key::Tracepoint) else { return };
         if kind != ModuleKind::Kernel {
             let name = kind.name();
             self.messages.add(
@@ -52,7 +52,7 @@ impl<'a> Statements<'a> {
     /// The probe's location, and the number of bytes if it is a range.
     pub(super) fn location(&mut self, word: Word) -> (Location, Option<i128>) {
         let nowhere = (Location::Offset(0), None);
-        let Some(point) = self.point() else { return nowhere };
+        let Some(point) = self.point_statement() else { return nowhere };
         let (first, last) = match &point.value {
             Some(Value::Point(function, point, _)) => {
                 return (Location::Points { function: function.text.clone(), point: *point }, None);

@@ -194,7 +194,7 @@ impl Checker<'_> {
             ExprKind::Tuple(members) => {
                 let types: Vec<Type> = members.iter_mut().map(|member| stored(&self.value(member))).collect();
                 let ty = Type::Tuple(types.into());
-                if ty.parts() > MAX_PARTS {
+                if ty.count_parts() > MAX_PARTS {
                     let message = format!("the tuple has more than {MAX_PARTS} parts");
                     self.error(span, message, "too large");
                     return Type::Unknown;

@@ -65,7 +65,7 @@ impl Call<'_, '_> {
         asm.plus(symbol);
         asm.set(found);
         asm.push(0);
-        asm.place(none);
+        asm.bind(none);
         asm.drop();
         asm.get(found);
         Ok(())

@@ -125,7 +125,7 @@ impl Assembler {
     }
 
     /// Places a label here.
-    pub(super) fn place(&mut self, label: Label) {
+    pub(super) fn bind(&mut self, label: Label) {
         self.labels[label.0] = Some(self.code.len());
     }
 
@@ -176,7 +176,7 @@ impl Assembler {
         self.byte(Op::Ros, 2);
         self.push(limit);
         self.push(0);
-        self.place(fits);
+        self.bind(fits);
         self.drop();
     }
 
@@ -235,10 +235,10 @@ mod tests {
     fn a_label_is_a_distance_from_behind_its_operand() {
         let mut asm = Assembler::default();
         let (back, on) = (asm.label(), asm.label());
-        asm.place(back);
+        asm.bind(back);
         asm.jump(Op::Jz, on);
         asm.jump(Op::Jmp, back);
-        asm.place(on);
+        asm.bind(on);
         let Finished { code, .. } = asm.finish();
         let mut expected = vec![Op::Jz as u8];
         expected.extend(9i64.to_le_bytes());

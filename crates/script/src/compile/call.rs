@@ -280,7 +280,7 @@ impl<'c, 'a> Call<'c, 'a> {
             asm.push(node(first));
             asm.set(at + 8);
             asm.push(0);
-            asm.place(before);
+            asm.bind(before);
             asm.drop();
         }
         asm.get(at + 8);

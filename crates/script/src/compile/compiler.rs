@@ -199,7 +199,7 @@ impl<'a> Compiler<'a> {
         if self.logs.0 {
             self.end_run();
         }
-        self.asm.place(self.none);
+        self.asm.bind(self.none);
         self.asm.op(Op::Abort);
         let (end, frame) = (self.asm.here(), self.frame.most());
         let sites = self.served.sites.take().unwrap_or_default();

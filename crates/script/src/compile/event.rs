@@ -98,7 +98,7 @@ impl<'c, 'a> Events<'c, 'a> {
                     compiler.end_run();
                     Ok(())
                 })?;
-                self.compiler.asm.place(holds);
+                self.compiler.asm.bind(holds);
                 self.compiler.asm.drop();
                 Ok(())
             }
@@ -240,7 +240,7 @@ impl<'c, 'a> Events<'c, 'a> {
     fn join(&mut self, strings: &Expr, separator: Vec<u8>) -> Result<()> {
         let span = self.expr.at.0;
         let compiler = &mut *self.compiler;
-        let (room, most) = (compiler.forms.room(), compiler.settings.max_strlen as u64);
+        let (room, most) = (compiler.forms.text_bytes(), compiler.settings.max_strlen as u64);
         let pointers = compiler.take(8, span)?;
         let (count, position) = (compiler.take(8, span)?, compiler.take(8, span)?);
         let (pointer, text) = (compiler.take(8, span)?, compiler.take(room, span)?);
@@ -266,7 +266,7 @@ impl<'c, 'a> Events<'c, 'a> {
         let (next, counted) = (asm.label(), asm.label());
         asm.push(0);
         asm.set(count);
-        asm.place(next);
+        asm.bind(next);
         asm.push(MOST_JOINED);
         below(asm, count);
         asm.jump(Op::Jz, counted);
@@ -279,7 +279,7 @@ impl<'c, 'a> Events<'c, 'a> {
         asm.plus(1);
         asm.set(count);
         asm.jump(Op::Jmp, next);
-        asm.place(counted);
+        asm.bind(counted);
         asm.drop();
         asm.get(count);
         asm.push(number);
@@ -287,7 +287,7 @@ impl<'c, 'a> Events<'c, 'a> {
         let (next, end) = (asm.label(), asm.label());
         asm.push(0);
         asm.set(position);
-        asm.place(next);
+        asm.bind(next);
         asm.get(count);
         below(asm, position);
         asm.jump(Op::Jz, end);
@@ -304,7 +304,7 @@ impl<'c, 'a> Events<'c, 'a> {
         asm.plus(1);
         asm.set(position);
         asm.jump(Op::Jmp, next);
-        asm.place(end);
+        asm.bind(end);
         asm.drop();
         Ok(())
     }

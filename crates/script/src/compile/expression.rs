@@ -264,10 +264,10 @@ impl Compiler<'_> {
         self.asm.drop();
         self.asm.push(1);
         self.asm.jump(Op::Jmp, end);
-        self.asm.place(no);
+        self.asm.bind(no);
         self.asm.drop();
         self.asm.push(0);
-        self.asm.place(end);
+        self.asm.bind(end);
         Ok(())
     }
 
@@ -287,7 +287,7 @@ impl Compiler<'_> {
                 self.test(left, decides, decided)?;
                 self.asm.drop();
                 self.perhaps(|c| c.test(right, on, label))?;
-                self.asm.place(decided);
+                self.asm.bind(decided);
                 return Ok(());
             }
             ExprKind::Binary(operator @ (Binary::Equal | Binary::Unequal), left, right) => {

@@ -27,7 +27,7 @@ pub(super) struct Forms {
 
 impl Forms {
     /// The bytes for a string's text.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn text_bytes(&self) -> usize {
         self.max_strlen.next_multiple_of(8)
     }
 
@@ -68,7 +68,7 @@ impl Forms {
     pub(super) fn stored(&self, ty: &Type) -> Option<usize> {
         Some(match self.form(ty)? {
             Form::Word => 8,
-            Form::Text => 8 + self.room(),
+            Form::Text => 8 + self.text_bytes(),
             Form::Wide(bytes) => bytes,
         })
     }
@@ -77,7 +77,7 @@ impl Forms {
     pub(super) fn member(&self, ty: &Type) -> Option<usize> {
         Some(match self.form(ty)? {
             Form::Word => 8,
-            Form::Text => self.room(),
+            Form::Text => self.text_bytes(),
             Form::Wide(bytes) => bytes,
         })
     }

@@ -83,7 +83,7 @@ impl Compiler<'_> {
                 }
                 self.last_to(&values[last], &types[last], at, start)
             }
-            (Type::Text, ExprKind::Text(text)) if text.len() <= SHORT.min(self.forms.room()) => {
+            (Type::Text, ExprKind::Text(text)) if text.len() <= SHORT.min(self.forms.text_bytes()) => {
                 self.asm.words(at, text);
                 Ok(Length::Fixed(before + text.len().next_multiple_of(8) as u64))
             }
@@ -124,7 +124,7 @@ impl Compiler<'_> {
         let (offset, last) = self.forms.placed(members, members.len().checked_sub(1)?)?;
         let offset = u16::try_from(offset).ok()?;
         match last {
-            Type::Text | Type::Bytes => Some((offset, self.forms.room())),
+            Type::Text | Type::Bytes => Some((offset, self.forms.text_bytes())),
             _ => self.trailing_text(last).map(|(inner, room)| (offset + inner, room)),
         }
     }
@@ -196,7 +196,7 @@ impl Compiler<'_> {
                 self.asm.drop();
             }
         }
-        self.asm.place(none);
+        self.asm.bind(none);
         Ok(())
     }
 
@@ -361,7 +361,7 @@ impl Compiler<'_> {
         let position = self.take(8, span)?;
         // A value with more words than its number is copied aside.
         let aside = match (form, kind) {
-            (Form::Text, _) => Some(self.take(8 + self.forms.room(), span)?),
+            (Form::Text, _) => Some(self.take(8 + self.forms.text_bytes(), span)?),
             (_, Kind::Plain | Kind::Count | Kind::Sum) => None,
             _ => Some(self.take(16, span)?),
         };
@@ -369,7 +369,7 @@ impl Compiler<'_> {
         let (next, out, end) = (self.asm.label(), self.asm.label(), self.asm.label());
         self.asm.push(0);
         self.asm.set(position);
-        self.asm.place(next);
+        self.asm.bind(next);
         self.asm.push(u64::from(aside.unwrap_or(value_at)));
         self.asm.push(u64::from(variable.at));
         self.asm.get(position);
@@ -384,9 +384,9 @@ impl Compiler<'_> {
         }
         self.body(body, Loop { next, end });
         self.asm.jump(Op::Jmp, next);
-        self.asm.place(out);
+        self.asm.bind(out);
         self.asm.drop();
-        self.asm.place(end);
+        self.asm.bind(end);
         self.close(Some(mark));
         Ok(())
     }

@@ -169,7 +169,7 @@ impl Compiler<'_> {
         self.asm.op(Op::MoveF);
         self.asm.push(0);
         self.asm.push(0);
-        self.asm.place(out);
+        self.asm.bind(out);
         self.asm.byte(Op::Ros, 2);
         Ok(copy)
     }

@@ -178,10 +178,10 @@ impl Compiler<'_> {
         self.asm.drop();
         self.perhaps(yes)?;
         self.asm.jump(Op::Jmp, end);
-        self.asm.place(other);
+        self.asm.bind(other);
         self.asm.drop();
         self.perhaps(no)?;
-        self.asm.place(end);
+        self.asm.bind(end);
         Ok(())
     }
 
@@ -192,7 +192,7 @@ impl Compiler<'_> {
                 Some(false) => continue,
                 Some(true) => {
                     self.perhaps(|c| c.block(block));
-                    self.asm.place(end);
+                    self.asm.bind(end);
                     return Ok(());
                 }
                 None => {}
@@ -205,19 +205,19 @@ impl Compiler<'_> {
             self.perhaps(|c| c.block(block));
             if index + 1 < arms.len() || otherwise.is_some() {
                 self.asm.jump(Op::Jmp, end);
-                self.asm.place(other);
+                self.asm.bind(other);
                 self.asm.drop();
             } else {
                 // The last one: what is tested stays on the stack of both ways.
                 self.asm.push(0);
-                self.asm.place(other);
+                self.asm.bind(other);
                 self.asm.drop();
             }
         }
         if let Some(block) = otherwise {
             self.perhaps(|c| c.block(block));
         }
-        self.asm.place(end);
+        self.asm.bind(end);
         Ok(())
     }
 
@@ -234,7 +234,7 @@ impl Compiler<'_> {
         if known == Some(false) {
             return Ok(());
         }
-        self.asm.place(next);
+        self.asm.bind(next);
         if known.is_none() {
             let mark = self.frame.mark();
             self.test(test, false, out)?;
@@ -243,9 +243,9 @@ impl Compiler<'_> {
         }
         self.body(body, Loop { next, end });
         self.asm.jump(Op::Jmp, next);
-        self.asm.place(out);
+        self.asm.bind(out);
         self.asm.drop();
-        self.asm.place(end);
+        self.asm.bind(end);
         Ok(())
     }
 
@@ -261,7 +261,7 @@ impl Compiler<'_> {
         let again = self.asm.label();
         self.asm.push(times);
         self.asm.set(counter);
-        self.asm.place(again);
+        self.asm.bind(again);
         self.perhaps(|c| c.block(body));
         self.asm.get(counter);
         self.asm.plus(u64::MAX);
@@ -272,7 +272,7 @@ impl Compiler<'_> {
         self.asm.jump(Op::Jz, done);
         self.asm.drop();
         self.asm.jump(Op::Jmp, again);
-        self.asm.place(done);
+        self.asm.bind(done);
         self.asm.drop();
         Ok(())
     }
@@ -287,7 +287,7 @@ impl Compiler<'_> {
         let variable = self.declare(name, &Type::I64, span)?;
         let (again, next, out, end) =
             (self.asm.label(), self.asm.label(), self.asm.label(), self.asm.label());
-        self.asm.place(again);
+        self.asm.bind(again);
         self.asm.get(limit);
         self.asm.get(position);
         self.asm.op(Op::Slt);
@@ -295,14 +295,14 @@ impl Compiler<'_> {
         self.asm.drop();
         self.asm.copy(position, variable.at, 8);
         self.body(body, Loop { next, end });
-        self.asm.place(next);
+        self.asm.bind(next);
         self.asm.get(position);
         self.asm.plus(1);
         self.asm.set(position);
         self.asm.jump(Op::Jmp, again);
-        self.asm.place(out);
+        self.asm.bind(out);
         self.asm.drop();
-        self.asm.place(end);
+        self.asm.bind(end);
         self.close(Some(mark));
         Ok(())
     }
@@ -343,7 +343,7 @@ impl Compiler<'_> {
                 Ok(())
             }
             Form::Text => {
-                let room = self.forms.room();
+                let room = self.forms.text_bytes();
                 self.text_to(value, at, room)
             }
             Form::Wide(size) => self.wide_to(value, ty, at, size),

@@ -134,7 +134,7 @@ impl Call<'_, '_> {
         if is_text || matches!(value.ty, Type::Array(..)) {
             return self.compiler.text(value);
         }
-        let room = self.compiler.forms.room();
+        let room = self.compiler.forms.text_bytes();
         let at = self.compiler.take(8 + room, value.at.0)?;
         self.compiler.asm.push(self.compiler.settings.max_strlen as u64);
         self.compiler.pointer(value)?;
@@ -279,7 +279,7 @@ impl Call<'_, '_> {
         asm.byte(Op::Ros, 2);
         asm.get(size);
         asm.push(0);
-        asm.place(fits);
+        asm.bind(fits);
         asm.drop();
         Ok(())
     }

@@ -28,7 +28,7 @@ impl Compiler<'_> {
                 self.find(name).map(|variable| variable.at).ok_or_else(|| refuse::unknown(expr))
             }
             ExprKind::Map(name, key) if self.forms.form(&expr.ty) == Some(Form::Text) => {
-                let at = self.take(8 + self.forms.room(), expr.at.0)?;
+                let at = self.take(8 + self.forms.text_bytes(), expr.at.0)?;
                 self.fetch(name, key.as_deref(), at, expr)?;
                 Ok(at)
             }
@@ -48,7 +48,7 @@ impl Compiler<'_> {
         if steady || !matches!(expr.kind, ExprKind::Local(_) | ExprKind::Block(_)) {
             return self.text(expr);
         }
-        let room = self.forms.room();
+        let room = self.forms.text_bytes();
         let at = self.take(8 + room, expr.at.0)?;
         self.text_to(expr, at, room)?;
         Ok(at)
@@ -84,7 +84,7 @@ impl Compiler<'_> {
 
     /// The bytes that a string has at most, as far as that is known; a multiple of 8.
     pub(super) fn capacity(&self, expr: &Expr) -> usize {
-        let most = self.forms.room();
+        let most = self.forms.text_bytes();
         let known = match &expr.kind {
             ExprKind::Text(text) => Some(text.len()),
             ExprKind::Name(name) | ExprKind::Call(name, _) if name == "comm" => Some(16),
@@ -146,7 +146,7 @@ impl Compiler<'_> {
                     ExprKind::Member(value, index) => self.member(value, *index as usize, expr)?,
                     _ => self.frame_place(expr)?,
                 };
-                let most = self.forms.room().min(room);
+                let most = self.forms.text_bytes().min(room);
                 self.asm.copy(from, at, most as u64);
                 self.length_at(at, most, expr)
             }
@@ -321,7 +321,7 @@ impl Compiler<'_> {
             }
             Form::Wide(size) => self.wide_to(value, ty, at, size),
             Form::Text => {
-                let room = self.forms.room();
+                let room = self.forms.text_bytes();
                 self.asm.clear(at, room as u64);
                 self.text_bytes(value, at, room)?;
                 self.asm.drop();

@@ -174,7 +174,7 @@ fn tuple(cursor: &mut Cursor<'_>) -> Result<Type, Diagnostic> {
     }
     cursor.expect(")")?;
     let found = Type::Tuple(members.into());
-    match found.parts() > MAX_PARTS {
+    match found.count_parts() > MAX_PARTS {
         true => {
             Err(Diagnostic::error(cursor.since(start).0, "the type has too many parts").label("too large"))
         }

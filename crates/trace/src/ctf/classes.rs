@@ -104,21 +104,21 @@ impl Classes {
 
     pub(super) fn template(&mut self, template: Template) {
         let codes = (template.major, template.minor);
-        let place = self.place(template);
+        let place = self.template_index(template);
         self.places.insert(codes, place);
         self.recent.fill(None);
     }
 
     /// Sets all templates of a program. They replace the earlier ones.
     pub(super) fn templates_of(&mut self, program: u32, templates: impl Iterator<Item = Template>) {
-        let own = templates.map(|template| ((template.major, template.minor), self.place(template)));
+        let own = templates.map(|template| ((template.major, template.minor), self.template_index(template)));
         let own = own.collect();
         self.own.insert(program, own);
         self.recent.fill(None);
     }
 
     /// The index of a template; adds it if it is new.
-    fn place(&mut self, template: Template) -> usize {
+    fn template_index(&mut self, template: Template) -> usize {
         let alike = self.alike.entry((template.major, template.minor)).or_default();
         if let Some(&place) = alike.iter().find(|&&place| self.templates[place] == template) {
             return place;

@@ -66,7 +66,7 @@ impl Streams {
     /// # Errors
     /// Another file is needed and cannot be created.
     #[inline]
-    pub(super) fn place(&mut self, cpu: u32, timestamp: u64) -> io::Result<Destination> {
+    pub(super) fn destination(&mut self, cpu: u32, timestamp: u64) -> io::Result<Destination> {
         let own = self.processors.get(cpu as usize).map_or(&[][..], Vec::as_slice);
         if let Some(&stream) = own.iter().find(|&&stream| self.streams[stream].floor <= timestamp) {
             return Ok(Destination { stream, timestamp });

@@ -112,7 +112,7 @@ impl Writer {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let timestamp = clock.at(record.time);
-        let put = streams.place(record.cpu, timestamp).and_then(|place| {
+        let put = streams.destination(record.cpu, timestamp).and_then(|place| {
             classes.push(program, place.timestamp, record, streams.packet(place))?;
             Ok(place)
         });

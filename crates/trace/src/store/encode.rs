@@ -207,7 +207,7 @@ impl Encoder {
             (self.last, self.least, self.greatest) = (record.time, record.time, record.time);
         }
         let point = Point::of(program, record);
-        let (point_number, new_point) = self.point(&point, record);
+        let (point_number, new_point) = self.point_number(&point, record);
         let (thread_number, new_thread) = self.thread(record);
         let known = &mut self.threads[thread_number as usize];
         let step = record.esp.wrapping_sub(std::mem::replace(&mut known.esp, record.esp)) as i64;
@@ -277,7 +277,7 @@ impl Encoder {
     }
 
     /// The number of a record's point, and whether the point is new in the block.
-    fn point(&mut self, point: &Point, record: &Record) -> (u32, bool) {
+    fn point_number(&mut self, point: &Point, record: &Record) -> (u32, bool) {
         let recent = &mut self.recent_points[recent(record)];
         if self.points.get(*recent as usize).is_some_and(|known| known.point == *point) {
             return (*recent, false);

@@ -93,7 +93,7 @@ impl Templates {
             places: HashMap::new(),
             conflicts: Vec::new(),
         };
-        templates.place();
+        templates.map_codes();
         Ok(templates)
     }
 
@@ -133,7 +133,7 @@ impl Templates {
             }
         }
         if is_changed {
-            self.place();
+            self.map_codes();
         }
         Ok(is_changed)
     }
@@ -180,7 +180,7 @@ impl Templates {
     }
 
     /// Maps codes to templates. Of two files for one major code, the first counts.
-    fn place(&mut self) {
+    fn map_codes(&mut self) {
         self.places.clear();
         self.conflicts.clear();
         let mut majors: HashMap<u32, usize> = HashMap::new();

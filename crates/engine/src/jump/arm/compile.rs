@@ -33,8 +33,8 @@ impl Code for Handled {
         self.code.entry()
     }
 
-    fn place(&self, address: u64, to: &mut Vec<u8>) {
-        self.code.place(address, to);
+    fn append_at(&self, address: u64, to: &mut Vec<u8>) {
+        self.code.append_at(address, to);
     }
 
     fn repair(&self, offset: u32) -> Option<u32> {

@@ -209,7 +209,7 @@ impl Drainer<'_, '_> {
     /// Whether everything has been read that was logged before a mark.
     pub(crate) fn is_past(&self, mark: &mut Mark) -> bool {
         mark.is_passed(
-            |rings, ring| self.reader.drain.tail(rings, ring),
+            |rings, ring| self.reader.drain.read_position(rings, ring),
             |rings, ring| self.is_claimed(rings, ring),
         )
     }

@@ -59,7 +59,7 @@ impl HandlerMemory {
         mappings: &[Mapping],
         reserved: impl Iterator<Item = (u64, u64)> + Clone,
     ) {
-        let (base, size) = self.contexts.place();
+        let (base, size) = self.contexts.span();
         let size = size + TEXTS;
         let taken = mappings.iter().map(|mapping| (mapping.start, mapping.end)).chain(reserved.clone());
         if !taken.clone().any(|(start, end)| start < base + size && base < end) {

@@ -13,7 +13,7 @@ impl Code for Ten {
         0
     }
 
-    fn place(&self, _: u64, to: &mut Vec<u8>) {
+    fn append_at(&self, _: u64, to: &mut Vec<u8>) {
         to.extend([0x90; 10]);
     }
 
