@@ -134,6 +134,10 @@ pub(crate) struct Firing {
     /// Bytes of the buffer for each processor: 1M, 256K
     #[arg(long, value_name = "BYTES", value_parser = super::values::size)]
     pub(crate) buffer: Option<u64>,
+    /// Do not verify opcodes and instruction boundaries; a probe inside an instruction breaks the
+    /// program
+    #[arg(long)]
+    pub(crate) dont_verify_opcodes: bool,
     #[command(flatten)]
     pub(crate) cost: Cost,
 }

@@ -35,6 +35,8 @@ pub(crate) struct ScriptPrograms<'a> {
     pub(crate) symbols: &'a BTreeMap<String, Arc<Image>>,
     /// The kernel's symbols, if a file with them was named.
     pub(crate) map: Option<&'a Arc<SystemMap>>,
+    /// Whether opcodes and instruction boundaries are verified.
+    pub(crate) verify_opcodes: bool,
     /// The header items of its records.
     pub(crate) items: Items,
 }
@@ -86,14 +88,18 @@ impl ScriptSession {
         control: &Control,
         place: &dyn Fn(u32) -> Span,
     ) -> Result<(), Failure> {
-        let ScriptPrograms { objects, sources, events, semaphores, symbols, map, items } = script;
+        let ScriptPrograms { objects, sources, events, semaphores, symbols, map, verify_opcodes, items } =
+            script;
         map.into_iter().for_each(|map| self.session.set_system_map(Arc::clone(map)));
         for (number, object) in objects.iter().enumerate() {
             let numbers = Numbers::new(object, self.session.found(number).map(|found| &*found.image));
             let versions = Versions::only(object.clone(), "scripts are for x86-64 programs");
             let semaphores = semaphores.get(&object.module).cloned().unwrap_or_default();
             let symbols = symbols.get(&object.module).cloned();
-            let loaded = Loaded::of_script(versions, Options { symbols, ..options(semaphores, items) });
+            let loaded = Loaded::of_script(
+                versions,
+                Options { symbols, verify_opcodes, ..options(semaphores, items) },
+            );
             let to = To {
                 globals: &self.globals,
                 ring: self.ring,

@@ -39,6 +39,7 @@ pub(crate) fn check(arguments: &Check) -> Result<ExitCode, Failure> {
         by_kernel: false,
         symbols: None,
         kernel: KernelSymbols::default(),
+        verifies: true,
     };
     let around = Surroundings {
         files: &rpn::DiskFiles,

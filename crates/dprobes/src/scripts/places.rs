@@ -317,7 +317,7 @@ impl Finder<'_> {
         let surveys = images.first().map(|found| {
             let image = &found.image;
             let symbols = self.scope.symbols_of(image).unwrap_or(image);
-            engine::survey(function, at, None, symbols, image, true)
+            engine::survey(function, at, None, symbols, image, self.scope.verifies)
         });
         let sites = match surveys {
             Some(Ok(survey)) => survey.sites,
@@ -345,7 +345,7 @@ impl Finder<'_> {
         let mut reason = (!images.is_empty()).then(|| "nothing matches".to_owned());
         for Found { image, .. } in &images {
             let symbols = self.scope.symbols_of(image).unwrap_or(image);
-            match engine::survey(function, at, None, symbols, image, true) {
+            match engine::survey(function, at, None, symbols, image, self.scope.verifies) {
                 Ok(survey) => functions.extend(survey.sites.into_iter().map(|site| site.function)),
                 Err(found) => reason = Some(found.to_string()),
             }

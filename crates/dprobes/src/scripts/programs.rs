@@ -89,6 +89,7 @@ impl Programs {
             symbols: self.symbols.as_ref(),
             // Only files are looked for.
             kernel: KernelSymbols::default(),
+            verifies: true,
         };
         let images = scope.images(&file, &mut state.cache).into_iter().map(|Found { image, .. }| image);
         let mut images: Vec<Arc<Image>> = images.filter(|image| image.machine() == Machine::X86_64).collect();

@@ -73,6 +73,7 @@ fn trace_command(arguments: &Trace, command: &[OsString]) -> Result<ExitCode, Fa
         by_kernel: system_wide,
         symbols: symbols.program.as_ref(),
         kernel: symbols.of_kernel(),
+        verifies: !arguments.printed.firing.dont_verify_opcodes,
     };
     let (mut checked, compiled) = source::compile(arguments, &scope)?;
     let scope = Scope { by_kernel: system_wide || checked.needs_kernel(), ..scope };
@@ -244,7 +245,17 @@ impl<'a> Prepared<'a> {
                     |minor: u32| places.points.get(minor as usize).map_or(Span::default(), |it| it.at.0);
                 let Places { objects, events, semaphores, symbols, .. } = places;
                 let items = items(arguments);
-                let programs = ScriptPrograms { objects, sources, events, semaphores, symbols, map, items };
+                let verify_opcodes = !arguments.printed.firing.dont_verify_opcodes;
+                let programs = ScriptPrograms {
+                    objects,
+                    sources,
+                    events,
+                    semaphores,
+                    symbols,
+                    map,
+                    verify_opcodes,
+                    items,
+                };
                 session.run(programs, &tables, &mut observer, &watch.control, &place)
             }
         };
@@ -394,7 +405,7 @@ fn items(arguments: &Trace) -> Items {
 fn options(arguments: &Trace, tables: usize) -> Options {
     Options {
         engine: arguments.printed.firing.engine.into(),
-        verify_opcodes: true,
+        verify_opcodes: !arguments.printed.firing.dont_verify_opcodes,
         items: items(arguments),
         lossless: arguments.printed.firing.lossless,
         max_dumps: 1,

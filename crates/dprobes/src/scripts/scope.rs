@@ -27,6 +27,8 @@ pub(super) struct Scope<'a> {
     pub(super) symbols: Option<&'a Arc<Image>>,
     /// Where the kernel's symbols are from.
     pub(super) kernel: KernelSymbols<'a>,
+    /// Whether opcodes and instruction boundaries are verified.
+    pub(super) verifies: bool,
 }
 
 /// A file that a name means.
@@ -91,6 +93,7 @@ pub(crate) fn files_named(
         by_kernel: false,
         symbols: None,
         kernel: KernelSymbols::default(),
+        verifies: true,
     };
     scope.images(name, cache).into_iter().map(|Found { path, image }| (path, image)).collect()
 }

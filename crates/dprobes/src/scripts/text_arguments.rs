@@ -24,6 +24,7 @@ pub(crate) fn points_to_text(points: &str, name: &str, traced: &Traced) -> bool 
         by_kernel: system_wide,
         symbols: None,
         kernel: KernelSymbols::default(),
+        verifies: true,
     };
     let around =
         Surroundings { files: &rpn::DiskFiles, directories: &[], programs: Rc::new(Programs::new(&scope)) };
