@@ -47,6 +47,7 @@ pub(crate) fn count(arguments: &Count) -> Result<ExitCode, Failure> {
     }
     words.extend(arguments.stats.iter().flat_map(|file| option("--stats", file)));
     words.extend(arguments.cost.words().map(OsString::from));
+    words.extend(arguments.dont_verify_opcodes.then(|| "--dont-verify-opcodes".into()));
     words.extend(arguments.verbose.verbose.then(|| "--verbose".into()));
     words.extend((arguments.quiet && arguments.format == CountFormat::Text).then(|| "--quiet".into()));
     if starts {

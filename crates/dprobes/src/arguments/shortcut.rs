@@ -64,6 +64,10 @@ pub(crate) struct Count {
     /// Write the counts to a file, as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) stats: Option<PathBuf>,
+    /// Do not verify opcodes and instruction boundaries; a probe inside an instruction breaks the
+    /// program
+    #[arg(long)]
+    pub(crate) dont_verify_opcodes: bool,
     #[command(flatten)]
     pub(crate) verbose: Verbose,
     #[command(flatten)]

@@ -107,16 +107,19 @@ fn what_cannot_be_told_from_data_is_refused() {
             .ended_with(0);
         assert_eq!(insisted.stdout, alone(&program), "{insisted:#?}");
         assert_eq!(insisted.stats.hits(1), 50, "{insisted:#?}");
-        // A script does the same.
-        for (option, status, said) in
-            [(None, 125, "--dont-verify-opcodes"), (Some("--dont-verify-opcodes"), 0, "@: 50")]
-        {
-            let script = "uprobe:a.out:in_call+0x12 { @ = count(); }";
-            let mut command = dprobes();
-            command.args(["trace", "-q", "--engine", engine, "-e", script]).args(option).arg("-c");
-            let (outcome, stdout, stderr) = run(command.arg(&program));
-            assert_eq!(outcome.code(), Some(status), "{engine}: {stderr}");
-            assert!(format!("{stdout}{stderr}").contains(said), "{engine}: {stdout}{stderr}");
+        // A script and its shortcuts do the same.
+        let script = ["trace", "-q", "-e", "uprobe:a.out:in_call+0x12 { @ = count(); }", "-c"];
+        for (words, counts) in [(&script[..], "@: 50"), (&["count", "a.out:in_call:12", "--"], " 50 ")] {
+            let (command, words) = words.split_first().expect("there is one");
+            for (option, status, said) in
+                [(None, 125, "--dont-verify-opcodes"), (Some("--dont-verify-opcodes"), 0, counts)]
+            {
+                let mut all = dprobes();
+                all.args([*command, "--engine", engine]).args(option).args(words).arg(&program);
+                let (outcome, stdout, stderr) = run(&mut all);
+                assert_eq!(outcome.code(), Some(status), "{engine}: {stderr}");
+                assert!(format!("{stdout}{stderr}").contains(said), "{engine}: {stdout}{stderr}");
+            }
         }
     }
 }
