@@ -10,7 +10,7 @@ use printout::{Inlined, Symbol};
 use process::{ImageCache, Module};
 use trace::line::{Function, Functions};
 
-use crate::inlined::{Frame, InlinedFunctions};
+use crate::inlined::{Frame, InlinedFunctions, plain};
 
 /// How often the modules of a process are read again at most.
 const EVERY: Duration = Duration::from_millis(100);
@@ -114,11 +114,12 @@ impl Addresses {
     }
 
     /// The function at an address; or the variable, with the distance from its start in its name.
+    /// All names are plain: whoever made the file may have put anything into them.
     pub(crate) fn symbol(&mut self, address: u64, pid: u32) -> Option<Symbol> {
         let function = self.function(address, pid).map(|(module, function)| Symbol {
-            name: function.demangled().unwrap_or_else(|| function.name.clone()),
+            name: plain(&function.demangled().unwrap_or_else(|| function.name.clone())),
             offset: module.vaddr(address).wrapping_sub(function.vaddr),
-            module: Some(module.path.display().to_string()),
+            module: Some(printable::path(&module.path).to_string()),
             ..Symbol::default()
         });
         function.or_else(|| self.variable(address, pid))
@@ -137,8 +138,9 @@ impl Addresses {
                 }
             };
             let (name, offset) = data.at(module.vaddr(address))?;
-            let name = if offset == 0 { name.to_owned() } else { format!("{name}+{offset}") };
-            let module = Some(module.path.display().to_string());
+            let name = plain(name);
+            let name = if offset == 0 { name } else { format!("{name}+{offset}") };
+            let module = Some(printable::path(&module.path).to_string());
             Some(Symbol { name, module, ..Symbol::default() })
         })
     }

@@ -77,10 +77,10 @@ fn frames(lines: &Lines, vaddr: u64) -> Vec<Frame> {
     while let Ok(Some(frame)) = frames.next() {
         let name = frame.function.and_then(|function| {
             let name = function.raw_name().ok()?.into_owned();
-            Some(image::demangled(&name).unwrap_or(name))
+            Some(plain(&image::demangled(&name).unwrap_or(name)))
         });
         let line = frame.location.and_then(|location| {
-            let file = location.file?.rsplit('/').next()?.to_owned();
+            let file = plain(location.file?.rsplit('/').next()?);
             Some(format!("{file}:{}", location.line.filter(|line| *line > 0)?))
         });
         found.push(Frame { name: name.unwrap_or_default(), line });
@@ -89,4 +89,10 @@ fn frames(lines: &Lines, vaddr: u64) -> Vec<Frame> {
         }
     }
     found
+}
+
+/// A name of a file that anybody may have made, with nothing that a terminal interprets, and no
+/// line break, which would forge a line of a stack.
+pub(crate) fn plain(name: &str) -> String {
+    printable::text(name).into_owned()
 }

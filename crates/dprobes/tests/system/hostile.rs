@@ -6,6 +6,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::support::{Scratch, Server, Session, dprobes, engine, need, target};
 
@@ -127,6 +128,12 @@ fn no_name_reaches_a_terminal_as_it_is() {
     let stderr =
         &["run", &engine, "--at", "h*:call*:entry", "--do", "push r, rdi; log 1", "--log", "ALL", "--", "@"];
     say(&scratch, true, &own(stderr));
+    for shortcut in ["stacks", "count", "latency"] {
+        say(&scratch, true, &own(&[shortcut, &engine, "a.out:call*", "--", "@"]));
+    }
+    let script =
+        "uprobe:a.out:call* { printf(\"%s %s %s %s\\n\", ustack(perf), usym(reg(\"ip\")), func, probe); }";
+    say(&scratch, true, &own(&["trace", &engine, "-e", script, "-c", "@"]));
     say(&scratch, false, &own(&["run", "nowhere.rpn", "--", "@"]));
     say(&scratch, false, &own(&["run", "right.rpn", "--", "@.none"]));
 
@@ -225,4 +232,29 @@ fn a_file_whose_name_has_a_line_break_forges_no_line() {
     server.line();
     say(&scratch, true, &own(&["list", "-p", &server.pid().to_string()]));
     assert!(server.lives());
+}
+
+/// The names of source files, which a line table has.
+#[test]
+fn names_of_sources_are_printed_plain() {
+    let scratch = Scratch::new();
+    let gcc = need!("hostile sources", testing::find_program("gcc"), "gcc");
+    let source = scratch.path().join(OsStr::from_bytes(b"s\x1b[2J\nFORGED.c"));
+    let text =
+        "int never(int a) { return a + 1; }\nint main(int c, char **v) { return c > 5 ? never(c) : 0; }\n";
+    fs::write(&source, text).expect("room");
+    let program = scratch.path().join("sourced");
+    let built = Command::new(gcc).args(["-g", "-O0", "-o"]).arg(&program).arg(&source).output();
+    let built = built.expect("gcc starts");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    let own = |list: &[&str]| words(&program, list);
+    let shown = say(&scratch, true, &own(&["coverage", "--missing", "-o", "covered.info", "--", "@"]));
+    let written = fs::read(scratch.path().join("covered.info")).expect("it is written");
+    is_plain(&"lcov's file", &written);
+    let written = String::from_utf8(written).expect("it is text");
+    assert!(written.contains(r"s\x1b[2J\x0aFORGED.c"), "{written} {shown}");
+    let lines = "uprobe:a.out:main { printf(\"%s\\n\", ustack(2)); }";
+    say(&scratch, true, &own(&["trace", "-e", lines, "-c", "@"]));
+    say(&scratch, true, &own(&["stacks", "a.out:main", "--", "@"]));
+    say(&scratch, false, &own(&["trace", "-e", "uprobe:a.out:nowhere.c:7 { }", "-c", "@"]));
 }
