@@ -103,7 +103,7 @@ fn is_store(path: &Path) -> bool {
 enum Pending {
     One(PendingFile),
     #[cfg(feature = "parquet")]
-    Parts(crate::parts::Parts),
+    Parts(crate::pending_files::PendingFiles),
     #[cfg(feature = "parquet")]
     Objects(export::s3::Uploads),
 }
@@ -141,7 +141,7 @@ fn form(
                 dprobes_parquet::Partitioned::new(move |path: &str| begun.begin(path), &host, known, sheet);
             return Ok((Box::new(form), Pending::Objects(uploads)));
         }
-        let (parts, directory) = (crate::parts::Parts::default(), directory.to_owned());
+        let (parts, directory) = (crate::pending_files::PendingFiles::default(), directory.to_owned());
         let begun = parts.clone();
         let open = move |path: &str| begun.begin(&directory, path);
         let form = dprobes_parquet::Partitioned::new(open, &host, known, sheet);

@@ -58,7 +58,7 @@ mod messages;
 mod outfile;
 mod output;
 #[cfg(feature = "parquet")]
-mod parts;
+mod pending_files;
 mod points;
 mod ppdf;
 mod program;

@@ -95,10 +95,10 @@ pub(crate) fn kill(pid: i32, signal: i32) {
 /// SIGINT, and by SIGTERM if it heeds neither.
 pub(crate) fn end_command(pid: i32) {
     /// How long the command may take to end before it is asked again.
-    const PATIENCE: Duration = Duration::from_secs(2);
+    const TIME_TO_END: Duration = Duration::from_secs(2);
     kill(pid, control::signal().map_or(libc::SIGINT, |(signal, _)| signal));
     let begin = Instant::now();
-    while begin.elapsed() < PATIENCE {
+    while begin.elapsed() < TIME_TO_END {
         let mut status = 0;
         // SAFETY: `status` is valid for the call.
         if unsafe { libc::waitpid(pid, &mut status, libc::__WALL | libc::WNOHANG) } != 0 {

@@ -6,7 +6,7 @@ use crate::guard::MaskCalls;
 use crate::jump::{Armings, CodeCache};
 use crate::loader::Loaders;
 use crate::module_key::ModuleKey;
-use crate::place::Plan;
+use crate::site_plans::Plan;
 use crate::unwinding::UnwindTables;
 
 /// Caches by module.

@@ -84,7 +84,7 @@
 //! | `signal`, `hit`, `new_threads`, `detach` | signals, those of traps among them; handlers and records of traps; threads, processes and exec; the end |
 //! | `attach`, `seize`, `service`, `retire`, `forget` | the beginning; the threads of a process; programs that are inserted and removed while others run; probes that are over; what programs leave |
 //! | `modules`, `placing`, `loader` | modules that appear are looked for; the probes of one are placed; the dynamic linker tells of new ones |
-//! | `place`, `resolve`, `points`, `place_names` | where probes are: in a process; in a file, for PPDFs; points of functions; how messages name places |
+//! | `site_plans`, `resolve`, `points`, `place_names` | where probes are: in a process; in a file, for PPDFs; points of functions; how messages name places |
 //! | `preplan`, `jump`, `hold`, `change` | sites that are jumps: worked out, made, with all threads held, as changes of many bytes |
 //! | `coverage` | which jumps there would be, without a process or without touching it |
 //! | `space`, `mapping`, `slots`, `window` | an address space; memory mapped in it; where displaced instructions run; reading it |
@@ -138,7 +138,6 @@ mod new_threads;
 mod observer;
 mod pace;
 mod patch_registers;
-mod place;
 mod place_names;
 mod placed_report;
 mod placing;
@@ -162,6 +161,7 @@ mod sharing;
 mod signal;
 mod site;
 mod site_hits;
+mod site_plans;
 mod site_use;
 mod sites;
 mod slots;

@@ -15,11 +15,11 @@ use crate::loader::{self, Loaders};
 use crate::module_key::{ModuleKey, module_key};
 use crate::module_names::is_named;
 use crate::observer::Note;
-use crate::place::{self, Checks, Expected, Plan};
 use crate::placing::Work;
 use crate::placing::placer::Placer;
 use crate::preplan::Preplan;
 use crate::reason::NotProbed;
+use crate::site_plans::{self, Checks, Expected, Plan};
 use crate::site_use::Use;
 use crate::space::{ModuleState, Space};
 use crate::window::Window;
@@ -135,7 +135,7 @@ impl Placer<'_, '_> {
         let checks = Checks { opcodes: program.options.verify_opcodes, ..checks };
         let named = modules.iter().filter(|module| is_named(module, program.module(), pid));
         let plan =
-            |module: &Module| (module_key(module), place::plan(number, program, module, &text, checks));
+            |module: &Module| (module_key(module), site_plans::plan(number, program, module, &text, checks));
         Ok(named.map(plan).collect())
     }
 
@@ -239,7 +239,7 @@ impl Placer<'_, '_> {
                 }
                 None => {
                     let program = &self.programs[program_number];
-                    let plan = place::plan(program_number, program, &module, &space.text(), checks);
+                    let plan = site_plans::plan(program_number, program, &module, &space.text(), checks);
                     Work::new(&module, Some(program_number), plan)
                 }
             });
@@ -360,7 +360,7 @@ fn own_sites(
     for module in loader::loaders(modules, main) {
         let mut plan = Plan::default();
         let stops = loaders.stops(&module.image);
-        let site = |at: u64, wanted| place::site(Expected::default(), at, wanted, module, text, checks);
+        let site = |at: u64, wanted| site_plans::site(Expected::default(), at, wanted, module, text, checks);
         // All of them must be possible, else other places are used.
         let closes: Result<Vec<_>, _> = stops.closes.iter().map(|&at| site(at, Use::Closes)).collect();
         plan.planned = closes.unwrap_or_default();
@@ -370,14 +370,14 @@ fn own_sites(
         if plan.planned.is_empty() {
             let told = loader::debug_state(&module.image);
             plan.planned.extend(told.and_then(|vaddr| {
-                place::site(Expected::default(), vaddr, Use::Listed, module, text, checks).ok()
+                site_plans::site(Expected::default(), vaddr, Use::Listed, module, text, checks).ok()
             }));
         }
         works.push(Work::new(module, None, plan));
     }
     if let Some(main) = main.filter(|_| starting) {
         let mut plan = Plan::default();
-        plan.planned.extend(place::site(
+        plan.planned.extend(site_plans::site(
             Expected::default(),
             main.image.entry(),
             Use::Entry,

@@ -7,12 +7,12 @@ use process::Module;
 
 use crate::counts::State;
 use crate::jump::{Copied, Domain, Draft};
-use crate::place::{Checks, Plan};
 use crate::placed_report::{About, probes_of};
 use crate::program::Engine;
 use crate::programs::Programs;
 use crate::reason::NoJump;
 use crate::site::Planned;
+use crate::site_plans::{Checks, Plan};
 use crate::site_use::Use;
 
 pub(crate) mod placer;

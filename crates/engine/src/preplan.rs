@@ -12,8 +12,8 @@
 
 use crate::jump::Draft;
 use crate::module_key::ModuleKey;
-use crate::place::Plan;
 use crate::placed_report::About;
+use crate::site_plans::Plan;
 
 mod placer;
 

@@ -24,10 +24,10 @@ use crate::slots::Area;
 use crate::unwinding::Unwinding;
 use crate::window::Window;
 
-pub(crate) use parts::{CallState, Mapped, ModuleState, Plans, SharedMemory, ThreadState, TrustState};
+pub(crate) use state::{CallState, Mapped, ModuleState, Plans, SharedMemory, ThreadState, TrustState};
 
 mod ours;
-mod parts;
+mod state;
 
 mod disarm;
 

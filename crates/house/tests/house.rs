@@ -13,7 +13,7 @@ use house::{Graph, Module, circles};
 const CIRCLE: usize = 3;
 
 /// The most lines of a file, tests included.
-const LINES: usize = 450;
+const LINES: usize = 449;
 
 /// The most files that may contain methods of one type, trait implementations apart. A type with
 /// more is an owner of too much: what uses a few of its fields can have a type of its own.

@@ -73,7 +73,7 @@ pub struct Compiled {
 }
 
 /// The parts of a [`Compiled`].
-pub(crate) struct Parts {
+pub(crate) struct CompiledParts {
     pub(crate) finished: Finished,
     pub(crate) entry: Label,
     pub(crate) steps: Vec<(Label, u32)>,
@@ -85,7 +85,7 @@ pub(crate) struct Parts {
 }
 
 impl Compiled {
-    pub(crate) fn new(parts: Parts) -> Compiled {
+    pub(crate) fn new(parts: CompiledParts) -> Compiled {
         let offset = |label: Label| parts.finished.offset(label);
         let mut guarded: Vec<_> = parts.guarded.iter().collect();
         guarded.sort_by_key(|(access, _)| offset(*access));

@@ -6,7 +6,7 @@
 //! compile time. With cycles or many paths, shapes are unified at such places: elements are stored
 //! to their cells, and counts are in cells from the start.
 
-use crate::compiled::{Compiled, Parts};
+use crate::compiled::{Compiled, CompiledParts};
 use crate::emit::{Label, Stream};
 use crate::environment::{Environment, Handler};
 use crate::frame::{Cell, Frame, FrameLayout};
@@ -218,7 +218,7 @@ impl<'a> Compiler<'a> {
         let leaves = self.run.exits.any() || self.run.calls;
         let out = self.run.path.out;
         let stack = (out.frame.size() + out.deepest) as u32;
-        Compiled::new(Parts {
+        Compiled::new(CompiledParts {
             entry,
             steps,
             guarded: out.guarded,

@@ -24,7 +24,7 @@ use crate::recency::Recency;
 pub(crate) const TRIES: usize = 256;
 
 /// How often a busy lane is looked at before it is taken from its owner: some 0.2 ms.
-pub(crate) const PATIENCE: usize = 4096;
+pub(crate) const BUSY_LOOKS: usize = 4096;
 
 /// Free lanes of a first bucket that make the second one no better.
 const FREE: u32 = 4;
@@ -139,7 +139,7 @@ impl<'a> Table<'a> {
     /// The entry with a key, wherever it is. Waits for those that may be changing it.
     #[inline(never)]
     fn search(&self, key: &Key<'_>) -> Option<Entry<'a>> {
-        for _ in 0..PATIENCE {
+        for _ in 0..BUSY_LOOKS {
             let mut busy = false;
             for bucket in [key.first(self.buckets), key.second(self.buckets)] {
                 match self.look(bucket, key) {
@@ -193,8 +193,8 @@ impl<'a> Table<'a> {
         let (first, second) = (key.first(self.buckets), key.second(self.buckets));
         // Twice: by then, each lane that was in the way has been taken from its owner. More often
         // than that only memory is in the way that somebody writes nonsense to.
-        for tried in 1..=2 * PATIENCE {
-            if tried % PATIENCE == 0 {
+        for tried in 1..=2 * BUSY_LOOKS {
+            if tried % BUSY_LOOKS == 0 {
                 [first, second].into_iter().for_each(|bucket| self.take_busy(bucket, key));
             }
             let looks = (self.look(first, key), self.look(second, key));
@@ -376,7 +376,7 @@ impl Entry<'_> {
     /// still, for others to take.)
     fn end(&mut self, byte: u8) -> bool {
         let mut control = self.control.load(Relaxed);
-        for _ in 0..PATIENCE {
+        for _ in 0..BUSY_LOOKS {
             let now = control::byte(control, self.lane);
             let wanted = if now == TAKEN { 0 } else { byte };
             let without = control.wrapping_sub(control::at(self.lane, now));

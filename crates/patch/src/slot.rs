@@ -4,7 +4,7 @@
 //! that stops there.
 
 use crate::machine::Registers;
-use crate::place::SlotPosition;
+use crate::slot_position::SlotPosition;
 
 /// No slot is longer than this, in bytes.
 pub const SLOT_CAPACITY: usize = 48;

@@ -10,8 +10,8 @@ use iced_x86::{ConditionCode, Register};
 use crate::Mode;
 use crate::classify::{Class, Count, Decoded};
 use crate::fixup::{Fixup, Target};
-use crate::place::SlotPosition;
 use crate::slot::{Continuation, SLOT_CAPACITY, Slot};
+use crate::slot_position::SlotPosition;
 use crate::substituted_argument::{Argument, SubstitutedArgument};
 
 /// A slot whose address is not chosen yet.

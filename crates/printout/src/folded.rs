@@ -26,7 +26,7 @@ pub(crate) fn table(table: &Table, zone: &TimeZone) -> Vec<u8> {
 pub(crate) fn places(table: &Table) -> Vec<bool> {
     let mut places = Vec::new();
     for row in &table.rows {
-        let parts = row.key.as_ref().map(parts).unwrap_or_default();
+        let parts = row.key.as_ref().map(key_parts).unwrap_or_default();
         places.resize(places.len().max(parts.len()), false);
         places.iter_mut().zip(parts).for_each(|(place, part)| *place |= is_stack(part));
     }
@@ -34,7 +34,7 @@ pub(crate) fn places(table: &Table) -> Vec<bool> {
 }
 
 /// The parts of a key.
-fn parts(key: &Datum) -> &[Datum] {
+fn key_parts(key: &Datum) -> &[Datum] {
     match key {
         Datum::Tuple(parts) => parts,
         one => std::slice::from_ref(one),
@@ -58,7 +58,7 @@ pub(crate) fn entry<'a>(row: &'a Row, places: &[bool]) -> Option<(Vec<Vec<u8>>, 
     value.number()?;
     let is_empty = |part: &Datum| matches!(part, Datum::Text(text) if text.is_empty());
     let (mut stacks, mut others) = (Vec::new(), Vec::new());
-    for (part, place) in parts(row.key.as_ref()?).iter().zip(places) {
+    for (part, place) in key_parts(row.key.as_ref()?).iter().zip(places) {
         match *place && (is_stack(part) || is_empty(part)) {
             true => stacks.push(part),
             false => others.push(part),

@@ -430,8 +430,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// 0.24 adds a line end to what the command prints; 0.17 does not. Where nothing is printed,
-    /// nothing is added.
+    /// Adds a line end to what the command prints, as 0.24 does and 0.17 does not.
     fn system(&self, command: &[u8], sink: &mut dyn Write, world: &mut dyn World) -> Result<(), Error> {
         match world.system(command) {
             Ok(text) if text.is_empty() && self.output != Output::Json => Ok(()),

@@ -32,7 +32,7 @@ pub(crate) enum ValueKind {
 }
 
 macro_rules! keys {
-    ($($key:ident $name:literal $place:expr, $takes:expr, $what:literal;)*) => {
+    ($($key:ident $name:literal $header:expr, $takes:expr, $what:literal;)*) => {
         /// A statement's key.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub(crate) enum Key { $($key,)* }
@@ -47,8 +47,8 @@ macro_rules! keys {
             }
 
             /// The header in which it may appear.
-            pub(crate) fn place(self) -> HeaderKind {
-                match self { $(Key::$key => $place,)* }
+            pub(crate) fn header(self) -> HeaderKind {
+                match self { $(Key::$key => $header,)* }
             }
 
             /// The kind of its value.
@@ -102,12 +102,12 @@ impl Key {
 
     /// Whether it may appear in the file header.
     pub(crate) fn in_file(self) -> bool {
-        matches!(self.place(), HeaderKind::File | HeaderKind::Both)
+        matches!(self.header(), HeaderKind::File | HeaderKind::Both)
     }
 
     /// Whether it may appear in a probe's header.
     pub(crate) fn in_probe(self) -> bool {
-        matches!(self.place(), HeaderKind::Probe | HeaderKind::Both)
+        matches!(self.header(), HeaderKind::Probe | HeaderKind::Both)
     }
 
     /// Whether it is the first statement of a probe.

@@ -5,8 +5,8 @@
 
 use source::Span;
 
+use crate::attach_point::AttachPoint;
 use crate::operator::{Binary, Unary};
-use crate::point::AttachPoint;
 use crate::provider::Provider;
 use crate::types::{Tag, Type};
 

@@ -7,8 +7,8 @@ use maps::MapInfo;
 use source::Span;
 
 use crate::ast::At;
+use crate::attach_point::AttachPoint;
 use crate::check::Bits;
-use crate::point::AttachPoint;
 use crate::static_sites::StaticSite;
 use crate::types::Type;
 

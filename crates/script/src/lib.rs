@@ -30,7 +30,7 @@
 //! | `scan`, `token`, `number` | tokens of one text |
 //! | `static_sites` | where static probes and their arguments are |
 //! | `read`, `conditions` | preprocessor lines, named files, imports |
-//! | `provider`, `point`, `pointparse` | attach points |
+//! | `provider`, `attach_point`, `pointparse` | attach points |
 //! | `ast`, `operator`, `types`, `walk` | the tree; going through its expressions |
 //! | `parse` | the parser |
 //! | `expand` | macros |
@@ -44,6 +44,7 @@
 #![forbid(unsafe_code)]
 
 mod ast;
+mod attach_point;
 mod check;
 mod compile;
 mod compiled;
@@ -56,7 +57,6 @@ mod listing;
 mod number;
 mod operator;
 mod parse;
-mod point;
 mod pointparse;
 mod print;
 mod program_types;
@@ -84,6 +84,7 @@ pub use ast::{
     At, Block, Enumeration, Expr, ExprKind, Field, FieldKind, Item, Local, Macro, MapDeclaration, Parameter,
     Probe, Record, Script, Setting, SettingValue, Statement, StatementKind,
 };
+pub use attach_point::{AttachPoint, AttachTarget, Binary as ProbedFile, Memory, Number, Process, Unit};
 pub use check::{Bits, Facts, MapTypes};
 pub use compile::{Parameters, compile};
 pub use compiled::{
@@ -91,7 +92,6 @@ pub use compiled::{
 };
 pub use listing::listing;
 pub use operator::{Binary, Unary};
-pub use point::{AttachPoint, AttachTarget, Binary as ProbedFile, Memory, Number, Process, Unit};
 pub use print::{print, print_typed};
 pub use program_types::{
     Convention, FunctionValue, Functions, NoProgramTypes, ProgramField, ProgramRecord, ProgramTypes,
@@ -313,7 +313,7 @@ fn literals(expr: &ast::Expr, function: &str, found: &mut BTreeSet<String>) {
             _ => None,
         }));
     }
-    walk::parts(expr, &mut |part| literals(part, function, found));
+    walk::visit_parts(expr, &mut |part| literals(part, function, found));
 }
 
 /// Parses a text into the tree as it is written, macros included.

@@ -3,8 +3,8 @@
 use source::{Diagnostic, Span, nearest, quote};
 
 use crate::ast::At;
+use crate::attach_point::{AttachPoint, AttachTarget, Binary, Memory, Number, Process, Unit};
 use crate::number;
-use crate::point::{AttachPoint, AttachTarget, Binary, Memory, Number, Process, Unit};
 use crate::provider::{CountedEvent, HARDWARE_EVENTS, Provider, Row, SOFTWARE_EVENTS, TABLE, counted_event};
 
 /// A part of an attach point between colons.

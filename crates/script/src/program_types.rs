@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use vm::Register;
 
-use crate::point::{AttachPoint, AttachTarget};
+use crate::attach_point::{AttachPoint, AttachTarget};
 use crate::provider::Provider;
 use crate::types::{Tag, Type};
 

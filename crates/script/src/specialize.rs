@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use source::{Diagnostic, Messages};
 
 use crate::ast::{Expr, ExprKind, Item, Probe, Script};
+use crate::attach_point::{AttachPoint, AttachTarget};
 use crate::library;
-use crate::point::{AttachPoint, AttachTarget};
 use crate::program_types::{Functions, ProgramTypes};
 use crate::provider::Provider;
 use crate::types::{Tag, Type};
@@ -164,7 +164,7 @@ fn note(expr: &Expr, asks: &mut Asks) {
         }
         _ => {}
     }
-    walk::parts(expr, &mut |part| note(part, asks));
+    walk::visit_parts(expr, &mut |part| note(part, asks));
 }
 
 /// Whether a type has a name that a program may know.

@@ -7,7 +7,7 @@ use crate::library::{self, Needs};
 use crate::types::Type;
 
 /// Calls a function with the expressions that an expression consists of.
-pub(crate) fn parts<'e>(expr: &'e Expr, see: &mut dyn FnMut(&'e Expr)) {
+pub(crate) fn visit_parts<'e>(expr: &'e Expr, see: &mut dyn FnMut(&'e Expr)) {
     match &expr.kind {
         ExprKind::Integer(_)
         | ExprKind::Text(_)
@@ -93,7 +93,7 @@ pub(crate) fn declares(block: &Block, is: &dyn Fn(&Type) -> bool) -> bool {
 pub(crate) fn any(expr: &Expr, is: &dyn Fn(&Expr) -> bool) -> bool {
     let mut found = is(expr);
     if !found {
-        parts(expr, &mut |part| found = found || any(part, is));
+        visit_parts(expr, &mut |part| found = found || any(part, is));
     }
     found
 }
@@ -104,7 +104,7 @@ pub(crate) fn find(probe: &Probe, is: &dyn Fn(&Expr) -> bool) -> Option<Span> {
         if found.is_none() && is(expr) {
             *found = Some(expr.at.0);
         }
-        parts(expr, &mut |part| within(part, is, found));
+        visit_parts(expr, &mut |part| within(part, is, found));
     }
     let mut found = None;
     probe.predicate.iter().for_each(|predicate| within(predicate, is, &mut found));

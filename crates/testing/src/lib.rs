@@ -14,17 +14,17 @@
 #![forbid(unsafe_code)]
 
 pub mod conformance;
+mod directories;
 pub mod machine;
 mod needs;
 pub mod object_store;
-mod place;
 mod programs;
 mod scratch;
 mod trials;
 
+pub use directories::{repository, scratch_directory};
 pub use needs::{THOROUGH, VARIABLE, find_program, have, is_root, rounds, skipped};
 pub use object_store::ObjectStore;
-pub use place::{repository, scratch_directory};
 pub use programs::{go_target, output, spawn, target, variant};
 pub use scratch::Scratch;
 pub use trials::Trials;

@@ -7,8 +7,8 @@ use std::process::{Child, Command, Output};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use crate::directories::{program_directory, repository};
 use crate::find_program;
-use crate::place::{program_directory, repository};
 
 /// How long to wait until a program just written can be started.
 const BUSY_FILE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use crate::place::scratch_directory;
+use crate::directories::scratch_directory;
 
 /// An empty directory for the files of one test, removed when dropped.
 #[derive(Debug)]

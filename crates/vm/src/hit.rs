@@ -94,7 +94,7 @@ impl<'s, 'm, M: Machine, const WIDE: bool> RunContext<'s, 'm, M, WIDE> {
         count: u64,
     ) -> Result<(), Exception> {
         let element = |place| Ok(words[top.wrapping_add(place as usize) % STACK_WORDS]);
-        let logged = self.log.parts::<Exception>(bytes, None, count, element)?;
+        let logged = self.log.log_low_bytes::<Exception>(bytes, None, count, element)?;
         self.logged(logged)
     }
 

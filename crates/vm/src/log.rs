@@ -156,12 +156,12 @@ impl<'s> Log<'s> {
         count: u64,
         element: impl FnMut(u64) -> Result<u64, E>,
     ) -> Result<Result<(), Failure>, E> {
-        self.parts(word.bytes(), token, count, element)
+        self.log_low_bytes(word.bytes(), token, count, element)
     }
 
     /// The same with the lowest `bytes` bytes of each word, at least one.
     #[inline]
-    pub(crate) fn parts<E>(
+    pub(crate) fn log_low_bytes<E>(
         &mut self,
         bytes: usize,
         token: Option<Token>,

@@ -19,7 +19,7 @@ pub(crate) const STOPPED: Exception = Exception { code: u64::MAX, parm1: 0, parm
 
 /// An owned copy of the state of an unfinished run.
 #[derive(Debug, Default)]
-struct Place {
+struct UnfinishedRun {
     offset: usize,
     top: usize,
     elements: Vec<Element>,
@@ -38,7 +38,7 @@ struct Place {
 
 thread_local! {
     static LIMIT: Cell<Option<u64>> = const { Cell::new(None) };
-    static PLACE: RefCell<Option<Place>> = const { RefCell::new(None) };
+    static PLACE: RefCell<Option<UnfinishedRun>> = const { RefCell::new(None) };
 }
 
 /// Whether the run is to be stopped after that many instructions.
@@ -66,7 +66,7 @@ pub(crate) fn capture<M: Machine, const WIDE: bool>(
         .collect();
     let element = |slot: usize| Element { slot: slot as u64, value: flow.stack.get(slot) };
     let (jumps, calls_made) = flow.taken();
-    let place = Place {
+    let place = UnfinishedRun {
         offset: flow.code.next(),
         top: flow.stack.slot(),
         elements: (0..STACK_WORDS).map(element).filter(|element| element.value != 0).collect(),

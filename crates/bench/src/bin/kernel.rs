@@ -20,7 +20,7 @@ use dprobes_bench::{Figures, Worker, build, other, status, wait};
 use nix::sys::signal::Signal;
 
 /// How long a tracer may take to begin or to end.
-const PATIENCE: Duration = Duration::from_secs(120);
+const RUN_TIME_OUT: Duration = Duration::from_secs(120);
 
 /// Measures what hits of the kernel engine cost, beside other tracers.
 #[derive(Parser)]
@@ -207,7 +207,7 @@ const ROWS: &[Row] = &[
 ];
 
 /// The files of a run.
-struct Place {
+struct RunFiles {
     subject: PathBuf,
     dprobes: PathBuf,
     /// The beginning of the paths of a tracer's files.
@@ -216,7 +216,7 @@ struct Place {
     address: String,
 }
 
-impl Place {
+impl RunFiles {
     fn file(&self, suffix: &str) -> PathBuf {
         PathBuf::from(format!("{}{suffix}", self.out.display()))
     }
@@ -239,7 +239,7 @@ impl Place {
         self.wait_until_ready(&mut traced, tracer, &said)?;
         let nanoseconds = subject.go()?;
         traced.signal(Signal::SIGINT);
-        wait(traced.child(), PATIENCE)?;
+        wait(traced.child(), RUN_TIME_OUT)?;
         let told = std::fs::read_to_string(&said)?;
         let hits = match tracer.hits {
             Hits::Stats => Some(self.seen_by_stats()?),
@@ -258,7 +258,7 @@ impl Place {
         }
         while !std::fs::read_to_string(said)?.contains(tracer.ready) {
             let ended = traced.child().try_wait()?.is_some();
-            if ended || begin.elapsed() > PATIENCE {
+            if ended || begin.elapsed() > RUN_TIME_OUT {
                 let text = std::fs::read_to_string(said)?;
                 return Err(other(format!("{} does not begin: {text}", tracer.name)));
             }
@@ -277,7 +277,7 @@ impl Place {
     }
 }
 
-fn prepare(dprobes: Option<&Path>) -> io::Result<Place> {
+fn prepare(dprobes: Option<&Path>) -> io::Result<RunFiles> {
     let dprobes = build::given(dprobes, true)?;
     let directory = build::target(!cfg!(debug_assertions))?.join("bench-kernel");
     std::fs::create_dir_all(&directory)?;
@@ -288,7 +288,7 @@ fn prepare(dprobes: Option<&Path>) -> io::Result<Place> {
     let symbols = String::from_utf8_lossy(&symbols.stdout).into_owned();
     let counter = symbols.lines().find(|line| line.ends_with(" counter"));
     let address = counter.and_then(|line| line.split(' ').next()).map(|word| format!("0x{word}"));
-    let place = Place {
+    let place = RunFiles {
         subject: subject.canonicalize()?,
         dprobes,
         out: directory.join("out"),

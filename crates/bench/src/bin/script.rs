@@ -19,7 +19,7 @@ use dprobes_bench::{Figures, Worker, build, other, status, wait};
 use nix::sys::signal::Signal;
 
 /// How long a tracer may take to begin or to end.
-const PATIENCE: Duration = Duration::from_secs(120);
+const RUN_TIME_OUT: Duration = Duration::from_secs(120);
 
 /// Measures what hits of scripts cost, beside bpftrace.
 #[derive(Parser)]
@@ -112,13 +112,13 @@ impl Row {
 }
 
 /// The files of a run.
-struct Place {
+struct RunFiles {
     subject: PathBuf,
     dprobes: PathBuf,
     said: PathBuf,
 }
 
-impl Place {
+impl RunFiles {
     /// Runs a tracer on the subject. Returns the nanoseconds of a call, and the hits in what it
     /// prints.
     fn measure(&self, row: &Row, tracer: &str, threads: u64) -> io::Result<(f64, u64)> {
@@ -141,7 +141,7 @@ impl Place {
         let mut traced = Started::gently(command.spawn()?);
         let begin = Instant::now();
         while !std::fs::read_to_string(&self.said)?.contains(ready) {
-            if traced.child().try_wait()?.is_some() || begin.elapsed() > PATIENCE {
+            if traced.child().try_wait()?.is_some() || begin.elapsed() > RUN_TIME_OUT {
                 let text = std::fs::read_to_string(&self.said)?;
                 return Err(other(format!("{tracer} does not begin: {text}")));
             }
@@ -150,7 +150,7 @@ impl Place {
         // The subject may have ended before bpftrace has printed what it has.
         let nanoseconds = subject.go()?;
         traced.signal(Signal::SIGINT);
-        wait(traced.child(), PATIENCE)?;
+        wait(traced.child(), RUN_TIME_OUT)?;
         Ok((nanoseconds, seen(row, &String::from_utf8_lossy(&std::fs::read(&self.said)?))))
     }
 }
@@ -183,7 +183,7 @@ fn bench() -> io::Result<bool> {
     let flags = [&["-O2", "-no-pie", "-fcf-protection=none"][..], &frames].concat();
     build::c_program(&[source], &flags, &["-lpthread"], &subject)?;
     let dprobes = build::given(dprobes.as_deref(), true)?;
-    let place = Place { subject: subject.canonicalize()?, dprobes, said: directory.join("said") };
+    let place = RunFiles { subject: subject.canonicalize()?, dprobes, said: directory.join("said") };
     let tracers: Vec<&str> = TRACERS
         .into_iter()
         .filter(|tracer| *tracer == "dprobes" || testing::find_program(tracer).is_some())

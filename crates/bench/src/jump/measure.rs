@@ -2,7 +2,7 @@
 
 use super::rows::{Row, Setting};
 use super::subject::{Round, Shape, Subject};
-use super::tracer::{Attached, Place};
+use super::tracer::{Attached, TracedFunction};
 use crate::machine::processor_time;
 use std::io;
 use std::time::{Duration, Instant};
@@ -63,7 +63,7 @@ pub fn measure(row: &Row, setting: &Setting) -> io::Result<Sample> {
     let used = processor_time() + tracer.daemon_time();
     let before = subject.bytes(row.function)?;
     let (_, offset) = subject.program().function(row.function)?;
-    let place = Place {
+    let place = TracedFunction {
         pid: subject.pid(),
         program: subject.program().path().to_path_buf(),
         function: row.function,

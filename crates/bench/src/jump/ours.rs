@@ -1,7 +1,7 @@
 //! `dprobes attach`, with a probe program for each task.
 
 use super::records;
-use super::tracer::{Attached, Place, Process, Seen, Tracer};
+use super::tracer::{Attached, Process, Seen, TracedFunction, Tracer};
 use serde_json::Value;
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -62,7 +62,7 @@ impl Tracer for Dprobes {
         true
     }
 
-    fn attach(&self, place: &Place) -> io::Result<Box<dyn Attached>> {
+    fn attach(&self, place: &TracedFunction) -> io::Result<Box<dyn Attached>> {
         let program = place.directory.join("jump.rpn");
         let stats = place.directory.join("jump.stats");
         let output = if self.task.logs() { place.directory.join("jump.records") } else { "/dev/null".into() };

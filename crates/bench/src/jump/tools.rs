@@ -1,7 +1,7 @@
 //! Tracers that are installed commands: bpftrace, uftrace, LTTng-UST, Frida, gdb.
 
 use super::subject::{Program, Subject};
-use super::tracer::{Attached, Place, Process, Seen, Tracer};
+use super::tracer::{Attached, Process, Seen, TracedFunction, Tracer};
 use crate::cleanup::{Guard, Started};
 use nix::sys::signal::Signal;
 use std::io::{self, BufRead, BufReader, Write};
@@ -71,8 +71,8 @@ struct BpftraceRunning {
 }
 
 impl Tracer for Bpftrace {
-    fn attach(&self, place: &Place) -> io::Result<Box<dyn Attached>> {
-        let Place { pid, program, function, .. } = place;
+    fn attach(&self, place: &TracedFunction) -> io::Result<Box<dyn Attached>> {
+        let TracedFunction { pid, program, function, .. } = place;
         let action = match self.logs {
             false => "{ @hits = count(); }",
             true => "{ printf(\"r %d %d %d %llu %d %d\\n\", cpu, pid, tid, nsecs, arg0, arg1); }",
@@ -127,7 +127,7 @@ pub(super) struct Uftrace {
 struct Recorded(PathBuf);
 
 impl Tracer for Uftrace {
-    fn attach(&self, _: &Place) -> io::Result<Box<dyn Attached>> {
+    fn attach(&self, _: &TracedFunction) -> io::Result<Box<dyn Attached>> {
         Ok(Box::new(Recorded(self.directory.join("uftrace.data"))))
     }
 
@@ -219,7 +219,7 @@ impl Lttng {
 }
 
 impl Tracer for Lttng {
-    fn attach(&self, _: &Place) -> io::Result<Box<dyn Attached>> {
+    fn attach(&self, _: &TracedFunction) -> io::Result<Box<dyn Attached>> {
         Ok(Box::new(LttngRunning { session: self.session.clone(), output: self.output.clone() }))
     }
 
@@ -308,7 +308,7 @@ impl Frida {
 }
 
 impl Tracer for Frida {
-    fn attach(&self, place: &Place) -> io::Result<Box<dyn Attached>> {
+    fn attach(&self, place: &TracedFunction) -> io::Result<Box<dyn Attached>> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("subject/interceptor.py");
         let mut command = Command::new(&self.python);
         let task = if self.logs { "log" } else { "count" };
@@ -341,7 +341,7 @@ pub(super) struct Gdb;
 struct GdbRunning(Process);
 
 impl Tracer for Gdb {
-    fn attach(&self, place: &Place) -> io::Result<Box<dyn Attached>> {
+    fn attach(&self, place: &TracedFunction) -> io::Result<Box<dyn Attached>> {
         let mut command = Command::new("gdb");
         command.args(["-q", "-nx", "-p", &place.pid.to_string()]);
         let breakpoint = format!("break *{:#x}", place.address);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// The function to trace.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct TracedFunction {
     /// The process id.
     pub(super) pid: u32,
     /// The program file.
@@ -51,7 +51,7 @@ pub(super) trait Tracer: Debug {
     ///
     /// # Errors
     /// If it does not start.
-    fn attach(&self, place: &Place) -> io::Result<Box<dyn Attached>>;
+    fn attach(&self, place: &TracedFunction) -> io::Result<Box<dyn Attached>>;
 
     /// Whether it changes the function's first bytes when active.
     fn changes_code(&self) -> bool {

@@ -1,6 +1,6 @@
 //! The kernel's uprobes: counted by a perf event, or logged in a trace buffer.
 
-use super::tracer::{Attached, Place, Seen, Tracer};
+use super::tracer::{Attached, Seen, TracedFunction, Tracer};
 use crate::cleanup::Guard;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -56,10 +56,10 @@ fn append(file: &Path, line: &str) -> io::Result<()> {
 }
 
 /// Defines a uprobe; returns its group, and the guard that removes it.
-fn define(place: &Place) -> io::Result<(String, Guard)> {
+fn define(place: &TracedFunction) -> io::Result<(String, Guard)> {
     let group = format!("{NAME}{}", std::process::id());
     let events = Path::new(TRACEFS).join("uprobe_events");
-    let Place { program, offset, .. } = place;
+    let TracedFunction { program, offset, .. } = place;
     append(&events, &format!("p:{group}/hit {}:{offset:#x} a=%di:s64 b=%si:s64\n", program.display()))?;
     let guard = Guard::write(events, format!("-:{group}/hit\n"));
     Ok((group, guard))
@@ -97,7 +97,7 @@ struct Counter {
 }
 
 impl Tracer for Counted {
-    fn attach(&self, place: &Place) -> io::Result<Box<dyn Attached>> {
+    fn attach(&self, place: &TracedFunction) -> io::Result<Box<dyn Attached>> {
         let (group, probe) = define(place)?;
         let id = std::fs::read_to_string(Path::new(TRACEFS).join("events").join(group).join("hit/id"))?;
         let config = id.trim().parse().map_err(io::Error::other)?;
@@ -139,7 +139,7 @@ struct Buffer {
 }
 
 impl Tracer for Logged {
-    fn attach(&self, place: &Place) -> io::Result<Box<dyn Attached>> {
+    fn attach(&self, place: &TracedFunction) -> io::Result<Box<dyn Attached>> {
         let (name, event) = define(place)?;
         let instance = Path::new(TRACEFS).join("instances").join(&name);
         std::fs::create_dir(&instance)?;

@@ -48,7 +48,7 @@ const PAUSE: Duration = Duration::from_millis(900);
 /// # Errors
 /// A command cannot be run, ends with another status than 0, or takes more than a minute.
 pub fn record(text: &str, folder: &Path, path: &OsStr) -> io::Result<Vec<Line>> {
-    let place = run::Place { folder, path };
+    let place = run::Surroundings { folder, path };
     let mut lines = Vec::new();
     let mut at = Duration::ZERO;
     let mut unseen = Vec::new();

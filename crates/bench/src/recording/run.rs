@@ -13,18 +13,18 @@ use nix::unistd::Pid;
 use crate::other;
 
 /// How long a command may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const RUN_TIME_OUT: Duration = Duration::from_secs(60);
 /// How long an unseen command is given to begin its work.
 const BEGINNING: Duration = Duration::from_millis(500);
 
 /// Where commands run, and where their programs are looked for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct Surroundings<'a> {
     pub(super) folder: &'a Path,
     pub(super) path: &'a OsStr,
 }
 
-fn shell(command: &str, place: Place<'_>) -> Command {
+fn shell(command: &str, place: Surroundings<'_>) -> Command {
     let mut shell = Command::new("/bin/sh");
     shell
         .args(["-c", command])
@@ -40,7 +40,7 @@ fn shell(command: &str, place: Place<'_>) -> Command {
 pub(super) struct Unseen(Child);
 
 impl Unseen {
-    pub(super) fn start(command: &str, place: Place<'_>) -> io::Result<Unseen> {
+    pub(super) fn start(command: &str, place: Surroundings<'_>) -> io::Result<Unseen> {
         let child = shell(command, place).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         let mut unseen = Unseen(child);
         std::thread::sleep(BEGINNING);
@@ -60,7 +60,7 @@ impl Drop for Unseen {
 }
 
 /// Runs a command. Returns its lines, with the time since it was started, and how long it took.
-pub(super) fn run(command: &str, place: Place<'_>) -> io::Result<(Vec<(Duration, String)>, Duration)> {
+pub(super) fn run(command: &str, place: Surroundings<'_>) -> io::Result<(Vec<(Duration, String)>, Duration)> {
     let begin = Instant::now();
     let (reader, writer) = io::pipe()?;
     let mut shell = shell(command, place);
@@ -75,10 +75,10 @@ pub(super) fn run(command: &str, place: Place<'_>) -> io::Result<(Vec<(Duration,
     let status = loop {
         match child.try_wait()? {
             Some(status) => break status,
-            None if begin.elapsed() > PATIENCE => {
+            None if begin.elapsed() > RUN_TIME_OUT => {
                 let _ = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
                 child.wait()?;
-                return Err(other(format!("`{command}` takes more than {} s", PATIENCE.as_secs())));
+                return Err(other(format!("`{command}` takes more than {} s", RUN_TIME_OUT.as_secs())));
             }
             None => std::thread::sleep(Duration::from_millis(5)),
         }

@@ -132,7 +132,7 @@ enum Ask {
 
 /// How much the session can take.
 #[derive(Debug)]
-struct Room {
+struct Intake {
     /// Records on their way.
     waiting: AtomicUsize,
     /// Whether the session's targets take records now.
@@ -143,7 +143,7 @@ struct Room {
 #[derive(Debug)]
 pub(crate) struct InKernel {
     asks: Sender<Ask>,
-    room: Arc<Room>,
+    room: Arc<Intake>,
 }
 
 impl InKernel {
@@ -153,7 +153,7 @@ impl InKernel {
     /// No thread can be started.
     pub(crate) fn start(program: ToInsert, say: impl Fn(Said) + Send + 'static) -> Result<InKernel, Failure> {
         let (asks, asked) = mpsc::channel();
-        let room = Arc::new(Room { waiting: AtomicUsize::new(0), is_open: AtomicBool::new(true) });
+        let room = Arc::new(Intake { waiting: AtomicUsize::new(0), is_open: AtomicBool::new(true) });
         let teller = Teller {
             say: Box::new(say),
             records: Vec::new(),
@@ -296,7 +296,7 @@ struct Teller {
     say: Box<dyn Fn(Said) + Send>,
     /// Records that are sent together.
     records: Vec<Record>,
-    room: Arc<Room>,
+    room: Arc<Intake>,
     wants_placed: bool,
     /// Whether the kernel may not go on after [`Observer::idle`].
     writes_out: bool,
@@ -368,7 +368,7 @@ impl Observer for Teller {
     }
 
     fn is_ready(&mut self) -> bool {
-        let Room { waiting, is_open } = &*self.room;
+        let Intake { waiting, is_open } = &*self.room;
         is_open.load(Ordering::Relaxed) && waiting.load(Ordering::Relaxed) < MOST_WAITING
     }
 }

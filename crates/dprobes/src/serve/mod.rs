@@ -37,7 +37,7 @@ use http::Refused;
 /// Most requests that are answered at a time.
 const MAX_REQUESTS: usize = 16;
 /// How long a peer may take to send a request, or to take a part of the answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CLIENT_TIME_OUT: Duration = Duration::from_secs(10);
 
 /// The page; its style and its script are put where `STYLE` and `SCRIPT` stand.
 const PAGE: &str = include_str!("page.html");
@@ -100,8 +100,8 @@ struct Server {
 
 impl Server {
     fn talk(&self, mut stream: &TcpStream) -> io::Result<()> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(CLIENT_TIME_OUT))?;
+        stream.set_write_timeout(Some(CLIENT_TIME_OUT))?;
         let nonce = random()?;
         let policy = format!(
             "default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; \

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use super::daemon::{self, Ground};
+use super::daemon::{self, RunMode};
 use super::metrics::Exports;
 use super::protocol::{self, Mode, Reply, Request};
 use super::socket;
@@ -188,7 +188,7 @@ pub(crate) fn session(arguments: &Session) -> Result<ExitCode, Failure> {
         SessionAction::Start { foreground: true, export, cost } => {
             let exports = Exports::bind(export)?;
             exports.announcements().iter().for_each(|line| crate::messages::tell(line));
-            daemon::become_session(Ground::Foreground, exports, cost.of_processes())?;
+            daemon::become_session(RunMode::Foreground, exports, cost.of_processes())?;
             Err(Failure::new("there is a session already; `dprobes session stop` ends it"))
         }
         SessionAction::Start { foreground: false, export, cost } => {
@@ -244,7 +244,7 @@ fn begin(exports: Exports, cost: Cost) -> Result<UnixStream, Failure> {
     match unsafe { libc::fork() } {
         -1 => return Err(Failure::new(format!("fork: {}", std::io::Error::last_os_error()))),
         0 => {
-            let ended = daemon::become_session(Ground::Background, exports, cost.of_processes());
+            let ended = daemon::become_session(RunMode::Background, exports, cost.of_processes());
             if let Err(failure) = &ended {
                 crate::messages::tell(failure.message());
             }

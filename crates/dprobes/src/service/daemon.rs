@@ -42,7 +42,7 @@ const MOST_EVENTS: usize = 64;
 
 /// Where a session runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ground {
+pub(super) enum RunMode {
     /// Apart from the terminal and the directory of the command that started it.
     Background,
     /// As the process that was started, for a supervisor of services: its messages go to standard
@@ -56,7 +56,7 @@ pub(super) enum Ground {
 /// # Errors
 /// The session cannot begin, or metrics cannot be exported.
 pub(super) fn become_session(
-    ground: Ground,
+    ground: RunMode,
     exports: Exports,
     max_overhead: Option<f64>,
 ) -> Result<(), Failure> {
@@ -66,11 +66,11 @@ pub(super) fn become_session(
         return Ok(());
     };
     let log = match ground {
-        Ground::Background => home.log(),
-        Ground::Foreground => std::io::stderr().as_fd().try_clone_to_owned().map(File::from),
+        RunMode::Background => home.log(),
+        RunMode::Foreground => std::io::stderr().as_fd().try_clone_to_owned().map(File::from),
     };
     let log = log.map_err(failed)?;
-    if ground == Ground::Background {
+    if ground == RunMode::Background {
         let _ = setsid();
         if let Ok(null) = OpenOptions::new().read(true).write(true).open("/dev/null") {
             let _ = dup2_stdin(&null);
@@ -97,7 +97,7 @@ pub(super) fn become_session(
             return Err(failure);
         }
     };
-    if ground == Ground::Foreground {
+    if ground == RunMode::Foreground {
         supervisor::ready();
     }
     let shared = Shared(Rc::new(RefCell::new(SessionOutput::new(log))));

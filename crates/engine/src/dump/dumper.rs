@@ -17,10 +17,10 @@ use std::time::Instant;
 
 use process::{Copied, Registers, Status, Stop, Stopped};
 
+use super::disk_space::room_for;
 use super::dumps::{Active, Dumps, Wanted, text};
 use super::file::CoreFile;
 use super::moment::{Moment, Origin, Written};
-use super::room::room_for;
 use super::take::take_moment;
 use super::watch::Watch;
 use super::write::write_moment;

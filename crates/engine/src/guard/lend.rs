@@ -9,11 +9,11 @@ use process::{Error, Module, Stop, Stopped};
 use super::Guard;
 use crate::jump::ToArm;
 use crate::module_key::module_key;
-use crate::place::{self, Checks, Expected};
 use crate::placing::Work;
 use crate::placing::placer::Placer;
 use crate::reason::NotArmed;
 use crate::site::Planned;
+use crate::site_plans::{self, Checks, Expected};
 use crate::site_use::Use;
 use patch::Argument;
 
@@ -80,7 +80,7 @@ impl Placer<'_, '_> {
                 }
             }
             let mut site =
-                place::site(Expected::default(), block.vaddr, Use::MasksSignals, module, &text, checks)
+                site_plans::site(Expected::default(), block.vaddr, Use::MasksSignals, module, &text, checks)
                     .ok()?;
             if !site.0.displaced.enters_kernel() {
                 return None;

@@ -147,7 +147,7 @@ impl std::fmt::Debug for Arming {
 }
 
 /// The input of [`Arming::of`]: its fields are arguments with names.
-pub(crate) struct Parts<'a> {
+pub(crate) struct ArmingInput<'a> {
     pub(crate) keep: Keep,
     pub(crate) module: ModuleKey,
     pub(crate) handler_memory: &'a HandlerMemory,
@@ -169,8 +169,8 @@ pub(crate) struct Parts<'a> {
 
 impl Arming {
     /// Makes an arming of what was carried out. None if it cannot be moved to other processes.
-    pub(crate) fn of(parts: Parts<'_>) -> Option<Arming> {
-        let Parts { keep, trampolines, writing, code, start, left, .. } = parts;
+    pub(crate) fn of(parts: ArmingInput<'_>) -> Option<Arming> {
+        let ArmingInput { keep, trampolines, writing, code, start, left, .. } = parts;
         let mut pieces = write::together(
             parts.trampoline_bytes.iter().map(|(address, bytes)| (*address, &bytes[..])),
             super::trampoline_allocator::ALIGNMENT,

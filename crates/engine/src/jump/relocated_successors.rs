@@ -148,12 +148,12 @@ mod tests {
     const START: u64 = 0x20_0000;
 
     #[derive(Default)]
-    struct Around {
+    struct FakeSurroundings {
         stays: Vec<u64>,
         jumps: Vec<(u64, u64)>,
     }
 
-    impl Behind for Around {
+    impl Behind for FakeSurroundings {
         fn stays(&self, address: u64) -> bool {
             self.stays.contains(&address)
         }
@@ -166,7 +166,7 @@ mod tests {
     /// push %rbx; lea (%rdi,%rdi,2), %eax; pop %rbx; add %esi, %eax; ret
     const FUNCTION: [u8; 8] = [0x53, 0x8d, 0x04, 0x7f, 0x5b, 0x01, 0xf0, 0xc3];
 
-    fn followers(bytes: &[u8], length: u64, kept: &[Range<u64>], around: &Around) -> Vec<u64> {
+    fn followers(bytes: &[u8], length: u64, kept: &[Range<u64>], around: &FakeSurroundings) -> Vec<u64> {
         let text = Text::new(SITE, bytes);
         let tail = relocated_successors(&text, SITE + length, SITE + 5, kept, around);
         tail.iter().map(|follower| follower.address() - SITE).collect()
@@ -174,44 +174,44 @@ mod tests {
 
     #[test]
     fn a_tail_goes_to_the_end_of_the_jump() {
-        assert_eq!(followers(&FUNCTION, 1, &[], &Around::default()), [1, 4]);
-        assert_eq!(followers(&FUNCTION[1..], 3, &[], &Around::default()), [3, 4]);
+        assert_eq!(followers(&FUNCTION, 1, &[], &FakeSurroundings::default()), [1, 4]);
+        assert_eq!(followers(&FUNCTION[1..], 3, &[], &FakeSurroundings::default()), [3, 4]);
         // A jump of five bytes needs none.
-        assert_eq!(followers(&FUNCTION, 5, &[], &Around::default()), [0; 0]);
+        assert_eq!(followers(&FUNCTION, 5, &[], &FakeSurroundings::default()), [0; 0]);
     }
 
     #[test]
     fn a_tail_goes_to_the_end_of_the_jumps_that_it_comes_through() {
-        let around = Around { stays: vec![], jumps: vec![(SITE + 1, SITE + 6)] };
+        let around = FakeSurroundings { stays: vec![], jumps: vec![(SITE + 1, SITE + 6)] };
         assert_eq!(followers(&FUNCTION, 1, &[], &around), [1, 4, 5]);
     }
 
     #[test]
     fn a_tail_ends_where_control_does() {
         // push %rbx; pop %rbx; ret; and the next function
-        assert_eq!(followers(&[0x53, 0x5b, 0xc3, 0x53, 0x5b], 1, &[], &Around::default()), [1, 2]);
+        assert_eq!(followers(&[0x53, 0x5b, 0xc3, 0x53, 0x5b], 1, &[], &FakeSurroundings::default()), [1, 2]);
     }
 
     #[test]
     fn what_must_be_executed_at_its_own_address_is_not_copied() {
-        let probed = Around { stays: vec![SITE + 4], jumps: vec![] };
+        let probed = FakeSurroundings { stays: vec![SITE + 4], jumps: vec![] };
         assert_eq!(followers(&FUNCTION, 1, &[], &probed), [0; 0]);
         let kept = SITE + 3..SITE + 4;
-        assert_eq!(followers(&FUNCTION, 1, &[kept], &Around::default()), [0; 0]);
+        assert_eq!(followers(&FUNCTION, 1, &[kept], &FakeSurroundings::default()), [0; 0]);
         for instruction in [&[0xff, 0xd0][..], &[0xe8, 0, 0, 0, 0], &[0x0f, 0x05], &[0x9c], &[0x9d], &[0xcc]]
         {
             let bytes = [&[0x53], instruction, &[0x90; 8]].concat();
-            assert_eq!(followers(&bytes, 1, &[], &Around::default()), [0; 0], "{instruction:x?}");
+            assert_eq!(followers(&bytes, 1, &[], &FakeSurroundings::default()), [0; 0], "{instruction:x?}");
         }
         // The mapping ends.
-        assert_eq!(followers(&FUNCTION[..3], 1, &[], &Around::default()), [0; 0]);
+        assert_eq!(followers(&FUNCTION[..3], 1, &[], &FakeSurroundings::default()), [0; 0]);
     }
 
     /// The trampoline of the function's first instruction, without a handler.
     fn trampoline(commit: Option<Vec<u8>>) -> (Trampoline, Vec<u8>) {
         let commit = commit.map(|code| Commit { code, handler: 0 });
         let text = Text::new(SITE, &FUNCTION);
-        let tail = relocated_successors(&text, SITE + 1, SITE + 5, &[], &Around::default());
+        let tail = relocated_successors(&text, SITE + 1, SITE + 5, &[], &FakeSurroundings::default());
         let displaced = patch::displace(&FUNCTION, SITE).expect("it can be displaced");
         let layout = Layout { displaced: &displaced, handlers: &[], commit: commit.as_ref(), tail: &tail };
         assert!(layout.reach().contains(&START));

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use super::Preplan;
 use crate::jump::{Basis, Keep};
 use crate::module_key::module_key;
-use crate::place;
 use crate::placed_report::probes_of;
 use crate::placing::placer::Placer;
 use crate::placing::{join, note_offsets};
 use crate::program::Engine;
+use crate::site_plans;
 
 impl Placer<'_, '_> {
     /// Whether a plan should be made before placing programs in the process of a thread.
@@ -65,7 +65,7 @@ impl Placer<'_, '_> {
             let checked = self.cache.checked.iter().position(|(other, _)| *other == here);
             let mut plan = match checked {
                 Some(checked) => self.cache.checked.swap_remove(checked).1,
-                None => place::plan(program, &self.programs[program], &module, &space.text(), checks),
+                None => site_plans::plan(program, &self.programs[program], &module, &space.text(), checks),
             };
             let planned = std::mem::take(&mut plan.planned);
             note_offsets(self.programs, &module, &planned);

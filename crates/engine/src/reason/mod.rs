@@ -6,7 +6,7 @@
 //!
 //! | file | enum | why |
 //! |---|---|---|
-//! | `place` | [`NotPlaced`] | a probepoint is no site |
+//! | `not_placed` | [`NotPlaced`] | a probepoint is no site |
 //! | `jump` | [`NoJump`] | a site is no jump |
 //! | `copy` | `NotCopied` | an arming is not copied to a process |
 //! | `trap` | [`NotArmed`] | sites are not armed at all |
@@ -27,7 +27,7 @@ mod fork;
 mod hold;
 mod jump;
 mod memory;
-mod place;
+mod not_placed;
 mod plan;
 mod process;
 mod trap;
@@ -38,7 +38,7 @@ pub use cause::Cause;
 pub use hold::NotHeld;
 pub use jump::{NoJump, What};
 pub use memory::NotMapped;
-pub use place::{CodeRanges, Hint, NotPlaced};
+pub use not_placed::{CodeRanges, Hint, NotPlaced};
 pub use plan::NotCovered;
 pub use process::NotProbed;
 pub use trap::NotArmed;

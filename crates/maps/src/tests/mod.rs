@@ -2,10 +2,10 @@
 
 mod aggregates;
 mod buckets;
+mod capacity;
 mod evicting;
 mod model;
 mod plain;
-mod room;
 mod stacks;
 mod threads;
 mod words;

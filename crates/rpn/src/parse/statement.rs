@@ -114,7 +114,7 @@ impl Parser<'_> {
                         .label("expected a function's name before the `:`")
                         .help("a point is `FUNCTION:entry`; for an instruction at an address write `offset = ...` alone"));
                 };
-                let (point, at) = self.point()?;
+                let (point, at) = self.parse_point()?;
                 Ok(Value::Point(function, point, at))
             }
             ValueKind::Range => {
@@ -136,7 +136,7 @@ impl Parser<'_> {
     }
 
     /// Parses a point, after the function's name and `:`.
-    fn point(&mut self) -> Result<(FunctionPoint, SourceLocation), Diagnostic> {
+    fn parse_point(&mut self) -> Result<(FunctionPoint, SourceLocation), Diagnostic> {
         const WHAT: &str = "`entry`, `return`, `*`, or an offset in hexadecimal";
         let first = self.cursor.peek();
         let plus = self.cursor.eat("+");

@@ -6,8 +6,8 @@ use super::Facts;
 use super::records::Records;
 use super::variables::{Locals, Maps};
 use crate::ast::{Item, Probe, Script};
+use crate::attach_point::AttachPoint;
 use crate::library::{Entry, Needs};
-use crate::point::AttachPoint;
 use crate::provider::{Provider, Providers};
 use crate::types::Type;
 

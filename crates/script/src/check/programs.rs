@@ -6,9 +6,9 @@ use source::{Diagnostic, Span, quote};
 
 use super::records::Records;
 use crate::ast::{At, Expr, ExprKind, Item, Probe, Script};
+use crate::attach_point::AttachPoint;
 use crate::operator::Unary;
 use crate::parse::unknown_type;
-use crate::point::AttachPoint;
 use crate::program_types::{Probed, Signature};
 use crate::provider::Provider;
 use crate::specialize::binary;

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use source::{Diagnostic, Messages, Span, nearest, quote};
 
 use crate::ast::{Enumeration, Field, FieldKind, Item, Record, Script};
+use crate::attach_point::AttachPoint;
 use crate::library;
-use crate::point::AttachPoint;
 use crate::program_types::{ProgramRecord, ProgramTypes};
 use crate::type_key;
 use crate::types::{Tag, Type};

@@ -4,10 +4,10 @@
 use source::{Diagnostic, Span};
 
 use crate::ast::{Expr, ExprKind};
+use crate::attach_point::AttachTarget;
 use crate::check::Bits;
 use crate::library;
 use crate::operator::Binary;
-use crate::point::AttachTarget;
 use crate::program_types::ValuePlace;
 use crate::provider::{Provider, Providers};
 use crate::signals::signal_number;

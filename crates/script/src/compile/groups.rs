@@ -4,8 +4,8 @@
 //! is compiled once for all sites that have them in the same places.
 
 use crate::ast::{Expr, ExprKind, Probe};
+use crate::attach_point::AttachPoint;
 use crate::library;
-use crate::point::AttachPoint;
 use crate::program_types::{Convention, Probed, ProgramTypes};
 use crate::provider::Provider;
 use crate::static_sites::{StaticSite, StaticSites};

@@ -29,7 +29,7 @@
 //! | `statement` | statements |
 //! | `expression`, `arithmetic`, `floats`, `fold` | integers and conditions |
 //! | `value` | strings, and other values in the frame |
-//! | `place` | memory of the program: fields, elements |
+//! | `memory_reads` | memory of the program: fields, elements |
 //! | `map` | keys, and what is done with entries |
 //! | `call`, `strings`, `objects`, `errors`, `syscalls` | builtins and functions |
 //! | `addresses` | the addresses of symbols |
@@ -56,8 +56,8 @@ mod groups;
 mod map;
 mod objects;
 
+mod memory_reads;
 mod parameters;
-mod place;
 mod printed;
 mod refuse;
 mod settings;

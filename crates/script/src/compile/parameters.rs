@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use source::{Diagnostic, quote};
 
 use crate::ast::{At, Expr, ExprKind, Item, Script};
+use crate::attach_point::{AttachTarget, Number};
 use crate::constant;
 use crate::number;
 use crate::operator::{Binary, Unary};
-use crate::point::{AttachTarget, Number};
 use crate::static_sites::StaticSites;
 use crate::types::Type;
 

@@ -3,8 +3,8 @@
 use source::{Diagnostic, Span, quote};
 
 use crate::ast::{Expr, ExprKind};
+use crate::attach_point::{AttachPoint, AttachTarget, Memory};
 use crate::library::{Entry, Needs};
-use crate::point::{AttachPoint, AttachTarget, Memory};
 use crate::program_types::{FunctionValue, ValuePlace};
 use crate::provider::Provider;
 use crate::type_key::shown;

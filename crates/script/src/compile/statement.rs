@@ -363,7 +363,7 @@ fn used_as(name: &Local, rest: &[Statement], last: Option<&Expr>) -> Type {
         {
             *found = expr.ty.clone();
         }
-        walk::parts(expr, &mut |part| look(part, name, found));
+        walk::visit_parts(expr, &mut |part| look(part, name, found));
     }
     for statement in rest {
         walk::of_statement(statement, &mut |expr| look(expr, name, &mut found));

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::place::machine_directory;
+use crate::directories::machine_directory;
 use crate::{find_program, repository, target};
 
 /// The program that emulates the machine.

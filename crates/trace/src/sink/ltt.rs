@@ -30,7 +30,7 @@ use std::fs::File;
 use std::io;
 use std::mem;
 
-use super::tail::{Retractable, write_records};
+use super::whole_records::{Retractable, write_records};
 use super::{Sink, View};
 use crate::raw;
 use crate::store::{Fact, Loss};

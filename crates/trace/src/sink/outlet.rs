@@ -88,13 +88,13 @@ mod tests {
     use super::*;
 
     /// How long these tests wait for their files.
-    const PATIENCE: Duration = Duration::from_secs(1);
+    const SHORT_TIME_OUT: Duration = Duration::from_secs(1);
 
     /// A full pipe, and how many bytes it holds.
     fn full() -> (io::PipeReader, NonblockingFile, usize) {
         let (reader, writer) = io::pipe().expect("a pipe");
         let file = File::from(OwnedFd::from(writer));
-        let mut outlet = NonblockingFile::new(file, Progress::default()).with_patience(PATIENCE);
+        let mut outlet = NonblockingFile::new(file, Progress::default()).with_patience(SHORT_TIME_OUT);
         let mut size = 0;
         while let Ok(more) = outlet.file.write(&[0; 4096]) {
             size += more;
@@ -106,7 +106,7 @@ mod tests {
     fn a_reader_that_is_slow_is_waited_for() {
         let (mut reader, mut file, size) = full();
         let read = std::thread::spawn(move || {
-            std::thread::sleep(PATIENCE / 3);
+            std::thread::sleep(SHORT_TIME_OUT / 3);
             let mut all = Vec::new();
             reader.read_to_end(&mut all).expect("it is read");
             all.len()
@@ -123,7 +123,7 @@ mod tests {
         for _ in 0..10 {
             assert_eq!(file.write(b"x").map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
         }
-        assert!((PATIENCE..2 * PATIENCE).contains(&begin.elapsed()), "{:?}", begin.elapsed());
+        assert!((SHORT_TIME_OUT..2 * SHORT_TIME_OUT).contains(&begin.elapsed()), "{:?}", begin.elapsed());
         reader.read_exact(&mut vec![0; size]).expect("it is there");
         assert_eq!(file.write(b"x").expect("there is room"), 1);
     }

@@ -9,7 +9,7 @@ mod tests;
 use std::fs::File;
 use std::io::{self, IsTerminal};
 
-use super::tail::write_records;
+use super::whole_records::write_records;
 use super::{NonblockingFile, ProgramTexts, Sink, View};
 use crate::Record;
 use crate::queue::{Block, Limits, Progress, Queue, Writer};

@@ -23,10 +23,10 @@ use crate::jump::put_back::put_back;
 use crate::mapping::{self, Called};
 use crate::module_key::{Generation, module_key};
 use crate::observer::Note;
-use crate::place;
 use crate::placing::Work;
 use crate::program::Engine;
 use crate::reason::NotCopied;
+use crate::site_plans;
 
 impl Armer<'_, '_> {
     /// The armings that may fit a program's probes in a module of a stopped thread's process.
@@ -107,7 +107,8 @@ impl Armer<'_, '_> {
         if let Some((program, checks)) = work.program.zip(work.checks)
             && let Some(space) = self.followed.spaces.get(&number)
         {
-            let plan = place::plan(program, &self.programs[program], &work.module, &space.text(), checks);
+            let plan =
+                site_plans::plan(program, &self.programs[program], &work.module, &space.text(), checks);
             *work = Work::new(&work.module, work.program, plan);
         }
         Ok((thread, stop, None))

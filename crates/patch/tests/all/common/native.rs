@@ -422,8 +422,7 @@ fn load_segments(gs_base: u32) {
     let descriptor: [u32; 4] = [DESCRIPTOR, gs_base, 0xf_ffff, 0x51];
     let mut result = 243_u64;
     // SAFETY: set_thread_area, a 32-bit system call, reads 16 bytes of the arena, which the caller
-    // owns; 64-bit code on Linux does not use ds, es and gs. The kernel clears r8 to r11 on this
-    // path.
+    // owns, and clears r8 to r11; 64-bit code on Linux does not use ds, es and gs.
     unsafe {
         std::ptr::copy_nonoverlapping(descriptor.as_ptr(), DATA as *mut u32, descriptor.len());
         std::arch::asm!("xchg rbx, {at}", "int 0x80", "xchg rbx, {at}", at = inout(reg) DATA => _,

@@ -10,7 +10,7 @@ use super::super::writing::Writing;
 use super::{CarryOutcome, Written, write_code};
 use crate::hold::Held;
 use crate::jump::Armer;
-use crate::jump::arming::{Arming, Parts};
+use crate::jump::arming::{Arming, ArmingInput};
 use crate::jump::not_jumped::NotJumped;
 use crate::jump::put_back::put_back;
 use crate::mapping::Called;
@@ -200,7 +200,7 @@ impl Armer<'_, '_> {
             && draft.bytes.old_page_pads.is_empty();
         let [text] = &draft.texts[..] else { return None };
         let after = draft.after.as_ref().filter(|_| is_whole)?;
-        Arming::of(Parts {
+        Arming::of(ArmingInput {
             handler_memory: after.handler_memory.as_ref()?,
             planner: after.planners.known(&draft.module)?,
             code: self.cache.texts.kept(text.code())?,

@@ -20,13 +20,13 @@ use crate::jump::{Drainer, HandlerMemory};
 use crate::mapping;
 use crate::messages::Messages;
 use crate::module_key::{Generation, module_key};
-use crate::place::kept;
 use crate::program::{Engine, Program};
 use crate::programs::Programs;
 use crate::reader::Reader;
 use crate::reason::{NoJump, NotMapped};
 use crate::sharing::Sharing;
 use crate::site::Planned;
+use crate::site_plans::kept;
 
 /// Makes drafts, and changes nothing in a process. It reads rings meanwhile, since compiling may
 /// take long.

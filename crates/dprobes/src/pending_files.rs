@@ -10,7 +10,7 @@ use crate::outfile::{self, PendingFile};
 
 /// The files that were begun. Dropping it without settling undoes what was begun.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Parts(Rc<RefCell<Begun>>);
+pub(crate) struct PendingFiles(Rc<RefCell<Begun>>);
 
 #[derive(Debug, Default)]
 struct Begun {
@@ -20,7 +20,7 @@ struct Begun {
     directories: Vec<PathBuf>,
 }
 
-impl Parts {
+impl PendingFiles {
     /// Begins a file at a path in a directory.
     ///
     /// # Errors
