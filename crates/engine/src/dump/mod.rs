@@ -3,9 +3,9 @@
 //! The thread that hit the probe is already stopped. All other threads of its process are stopped
 //! too (`hold`), so that the dump is consistent; their events are handled afterwards, as if they
 //! came then. While they are stopped, the process is copied, and the dump is written from the copy
-//! (`dumper`, `writer`) while the process goes on; `dumps` says which exits write one, and `disk_space`
-//! whether there is room. Threads are shown where they would be in the unprobed program
-//! (`threads`). So is the memory: without slots, and with the program's own bytes at sites
+//! (`dumper`, `writer`) while the process goes on; `dumps` says which exits write one, and
+//! `disk_space` whether there is room. Threads are shown where they would be in the unprobed
+//! program (`threads`). So is the memory: without slots, and with the program's own bytes at sites
 //! (`memory`). The file (`file`) is as the kernel would write it with its default
 //! `coredump_filter` (man page core(5)):
 //!
