@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use vm::{Decoded, Instruction, Op, Operand, Register, Word};
+use vm::{Decoded, Group, Instruction, Op, Operand, Register, Word};
 
 use crate::compiled::Compiled;
 
@@ -79,25 +79,11 @@ fn shown(compiled: &Compiled, instruction: &Instruction) -> (String, String) {
         _ => operand.to_string(),
     };
     let index = usize::try_from(operand).unwrap_or(usize::MAX);
-    let comment = match instruction.op {
-        Op::Update
-        | Op::Fetch
-        | Op::Store
-        | Op::Erase
-        | Op::Load
-        | Op::Put
-        | Op::Bump
-        | Op::Has
-        | Op::Next
-        | Op::Entries
-        | Op::StackOf
-        | Op::KStackOf
-        | Op::Depth => compiled.maps.get(index).map_or(String::new(), |map| match map.name.as_str() {
-            _ if matches!(instruction.op, Op::StackOf | Op::KStackOf | Op::Depth) => "stacks".to_string(),
-            name => format!("@{name}"),
-        }),
-        _ => String::new(),
-    };
+    let map = compiled.maps.get(index).filter(|_| row.group == Group::Map);
+    let comment = map.map_or(String::new(), |map| match instruction.op {
+        Op::StackOf | Op::KStackOf | Op::Depth => "stacks".to_owned(),
+        _ => format!("@{}", map.name),
+    });
     let space = if text.is_empty() { "" } else { " " };
     (format!("{}{space}{text}", row.name), comment)
 }
