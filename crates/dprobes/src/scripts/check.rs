@@ -11,7 +11,6 @@ use super::scope::Scope;
 use super::{static_probes, surroundings};
 use crate::Failure;
 use crate::arguments::{Check, Emit};
-use crate::kernel_engine::KernelSymbols;
 use crate::messages::{count, say};
 use crate::stdout;
 
@@ -31,16 +30,7 @@ pub(crate) fn check(arguments: &Check) -> Result<ExitCode, Failure> {
         return Err(Failure::new("scripts are for x86-64; --arch is for programs"));
     }
     // No process is there: files are those on disk.
-    let scope = Scope {
-        pids: &[],
-        command: None,
-        expands: false,
-        system_wide: false,
-        by_kernel: false,
-        symbols: None,
-        kernel: KernelSymbols::default(),
-        verifies: true,
-    };
+    let scope = Scope::default();
     let around = Surroundings {
         files: &rpn::DiskFiles,
         directories: &program.preprocessor.include,

@@ -40,7 +40,7 @@ pub(super) fn list(arguments: &Trace) -> Result<ExitCode, Failure> {
         by_kernel: system_wide,
         symbols: symbols.program.as_ref(),
         kernel: symbols.of_kernel(),
-        verifies: true,
+        unverified: arguments.printed.firing.dont_verify_opcodes,
     };
     let (checked, compiled) = source::compile_text(arguments, listed.as_deref(), &scope)?;
     let places = places::find(&compiled, &checked.sources, &scope)?;

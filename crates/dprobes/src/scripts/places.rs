@@ -317,7 +317,7 @@ impl Finder<'_> {
         let surveys = images.first().map(|found| {
             let image = &found.image;
             let symbols = self.scope.symbols_of(image).unwrap_or(image);
-            engine::survey(function, at, None, symbols, image, self.scope.verifies)
+            engine::survey(function, at, None, symbols, image, !self.scope.unverified)
         });
         let sites = match surveys {
             Some(Ok(survey)) => survey.sites,
@@ -325,9 +325,10 @@ impl Finder<'_> {
             None => return self.missing.add(handler.action, point, file, NO_FILE),
         };
         for site in sites {
-            let name = (shown(&site.function), site.function.clone());
+            let function = scope::function_of(&site, at);
+            let name = (shown(&function), function.clone());
             self.places.addresses.insert(self.places.names.len(), site.vaddr);
-            let location = Location::Points { function: site.function.clone(), point: at };
+            let location = Location::Points { function, point: at };
             self.add((handler, point), file, location, name).sites = vec![site];
         }
     }
@@ -345,8 +346,8 @@ impl Finder<'_> {
         let mut reason = (!images.is_empty()).then(|| "nothing matches".to_owned());
         for Found { image, .. } in &images {
             let symbols = self.scope.symbols_of(image).unwrap_or(image);
-            match engine::survey(function, at, None, symbols, image, self.scope.verifies) {
-                Ok(survey) => functions.extend(survey.sites.into_iter().map(|site| site.function)),
+            match engine::survey(function, at, None, symbols, image, !self.scope.unverified) {
+                Ok(survey) => functions.extend(survey.sites.iter().map(|site| scope::function_of(site, at))),
                 Err(found) => reason = Some(found.to_string()),
             }
         }

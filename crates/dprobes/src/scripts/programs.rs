@@ -20,7 +20,6 @@ use super::kernel_types::KernelPrograms;
 use super::lines;
 use super::program_values::{Keys, shown, value_place};
 use super::scope::{Found, Scope, module};
-use crate::kernel_engine::KernelSymbols;
 
 /// The most functions that one attach point means, if their parameters are asked for.
 const FUNCTIONS: usize = 20_000;
@@ -80,16 +79,12 @@ impl Programs {
         if let Some(known) = state.programs.get(&file) {
             return known.clone();
         }
+        // Only files are looked for.
         let scope = Scope {
             pids: &self.pids,
             command: self.command.as_deref(),
-            expands: false,
-            system_wide: false,
-            by_kernel: false,
             symbols: self.symbols.as_ref(),
-            // Only files are looked for.
-            kernel: KernelSymbols::default(),
-            verifies: true,
+            ..Scope::default()
         };
         let images = scope.images(&file, &mut state.cache).into_iter().map(|Found { image, .. }| image);
         let mut images: Vec<Arc<Image>> = images.filter(|image| image.machine() == Machine::X86_64).collect();

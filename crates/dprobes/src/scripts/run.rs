@@ -68,12 +68,12 @@ fn trace_command(arguments: &Trace, command: &[OsString]) -> Result<ExitCode, Fa
     let scope = Scope {
         pids: &pids,
         command: path.as_deref(),
-        expands: false,
         system_wide,
         by_kernel: system_wide,
         symbols: symbols.program.as_ref(),
         kernel: symbols.of_kernel(),
-        verifies: !arguments.printed.firing.dont_verify_opcodes,
+        unverified: arguments.printed.firing.dont_verify_opcodes,
+        ..Scope::default()
     };
     let (mut checked, compiled) = source::compile(arguments, &scope)?;
     let scope = Scope { by_kernel: system_wide || checked.needs_kernel(), ..scope };

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use image::Image;
 use process::ImageCache;
+use rpn::{FunctionPoint, Site};
 use script::ProbedFile;
 
 use crate::kernel_engine::KernelSymbols;
 
-/// What attach points are found in.
-#[derive(Clone, Copy, Debug)]
+/// What attach points are found in. By default these are the files on disk, of no process.
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Scope<'a> {
     /// The processes that are probed.
     pub(super) pids: &'a [i32],
@@ -27,8 +28,8 @@ pub(super) struct Scope<'a> {
     pub(super) symbols: Option<&'a Arc<Image>>,
     /// Where the kernel's symbols are from.
     pub(super) kernel: KernelSymbols<'a>,
-    /// Whether opcodes and instruction boundaries are verified.
-    pub(super) verifies: bool,
+    /// Whether opcodes and instruction boundaries are not verified.
+    pub(super) unverified: bool,
 }
 
 /// A file that a name means.
@@ -85,16 +86,7 @@ pub(crate) fn files_named(
     name: &str,
     cache: &mut ImageCache,
 ) -> Vec<(PathBuf, Arc<Image>)> {
-    let scope = Scope {
-        pids,
-        command,
-        expands: false,
-        system_wide: false,
-        by_kernel: false,
-        symbols: None,
-        kernel: KernelSymbols::default(),
-        verifies: true,
-    };
+    let scope = Scope { pids, command, ..Scope::default() };
     scope.images(name, cache).into_iter().map(|Found { path, image }| (path, image)).collect()
 }
 
@@ -137,4 +129,11 @@ pub(crate) fn program_named(command: &OsStr) -> Option<PathBuf> {
 /// Whether a name without a slash means the command.
 fn is_named(command: &Path, name: &str) -> bool {
     name == "a.out" || command.file_name().is_some_and(|file| file == name)
+}
+
+/// The function of a site, without the offset of the instruction that was asked for.
+pub(super) fn function_of(site: &Site, at: FunctionPoint) -> String {
+    let FunctionPoint::Offset(offset) = at else { return site.function.clone() };
+    let suffix = format!("+{offset:#x}");
+    site.function.strip_suffix(&*suffix).unwrap_or(&site.function).to_owned()
 }

@@ -8,7 +8,6 @@ use script::{Functions, Item, Surroundings};
 use super::programs::Programs;
 use super::scope::{Scope, program_named};
 use crate::arguments::Traced;
-use crate::kernel_engine::KernelSymbols;
 
 /// Whether an argument of this name is a `char *` in all functions of these attach points that have
 /// it. Without debug information this is not known.
@@ -19,12 +18,9 @@ pub(crate) fn points_to_text(points: &str, name: &str, traced: &Traced) -> bool 
     let scope = Scope {
         pids: &pids,
         command: command.as_deref(),
-        expands: false,
         system_wide,
         by_kernel: system_wide,
-        symbols: None,
-        kernel: KernelSymbols::default(),
-        verifies: true,
+        ..Scope::default()
     };
     let around =
         Surroundings { files: &rpn::DiskFiles, directories: &[], programs: Rc::new(Programs::new(&scope)) };

@@ -121,6 +121,15 @@ fn what_cannot_be_told_from_data_is_refused() {
                 assert!(format!("{stdout}{stderr}").contains(said), "{engine}: {stdout}{stderr}");
             }
         }
+        // An offset behind a pattern is one in each function, in lists, too.
+        let pattern = "uprobe:a.out:in_cal*+0x12";
+        let script = format!("{pattern} {{ @[probe] = count(); }}");
+        for (words, said) in [(["-e", &script], "in_call+18]: 50"), (["-l", pattern], "in_call+18\n")] {
+            let mut command = dprobes();
+            command.args(["trace", "-q", "--engine", engine, "--dont-verify-opcodes"]).args(words);
+            let (outcome, stdout, stderr) = run(command.arg("-c").arg(&program));
+            assert!(outcome.success() && stdout.contains(said), "{engine}: {stdout}{stderr}");
+        }
     }
 }
 
