@@ -15,8 +15,8 @@ use crate::inlined::{Frame, InlinedFunctions, plain};
 /// How often the modules of a process are read again at most.
 const EVERY: Duration = Duration::from_millis(100);
 
-/// How often while a process is known for less than [`EVERY`]: it may just execute a program, and
-/// map its libraries.
+/// How often in the first [`EVERY`] after a process was seen: it may still be mapping its
+/// libraries.
 const EARLY: Duration = Duration::from_millis(5);
 
 /// The most processes whose modules are kept.

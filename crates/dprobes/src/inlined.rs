@@ -91,8 +91,8 @@ fn frames(lines: &Lines, vaddr: u64) -> Vec<Frame> {
     found
 }
 
-/// A name of a file that anybody may have made, with nothing that a terminal interprets, and no
-/// line break, which would forge a line of a stack.
+/// A name from a file that is not trusted, without what a terminal interprets, and without line
+/// breaks, which would forge lines of a stack.
 pub(crate) fn plain(name: &str) -> String {
     printable::text(name).into_owned()
 }

@@ -164,7 +164,7 @@ impl Piece {
     }
 }
 
-/// A decoder of code, for [`decode_with`]: to make one takes longer than an instruction.
+/// A decoder of code, for [`decode_with`]. Making one takes longer than decoding an instruction.
 pub(crate) fn decoder(bytes: &[u8]) -> Decoder<'_> {
     Decoder::new(64, bytes, DecoderOptions::NONE)
 }
