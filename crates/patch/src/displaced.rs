@@ -276,7 +276,7 @@ impl Displaced {
 
     /// The slot at `slot`, continuing at `onward` if the instruction falls through. Otherwise as
     /// [`Displaced::slot`]: a taken branch, a call and a return go where the original goes, a call
-    /// pushes the original's return address, and [`Slot::place`] works the same.
+    /// pushes the original's return address, and [`Slot::position_at`] works the same.
     ///
     /// # Errors
     ///
