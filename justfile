@@ -18,8 +18,7 @@ check-release: build
 
 # Style: what every commit has to pass
 check:
-    cargo fmt --all --check
-    cargo clippy --workspace --all-targets -- -D warnings
+    .ci/style
 
 # All tests; those whose tools are missing are skipped
 test:

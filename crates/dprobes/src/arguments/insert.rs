@@ -17,14 +17,15 @@ const FILE: &str = "a file, whose name is printed";
 
 /// Insert probes and return; a background session keeps them
 ///
-/// Without -p, the probes are for every process of yours that maps the module, now or later:
-/// children of probed processes at once, others within a tenth of a second of their start (a
-/// second, if they load the module late). Records go to a file, whose name is printed, or to where
-/// --log-target and -o say.
+/// Without -p, the probes are for every process that maps the module, now or later. For root, or
+/// with the capabilities CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE, these are the processes of all
+/// users, and the kernel runs the probes (see `dprobes help kernel-engine`). Else, with --engine
+/// tracer, and where the kernel cannot run them, they are your own: children of probed processes at
+/// once, others within a tenth of a second of their start (a second, if they load the module late).
+/// Records go to a file, whose name is printed, or to where --log-target and -o say.
 ///
-/// Programs for the kernel (`modtype = kernel` and `kmod`), and watchpoints, are run by the kernel;
-/// so are others with `--engine kernel`, without -p in the processes of all users. That takes root,
-/// or the capabilities CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE; see `dprobes help kernel-engine`.
+/// Programs for the kernel (`modtype = kernel` and `kmod`), and watchpoints, are always run by the
+/// kernel.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -35,7 +36,7 @@ Examples:
   dprobes insert --log-target KLOG,evl app.rpn             several targets: `dprobes help targets`
   dprobes insert -p 4711 --at a.out:main_loop:entry
   dprobes insert opens.rpn                                 a tracepoint, or a function of the kernel
-  dprobes insert --engine kernel count.rpn                 all processes of the machine")]
+  dprobes insert --engine tracer count.rpn                 by jumps, in your own processes")]
 pub(crate) struct Insert {
     #[command(flatten)]
     pub(crate) probes: Probes,

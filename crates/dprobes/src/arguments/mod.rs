@@ -52,7 +52,9 @@ pub(crate) use show::{LogFormat, Show, Shown, Templates, TemplatesAction};
 pub(crate) use tools::{RunTool, Tools, ToolsAction};
 pub(crate) use top::Top;
 pub(crate) use trace::{Firing, ScriptFormat, Trace};
-pub(crate) use tracing::{AttachEngine, Buffering, Cost, Engine, Format, InsertEngine, Plugin, Tracing};
+pub(crate) use tracing::{
+    AttachEngine, Buffering, Cost, Engine, Format, InsertEngine, Plugin, Runner, Tracing,
+};
 pub(crate) use values::duration;
 pub(crate) use watch::{Watch, WatchAccess};
 

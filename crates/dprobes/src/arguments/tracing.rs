@@ -180,9 +180,11 @@ impl From<Engine> for engine::Engine {
 /// How the probes of `insert` fire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum InsertEngine {
-    /// A jump wherever possible, a trap elsewhere; for the kernel, and to watch memory, the kernel
+    /// For the kernel, to watch memory, and without -p: as `kernel`, if you may; else as `tracer`
     #[default]
     Auto,
+    /// A jump wherever possible, a trap elsewhere; without -p, in your own processes
+    Tracer,
     /// A jump inside the process; refuse probes where none is possible
     Jump,
     /// A breakpoint that dprobes handles
@@ -191,22 +193,32 @@ pub(crate) enum InsertEngine {
     Kernel,
 }
 
+/// What is to run a program that is inserted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Runner {
+    /// The session's tracer.
+    Tracer(Engine),
+    Kernel,
+    /// The kernel if it can, else the tracer.
+    KernelOrTracer,
+}
+
 impl InsertEngine {
-    /// The engine if a tracer is to probe processes; `None`: the kernel. `kernel_only`: only the
-    /// kernel can run the program.
+    /// What runs a program. `kernel_only`: only the kernel can. `is_for_all`: no process was named.
     ///
     /// # Errors
     /// It cannot run by the engine that was asked for.
-    pub(crate) fn of_tracer(self, kernel_only: bool) -> Result<Option<Engine>, String> {
+    pub(crate) fn runner(self, kernel_only: bool, is_for_all: bool) -> Result<Runner, String> {
         let engine = match self {
-            InsertEngine::Kernel => return Ok(None),
-            InsertEngine::Auto if kernel_only => return Ok(None),
-            InsertEngine::Auto => Engine::Auto,
+            InsertEngine::Kernel => return Ok(Runner::Kernel),
+            InsertEngine::Auto if kernel_only => return Ok(Runner::Kernel),
+            InsertEngine::Auto if is_for_all => return Ok(Runner::KernelOrTracer),
+            InsertEngine::Auto | InsertEngine::Tracer => Engine::Auto,
             InsertEngine::Jump => Engine::Jump,
             InsertEngine::Trap => Engine::Trap,
         };
         match kernel_only {
-            false => Ok(Some(engine)),
+            false => Ok(Runner::Tracer(engine)),
             true => {
                 let name = self.to_possible_value().map_or_else(String::new, |name| name.get_name().into());
                 Err(format!(

@@ -257,6 +257,11 @@ pub(crate) fn check_options(buffering: &Buffering) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether this process may have the kernel run programs.
+pub(crate) fn is_allowed() -> bool {
+    rights::check().is_ok()
+}
+
 /// Checks that this process may have the kernel run programs, and that the kernel can.
 pub(crate) fn check_rights<'a>(mut objects: impl Iterator<Item = &'a rpn::Object>) -> Result<(), Failure> {
     rights::check().map_err(Failure::new)?;

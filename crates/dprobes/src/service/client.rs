@@ -15,8 +15,8 @@ use rpn::Object;
 use trace::sink::Target;
 
 use crate::arguments::{
-    ApplyPpdf, Cost, Export, GetVars, Insert, Placing, Plugin, Preprocessor, Program, Query, Remove, Session,
-    SessionAction, Which,
+    ApplyPpdf, Cost, Export, GetVars, Insert, Placing, Plugin, Preprocessor, Program, Query, Remove, Runner,
+    Session, SessionAction, Which,
 };
 use crate::{Failure, kernel_engine, points, ppdf, program, symbols, targets, templates};
 
@@ -69,8 +69,9 @@ pub(crate) fn apply(arguments: &ApplyPpdf) -> Result<ExitCode, Failure> {
 
 /// Checks what can be checked without the session.
 fn is_possible(object: &Object, arguments: &Placing) -> Result<(), Failure> {
-    let engine = arguments.engine.of_tracer(kernel_engine::is_needed(object)).map_err(Failure::new)?;
-    if engine.is_some() {
+    let is_for_all = arguments.processes.ids().is_empty();
+    let runner = arguments.engine.runner(kernel_engine::is_needed(object), is_for_all);
+    if runner.map_err(Failure::new)? != Runner::Kernel {
         return Ok(());
     }
     kernel_engine::check_options(&arguments.buffering)?;

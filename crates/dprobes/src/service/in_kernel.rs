@@ -14,7 +14,7 @@ use engine::{Inserted, Lost, Observer, Options, Report, Versions};
 use kernel::Globals;
 
 use super::observer::{Opened, Shared};
-use super::protocol::{Mode, Reply, Request};
+use super::protocol::{Insert, Mode, Reply, Request};
 use crate::Failure;
 use crate::hooks::WithHooks;
 use crate::kernel_engine::{self, InKernel, Said, ToInsert};
@@ -87,11 +87,22 @@ pub(super) struct Starting {
     /// What its thread has told.
     pub(super) lines: Vec<String>,
     pub(super) refused: Option<Failure>,
+    /// What the tracer is to run if the kernel refuses it.
+    pub(super) or_tracer: Option<Insert>,
 }
 
 impl Starting {
     pub(super) fn new(answer: Sender<Reply>, opened: Vec<Opened>, old: Vec<usize>, mode: Mode) -> Starting {
-        Starting { answer, opened, warnings: Vec::new(), old, mode, lines: Vec::new(), refused: None }
+        Starting {
+            answer,
+            opened,
+            warnings: Vec::new(),
+            old,
+            mode,
+            lines: Vec::new(),
+            refused: None,
+            or_tracer: None,
+        }
     }
 }
 

@@ -9,20 +9,21 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use engine::{Inserted, Options, Versions};
+use engine::{Options, Versions};
 use image::Machine;
-use rpn::{ModuleKind, Object, Sources};
+use rpn::{Object, Sources};
 use trace::Items;
 use trace::sink::Target;
 use trace::template::Templates;
 
+use super::choice::{self, Choice, WhyNot};
 use super::in_kernel::{New, Starting};
 use super::observer::{Opened, SessionOutput};
 use super::protocol::{Insert, Mode, Reply};
 use super::refused::{self, Refusal};
 use super::scan;
 use super::session::Session;
-use crate::arguments::{Buffering, Engine, Preprocessor, Program, Select, Shown};
+use crate::arguments::{Buffering, Preprocessor, Program, Select, Shown};
 use crate::kernel_engine::{self, ToInsert};
 use crate::program::ForKernel;
 use crate::session::Loaded;
@@ -37,8 +38,7 @@ struct Prepared {
     program: Versions,
     /// The texts that it was compiled from; `None` for a PPDF.
     sources: Option<Sources>,
-    /// How the tracer runs it; `None`: the kernel does.
-    engine: Option<Engine>,
+    choice: Choice,
     options: Options,
     shown: Shown,
     templates: Option<Templates>,
@@ -60,9 +60,19 @@ impl Session<'_> {
     /// Inserts the probes of a file. The client gets its answer at once or, if the kernel runs
     /// them, when they are attached.
     pub(super) fn insert(&mut self, insert: &Insert, answer: Sender<Reply>) {
-        let reply = match self.prepare(insert) {
+        self.insert_unless_refused(insert, None, answer);
+    }
+
+    /// The same for a program that the kernel may have `refused`.
+    pub(super) fn insert_unless_refused(
+        &mut self,
+        insert: &Insert,
+        refused: Option<&Failure>,
+        answer: Sender<Reply>,
+    ) {
+        let reply = match self.prepare(insert, refused) {
             Err(failure) => Some(Reply::failed(failure)),
-            Ok(prepared) if prepared.engine.is_none() => {
+            Ok(prepared) if prepared.choice.is_kernel() => {
                 self.insert_in_kernel(insert, prepared, &answer).err().map(|failure| Reply::refused(&failure))
             }
             Ok(prepared) => Some(self.insert_in_processes(insert, prepared).unwrap_or_else(Reply::failed)),
@@ -71,7 +81,7 @@ impl Session<'_> {
     }
 
     /// Loads a file, with its options.
-    fn prepare(&self, insert: &Insert) -> Result<Prepared, String> {
+    fn prepare(&self, insert: &Insert, refused: Option<&Failure>) -> Result<Prepared, String> {
         let program = Program {
             file: insert.file.clone(),
             text: insert.text.clone(),
@@ -80,7 +90,9 @@ impl Session<'_> {
         let select = Select { group: insert.groups.clone(), kind: insert.types.clone() };
         let ForKernel { versions: program, sources } =
             program::load_again(&program, &select).map_err(|failure| failure.message().to_owned())?;
-        let engine = insert.engine.of_tracer(kernel_engine::is_needed(program.main()))?;
+        let module = &program.main().module;
+        let old = self.programs(Some(module));
+        let choice = self.choose(insert, program.main(), &old, refused)?;
         let shown = Shown {
             log: insert.items.clone(),
             log_format: insert.log_format,
@@ -94,7 +106,7 @@ impl Session<'_> {
         let symbols = symbols::of(program.main(), insert.symbols.as_deref());
         let symbols = symbols.map_err(|failure| failure.message().to_owned())?;
         let options = Options {
-            engine: engine.unwrap_or_default().into(),
+            engine: choice.engine().into(),
             verify_opcodes: insert.verify_opcodes,
             items: targets::items(&targets, &shown),
             lossless: insert.lossless,
@@ -104,8 +116,6 @@ impl Session<'_> {
             semaphores: Vec::new(),
             lenient: false,
         };
-        let module = &program.main().module;
-        let old = self.programs(Some(module));
         if self.kernel.is_starting(module) {
             return Err(format!("probes are just being inserted in `{module}`; try it again"));
         }
@@ -115,12 +125,12 @@ impl Session<'_> {
                  their place"
             ));
         }
-        if old.iter().any(|&number| self.kernel.has(number) != engine.is_none()) {
+        if old.iter().any(|&number| self.kernel.has(number) != choice.is_kernel()) {
             return Err(format!(
                 "the probes that are inserted in `{module}` are run by another engine; `dprobes remove --name {module}` takes them out"
             ));
         }
-        Ok(Prepared { program, sources, engine, options, shown, templates, targets, old })
+        Ok(Prepared { program, sources, choice, options, shown, templates, targets, old })
     }
 
     /// Sets the targets of a program.
@@ -145,7 +155,7 @@ impl Session<'_> {
         prepared: Prepared,
         answer: &Sender<Reply>,
     ) -> Result<(), Failure> {
-        let Prepared { program, sources, options, shown, templates, targets, old, .. } = prepared;
+        let Prepared { program, sources, choice, options, shown, templates, targets, old } = prepared;
         let buffering = Buffering {
             lossless: insert.lossless,
             buffer: insert.buffer,
@@ -182,30 +192,8 @@ impl Session<'_> {
         };
         let mut starting = Starting::new(answer.clone(), opened, old, insert.mode);
         starting.warnings = warnings;
+        starting.or_tracer = matches!(choice, Choice::Kernel { or_tracer: true }).then(|| insert.clone());
         self.kernel.start(New { number, program, options, to_insert, starting })
-    }
-
-    /// Refuses probes of the kernel engine in a file in which the tracer has probes: the kernel's
-    /// breakpoints would be put over them.
-    fn is_free(&self, object: &Object, processes: &[i32]) -> Result<(), Failure> {
-        if object.kind != ModuleKind::User {
-            return Ok(());
-        }
-        let inserted = self.tracer.inserted();
-        let is_meant = |pid: &i32| processes.is_empty() || processes.contains(pid);
-        for pid in self.tracer.followed().into_iter().filter(is_meant) {
-            let meets =
-                |program: &&Inserted<'_>| scan::maps_both(pid, &program.object.module, &object.module);
-            if let Some(program) = inserted.iter().find(meets) {
-                let module = &program.object.module;
-                return Err(Failure::new(format!(
-                    "`{}` has probes by jumps or traps in process {pid}, which the kernel would overwrite; \
-                     `dprobes remove --name {module}` takes them out",
-                    object.module
-                )));
-            }
-        }
-        Ok(())
     }
 
     /// Inserts the probes of a file: admits it to the processes, opens its outputs, attaches.
@@ -213,7 +201,7 @@ impl Session<'_> {
     /// # Errors
     /// If nothing is inserted: why.
     fn insert_in_processes(&mut self, insert: &Insert, prepared: Prepared) -> Result<Reply, String> {
-        let Prepared { mut program, options, shown, templates, targets, old, .. } = prepared;
+        let Prepared { mut program, choice, options, shown, templates, targets, old, .. } = prepared;
         insert.buffer.into_iter().for_each(|bytes| self.tracer.set_buffer(bytes));
         if insert.share_variables {
             self.tracer.share_variables();
@@ -286,8 +274,9 @@ impl Session<'_> {
                 more => format!("{more} processes map"),
             }
         );
-        if insert.processes.is_empty() {
-            reply.warnings.extend(left_to_others(&object, &followed));
+        if let Choice::Tracer { why_not, .. } = choice {
+            why_not.as_ref().and_then(WhyNot::line).into_iter().for_each(|line| reply.text.push_str(&line));
+            reply.warnings.extend(choice::others(why_not, &object, &followed, insert));
         }
         Ok(reply)
     }
@@ -357,25 +346,4 @@ impl Session<'_> {
         drop(program);
         self.tracer.remove_probes(number, &doubled);
     }
-}
-
-/// What is said of processes of other users that map a program's module, and are not probed.
-fn left_to_others(object: &Object, followed: &[i32]) -> Option<String> {
-    let others = scan::processes_of_others().into_iter();
-    let others = others.filter(|pid| !followed.contains(pid) && scan::maps_module(*pid, &object.module));
-    let others = match others.count() {
-        0 => return None,
-        1 => "1 process that maps it is".to_owned(),
-        more => format!("{more} processes that map it are"),
-    };
-    let by_kernel = match kernel_engine::could_run(object) {
-        Ok(()) => "with --engine kernel for those of all users".to_owned(),
-        Err(reason) => {
-            format!("--engine kernel, which is for those of all users, cannot run them ({reason})")
-        }
-    };
-    Some(format!(
-        "{others} of other users: without -p, probes are for your own processes; with -p PID they are for any that \
-         you may trace; {by_kernel}"
-    ))
 }

@@ -22,6 +22,7 @@
 //! followed processes are probed from their first instruction. The session searches for others: see
 //! `scan`.
 
+mod choice;
 mod classic;
 mod client;
 mod daemon;

@@ -45,7 +45,7 @@ fn one() -> u32 {
 }
 
 /// A program to insert. Its fields are the options of `insert`.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Insert {
     /// The program's file, as an absolute path.
     pub(crate) file: PathBuf,

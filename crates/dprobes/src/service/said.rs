@@ -19,6 +19,9 @@ use crate::{heap, output};
 const ENDING: Duration = Duration::from_secs(30);
 /// Most lines that are kept for the client that inserts.
 const MAX_LINES: usize = 16;
+/// What is said to who has not chosen the kernel engine.
+const CHEAPER: &str =
+    "with -p PID, or --engine tracer for your own processes, probes are jumps, and a hit costs a hundredth\n";
 
 impl Session<'_> {
     /// Does what the thread of a program says.
@@ -84,11 +87,14 @@ impl Session<'_> {
         let Stage::Starting(starting) = std::mem::replace(&mut program.stage, Stage::Inserted) else {
             return;
         };
-        let Starting { answer, warnings, old, mode, lines, .. } = *starting;
+        let Starting { answer, warnings, old, mode, lines, or_tracer, .. } = *starting;
         let object = program.program.main();
         let count = crate::messages::count(object.probes.len() as u64, "probe");
         let mut text = format!("{count} inserted in `{}`, by the kernel engine\n", object.module);
         lines.iter().for_each(|line| text.push_str(&format!("{line}\n")));
+        if or_tracer.is_some() {
+            text.push_str(CHEAPER);
+        }
         let reply = Reply { warnings, ..Reply::done(text) };
         let points: HashSet<String> = object.probes.iter().map(|probe| probe.point.clone()).collect();
         let old: HashSet<usize> = old.into_iter().collect();
@@ -107,17 +113,23 @@ impl Session<'_> {
         let KernelPrograms { programs, observer, .. } = &mut self.kernel;
         let Some(program) = programs.iter_mut().find(|program| program.number == number) else { return };
         program.tell_untaken(observer);
+        let mut tracer = None;
         match std::mem::replace(&mut program.stage, Stage::Ended) {
             Stage::Starting(starting) => {
-                let Starting { answer, opened, warnings, refused, .. } = *starting;
+                let Starting { answer, opened, warnings, refused, or_tracer, .. } = *starting;
                 self.end_sink(number);
                 self.sinks.0.borrow().remove_unused_files(opened);
                 let other = match self.over {
                     true => "the session is ending",
                     false => "a thread of the session has failed; its log says why",
                 };
-                let reply = refused.as_ref().map_or_else(|| Reply::failed(other), Reply::refused);
-                let _ = answer.send(Reply { warnings, ..reply });
+                match (refused, or_tracer) {
+                    (Some(refused), Some(insert)) if !self.over => tracer = Some((insert, refused, answer)),
+                    (refused, _) => {
+                        let reply = refused.as_ref().map_or_else(|| Reply::failed(other), Reply::refused);
+                        let _ = answer.send(Reply { warnings, ..reply });
+                    }
+                }
             }
             // By a mistake of ours, which its thread has told in the session's log.
             Stage::Inserted => {
@@ -132,6 +144,9 @@ impl Session<'_> {
         }
         self.proceed(number, None);
         heap::give_back();
+        if let Some((insert, refused, answer)) = tracer {
+            self.insert_unless_refused(&insert, Some(&refused), answer);
+        }
     }
 
     /// Notes that a program has said the counts that a client has asked for last or, with `None`,

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    Background, Metrics, Server, copy, counting, dprobes, is_traced, mount_tracefs, need, needs_kernel, run,
-    target, text_differences, value,
+    Background, Metrics, Server, counting, dprobes, is_traced, mount_tracefs, need, needs_kernel, run,
+    text_differences, value,
 };
 
 /// Waits until something holds.
@@ -52,17 +52,6 @@ fn priorities() -> String {
 fn priority(policy: i32) {
     // SAFETY: the call takes a number.
     unsafe { libc::sched_get_priority_max(policy) };
-}
-
-/// A copy of the server of the test's own: its path, and two processes that run it.
-fn servers(session: &Background) -> Option<(String, Server, Server)> {
-    let program = copy(session.scratch(), &target("server")?, "server");
-    let start = || {
-        let server = Server::start(&program, [] as [&str; 0]);
-        server.line();
-        server
-    };
-    Some((program.display().to_string(), start(), start()))
 }
 
 #[test]
@@ -184,7 +173,7 @@ fn without_rights_the_session_says_what_attach_says() {
 fn all_processes_that_run_a_file_count_and_none_is_traced() {
     needs_kernel!("inserted");
     let session = Background::new();
-    let (path, mut one, mut other) = need!("bpf: inserted", servers(&session), "gcc");
+    let (path, mut one, mut other) = need!("bpf: inserted", session.servers(), "gcc");
     let said = session.insert(&counting(&path, &["server_work"]), &["--engine", "kernel"]);
     assert!(said.contains(&format!("1 probe armed in {path}, for all processes\n")), "{said}");
     assert_eq!((one.ask("call 30"), other.ask("call 40")), ("done 30".into(), "done 40".into()));
@@ -195,7 +184,7 @@ fn all_processes_that_run_a_file_count_and_none_is_traced() {
     let file = session.program("more.rpn", &counting(&path, &["server_work", "main"]));
     let refused = session.fails(&["insert", "--engine", "kernel", &file]);
     assert!(refused.contains("--merge") && refused.contains("--replace"), "{refused}");
-    let refused = session.fails(&["insert", "--merge", &file]);
+    let refused = session.fails(&["insert", "--merge", "--engine", "tracer", &file]);
     assert!(refused.contains("are run by another engine; `dprobes remove --name "), "{refused}");
     session.done(&["insert", "--engine", "kernel", "--merge", &file]);
     until("the old probe is taken out", || session.done(&["query", "--all"]).contains(" removed  hits 70 "));
@@ -217,7 +206,7 @@ fn all_processes_that_run_a_file_count_and_none_is_traced() {
 fn a_named_process_counts_with_its_children() {
     needs_kernel!("inserted");
     let session = Background::new();
-    let (path, mut other, _) = need!("bpf: inserted", servers(&session), "gcc");
+    let (path, mut other, _) = need!("bpf: inserted", session.servers(), "gcc");
     let mut shell =
         Server::start(std::path::Path::new("/bin/sh"), ["-c", &format!("read line; {path}; read line")]);
     let pid = shell.pid().to_string();
@@ -246,7 +235,7 @@ fn a_named_process_counts_with_its_children() {
 fn limits_end_probes_and_what_has_ended_is_still_shown() {
     needs_kernel!("inserted");
     let session = Background::new();
-    let (path, mut server, _other) = need!("bpf: inserted", servers(&session), "gcc");
+    let (path, mut server, _other) = need!("bpf: inserted", session.servers(), "gcc");
     let text = format!(
         "name = \"{path}\"\nmodtype = user\nvars = 1\noffset = server_work\nminor = 1\nmaxhits = 4\nignore = 2\ninc lv, 0\nexit\n"
     );
@@ -276,7 +265,7 @@ fn limits_end_probes_and_what_has_ended_is_still_shown() {
 fn a_store_has_the_records_of_programs_of_both_engines() {
     needs_tracepoints!();
     let session = Background::new();
-    let (path, mut server, _other) = need!("bpf: inserted", servers(&session), "gcc");
+    let (path, mut server, _other) = need!("bpf: inserted", session.servers(), "gcc");
     let store = session.scratch().path().join("both.dpt").display().to_string();
     session.insert(&priorities(), &["-o", &store]);
     let text = format!(
@@ -306,7 +295,7 @@ fn a_store_has_the_records_of_programs_of_both_engines() {
 fn the_kernel_does_not_overwrite_the_jumps_of_the_session() {
     needs_kernel!("inserted");
     let session = Background::new();
-    let (path, mut server, _other) = need!("bpf: inserted", servers(&session), "gcc");
+    let (path, mut server, _other) = need!("bpf: inserted", session.servers(), "gcc");
     let name = "server".to_owned();
     let text = counting(&path, &["server_work"]);
     session.insert(&text, &["-p", &server.pid().to_string()]);
@@ -328,7 +317,7 @@ fn the_kernel_does_not_overwrite_the_jumps_of_the_session() {
 fn a_session_that_is_killed_leaves_nothing_attached() {
     needs_kernel!("inserted");
     let session = Background::new();
-    let (path, mut server, _other) = need!("bpf: inserted", servers(&session), "gcc");
+    let (path, mut server, _other) = need!("bpf: inserted", session.servers(), "gcc");
     session.insert(&counting(&path, &["server_work"]), &["--engine", "kernel"]);
     server.ask("call 5");
     assert_ne!(changed(server.pid()), [""; 0]);

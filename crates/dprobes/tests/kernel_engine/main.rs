@@ -10,6 +10,7 @@
 mod support;
 
 mod by_process;
+mod chosen;
 mod counts;
 mod files;
 mod filters;

@@ -11,8 +11,9 @@ use crate::spawn;
 /// hang.
 const PROCESSOR: [&str; 6] = ["-accel", "tcg", "-cpu", "max", "-smp", "2"];
 
-/// Memory in MiB. The files are in it, packed and unpacked while the kernel boots.
-const MEMORY: &str = "768";
+/// Memory in MiB, if nothing else is said. The files are in it, packed and unpacked while the kernel
+/// boots.
+pub(super) const MEMORY: u32 = 768;
 
 /// Kernel parameters:
 ///
@@ -34,10 +35,17 @@ pub(super) struct Seen {
     pub(super) console: String,
 }
 
+/// What is booted, and on what.
+pub(super) struct Hardware<'a> {
+    pub(super) kernel: &'a Kernel,
+    pub(super) initramfs: &'a Path,
+    /// In MiB.
+    pub(super) memory: u32,
+}
+
 /// Boots a machine with these files, waits for its end, and collects what it has said.
 pub(super) fn boot(
-    kernel: &Kernel,
-    initramfs: &Path,
+    Hardware { kernel, initramfs, memory }: &Hardware<'_>,
     parameters: &str,
     commands: &[Command],
     directory: &Path,
@@ -47,7 +55,7 @@ pub(super) fn boot(
         std::fs::write(file, "").expect("a scratch file can be written");
     }
     let mut command = std::process::Command::new(kernel.qemu());
-    command.args(PROCESSOR).args(["-m", MEMORY]);
+    command.args(PROCESSOR).args(["-m", &memory.to_string()]);
     command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
     command.arg("-serial").arg(file_device(&console)).arg("-debugcon").arg(file_device(&reports));
     command.arg("-kernel").arg(kernel.image()).arg("-initrd").arg(initramfs);

@@ -16,6 +16,8 @@ pub struct Machine {
     /// By name in the machine, without the first `/`.
     files: BTreeMap<String, Source>,
     parameters: String,
+    /// In MiB.
+    memory: u32,
 }
 
 /// Where a file's contents come from.
@@ -31,8 +33,12 @@ enum Source {
 impl Machine {
     /// With a shell, its commands, and no more.
     pub fn new(kernel: &Kernel) -> Machine {
-        let mut machine =
-            Machine { kernel: kernel.clone(), files: BTreeMap::new(), parameters: String::new() };
+        let mut machine = Machine {
+            kernel: kernel.clone(),
+            files: BTreeMap::new(),
+            parameters: String::new(),
+            memory: boot::MEMORY,
+        };
         machine.put("/init", Source::Path(kernel.init().to_path_buf()));
         machine.put("/bin/busybox", Source::Path(kernel.busybox()));
         for command in output(std::process::Command::new(kernel.busybox()).arg("--list")).lines() {
@@ -75,6 +81,11 @@ impl Machine {
         self.parameters.push_str(word);
     }
 
+    /// Gives it another amount of memory, in MiB.
+    pub fn memory(&mut self, mebibytes: u32) {
+        self.memory = mebibytes;
+    }
+
     /// Boots the machine and runs the commands one after another; again from the next one if the
     /// machine ends before all have run. What a command leaves behind (files, loaded modules) is
     /// there for those after it, unless the machine was booted anew.
@@ -88,7 +99,9 @@ impl Machine {
         while outputs.len() < commands.len() {
             let rest = &commands[outputs.len()..];
             self.write_initramfs(&initramfs, rest).expect("the machine's files can be read and packed");
-            let seen = boot::boot(&self.kernel, &initramfs, &self.parameters, rest, scratch.path());
+            let hardware =
+                boot::Hardware { kernel: &self.kernel, initramfs: &initramfs, memory: self.memory };
+            let seen = boot::boot(&hardware, &self.parameters, rest, scratch.path());
             let before = seen.outputs.len();
             outputs.extend(seen.outputs);
             let all_done = before == rest.len();

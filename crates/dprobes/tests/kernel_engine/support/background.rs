@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::{Scratch, dprobes, mount_tracefs, run};
+use super::{Scratch, Server, copy, dprobes, mount_tracefs, run, target};
 
 /// A session, which the first insert starts and which is stopped when this is dropped.
 pub(crate) struct Background {
@@ -63,6 +63,17 @@ impl Background {
     /// Writes a file: its path.
     pub(crate) fn program(&self, name: &str, text: &str) -> String {
         self.scratch.file(name, text).to_str().expect("text").to_owned()
+    }
+
+    /// A copy of the server of the test's own: its path, and two processes that run it.
+    pub(crate) fn servers(&self) -> Option<(String, Server, Server)> {
+        let program = copy(&self.scratch, &target("server")?, "server");
+        let start = || {
+            let server = Server::start(&program, [] as [&str; 0]);
+            server.line();
+            server
+        };
+        Some((program.display().to_string(), start(), start()))
     }
 
     /// The process id of the session.

@@ -48,6 +48,10 @@ impl Session {
             .is_some_and(|word| word.ends_with("insert") || word.ends_with("apply-ppdf") || *word == "-i")
         {
             command.arg("--log-format=klog");
+            // Root's programs for all processes would be run by the kernel.
+            if !words.iter().any(|word| word.starts_with("--engine")) {
+                command.arg("--engine=tracer");
+            }
             if !self.is_limited && !home.join("session").exists() {
                 let (started, _, said) = run(new().args(["session", "start", "--max-overhead", "none"]));
                 assert!(started.success(), "{said}");
