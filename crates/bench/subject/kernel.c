@@ -2,7 +2,8 @@
 //
 //     kernel KIND THREADS TIMES
 //
-// KIND is `call` (of the function `called`), `syscall` (getppid) or `write` (to the variable `counter`).
+// KIND is `call` (of the function `called`), `syscall` (getppid), `priority` (sched_get_priority_max)
+// or `write` (to the variable `counter`).
 // Before it begins, it writes "ready PID" and waits for a line.
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -34,6 +35,9 @@ static void *body(void *argument)
     else if (!strcmp(kind, "syscall"))
         for (long number = 0; number < times; number++)
             syscall(SYS_getppid);
+    else if (!strcmp(kind, "priority"))
+        for (long number = 0; number < times; number++)
+            syscall(SYS_sched_get_priority_max, 0);
     else
         for (long number = 0; number < times; number++)
             counter = number;

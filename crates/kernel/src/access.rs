@@ -108,6 +108,7 @@ impl Compiler<'_> {
     /// `R0` = 0 if `R2` bytes at the address `R3` were read into `R1`. They lie in one page.
     pub(crate) fn read(&mut self) {
         let user = if self.target.sleepable { Helper::COPY_FROM_USER } else { Helper::PROBE_READ_USER };
+        self.e.reads = true;
         if !self.target.place.is_kernel() {
             return self.e.call(user);
         }

@@ -33,7 +33,7 @@ const CODE_LIMIT: usize = 1 << 20;
 pub struct Compiled {
     /// Its instructions. They name maps by their index in the list of [`crate::Maps`].
     pub code: Code,
-    /// What it was compiled for.
+    /// What it was compiled for; sleepable only if it reads memory of the process.
     pub target: Target,
     pub(crate) layout: Layout,
 }
@@ -71,8 +71,10 @@ pub fn compile_for_tracepoint(
     let mut compiler =
         Compiler { e, handler, target, fields, layout, nodes, labels, clear: None, table_functions };
     compiler.functions()?;
+    // The kernel protects a program that may sleep in another way, which takes longer.
+    let target = Target { sleepable: target.sleepable && compiler.e.reads, ..*target };
     let code = compiler.e.asm.finish().map_err(|_| too_long)?;
-    Ok(Compiled { code, target: *target, layout })
+    Ok(Compiled { code, target, layout })
 }
 
 impl Compiler<'_> {

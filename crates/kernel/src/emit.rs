@@ -44,12 +44,21 @@ pub(crate) struct Emit {
     pub(crate) top: Top,
     /// The routines that the code uses.
     pub(crate) uses: Uses,
+    /// Whether the code reads memory of the process.
+    pub(crate) reads: bool,
     raises: Vec<Raise>,
 }
 
 impl Emit {
     pub(crate) fn new(word: Word) -> Emit {
-        Emit { asm: Assembler::new(), word, top: Top::Above(0), uses: Uses::default(), raises: Vec::new() }
+        Emit {
+            asm: Assembler::new(),
+            word,
+            top: Top::Above(0),
+            uses: Uses::default(),
+            reads: false,
+            raises: Vec::new(),
+        }
     }
 
     /// `dst = dst OP src` in 64 bits.

@@ -126,7 +126,7 @@ pub struct Target {
     /// Where it is attached.
     pub place: AttachKind,
     /// Whether the program may sleep, so that memory that is not there yet is read in: only at a
-    /// uprobe, and the program must be loaded as sleepable.
+    /// uprobe. The program must be loaded as [`crate::Compiled::target`] says.
     pub sleepable: bool,
     /// Whether only the processes of [`crate::Maps::set_pids`] are probed.
     pub filtered: bool,

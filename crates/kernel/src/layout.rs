@@ -272,16 +272,16 @@ pub(crate) mod state {
 
 /// The words of a probe's counts on a processor.
 pub(crate) mod count {
-    pub(crate) const HITS: u32 = 0;
-    pub(crate) const IGNORED: u32 = 8;
-    pub(crate) const MISSED: u32 = 16;
-    pub(crate) const RUNS: u32 = 24;
-    pub(crate) const LOGGED: u32 = 32;
-    pub(crate) const DROPPED: u32 = 40;
-    pub(crate) const EXCEPTIONS: u32 = 48;
+    /// Each hit is one of the first three.
+    pub(crate) const IGNORED: u32 = 0;
+    pub(crate) const MISSED: u32 = 8;
+    pub(crate) const RUNS: u32 = 16;
+    pub(crate) const LOGGED: u32 = 24;
+    pub(crate) const DROPPED: u32 = 32;
+    pub(crate) const EXCEPTIONS: u32 = 40;
     /// Hits that no process's entry has.
-    pub(crate) const UNASSIGNED: u32 = 56;
-    /// Bytes.
+    pub(crate) const UNASSIGNED: u32 = 48;
+    /// Bytes: a cache line.
     pub(crate) const SIZE: u32 = 64;
 }
 

@@ -39,7 +39,7 @@ pub(crate) enum Step {
 
 /// The steps of a handler, if it only counts.
 pub(crate) fn steps(c: &Compiler<'_>) -> Option<Vec<Step>> {
-    if !c.target.without_context || !c.nodes.is_quiet || c.nodes.counts {
+    if !c.target.without_context || c.nodes.counts {
         return None;
     }
     let (mut steps, mut stack) = (Vec::new(), Vec::new());
@@ -47,7 +47,9 @@ pub(crate) fn steps(c: &Compiler<'_>) -> Option<Vec<Step>> {
     for _ in 0..MOST {
         let it = Instruction::at(c.handler.code, offset, c.handler.word)?;
         match it.op {
-            Op::Exit | Op::Abort => return Some(steps),
+            Op::Abort => return Some(steps),
+            // Unless it writes a record.
+            Op::Exit => return c.nodes.is_quiet.then_some(steps),
             Op::Nop => {}
             Op::Push => stack.push(Value::Number(it.operand)),
             Op::PushR => stack.push(Value::Register(register(c, &it)?)),

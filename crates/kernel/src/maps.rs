@@ -310,7 +310,7 @@ impl Maps {
             words.fold(0, |sum: u64, word| sum.wrapping_add(word.load(Ordering::Relaxed)))
         };
         let counts = (0..probes).map(|probe| Counts {
-            hits: sum(probe, count::HITS),
+            hits: [count::IGNORED, count::MISSED, count::RUNS].map(|place| sum(probe, place)).iter().sum(),
             ignored: sum(probe, count::IGNORED),
             missed: sum(probe, count::MISSED),
             runs: sum(probe, count::RUNS),

@@ -6,7 +6,6 @@
 //!     cookie, probe = cookie & 0xffffffff, cpu
 //!     if (state[probe].over) return
 //!     if (state[probe].limited && (turn = ++state[probe].turns) > last) return
-//!     counts[cpu][probe].hits++
 //!     if (turn <= ignore) { ignored++; return }
 //!     for each context of the processor: if (cmpxchg(context.busy, 0, now) == 0) goto claimed
 //!     missed++; return
@@ -196,7 +195,6 @@ impl Compiler<'_> {
         self.e.map_value(Reg::R1, Map::Counts, 0);
         self.e.alu(Alu::Add, Reg::R1, Reg::R2);
         self.e.store(Size::Double, Reg::R10, slot::COUNTS, Reg::R1);
-        self.count(count::HITS);
         if self.target.by_process {
             by_process::emit(self, slot::BY_PROCESS);
         }

@@ -55,8 +55,10 @@ struct Row {
 
 struct Tracer {
     name: &'static str,
-    /// A line for the shell. It writes `ready` once it traces.
+    /// A line for the shell.
     command: &'static str,
+    /// What it writes once it traces.
+    ready: &'static str,
     hits: Hits,
 }
 
@@ -83,6 +85,7 @@ macro_rules! count {
                         $own,
                         " { @ = count(); }'"
                     ),
+                    ready: "^ready",
                     hits: Hits::Line("@: "),
                 },
                 Tracer {
@@ -92,6 +95,7 @@ macro_rules! count {
                         $other,
                         " { @ = count(); }'"
                     ),
+                    ready: "^ready",
                     hits: Hits::Line("@: "),
                 },
             ],
@@ -111,9 +115,9 @@ macro_rules! log {
                     command: concat!(
                         "{ printf '",
                         $program,
-                        "' > /tmp/log.rpn; rm -f /tmp/log.dpt; dprobes attach /tmp/log.rpn -o /tmp/log.dpt --stats /tmp/log.json 2>&1 |
-                         sed 's/.* armed in .*/ready/'; grep -o '\"logged\": *[0-9]*' /tmp/log.json | head -n 1; }"
+                        "' > /tmp/log.rpn; rm -f /tmp/log.dpt; dprobes attach /tmp/log.rpn -o /tmp/log.dpt --stats /tmp/log.json; grep -o '\"logged\": *[0-9]*' /tmp/log.json | head -n 1; }"
                     ),
+                    ready: " armed in ",
                     hits: Hits::Line("\"logged\":"),
                 },
                 Tracer {
@@ -123,6 +127,7 @@ macro_rules! log {
                         $other,
                         " { printf(\"hit %d %d\\n\", arg0, arg1); }'"
                     ),
+                    ready: "^ready",
                     hits: Hits::Lines("hit "),
                 },
             ],
@@ -132,13 +137,23 @@ macro_rules! log {
 
 const ROWS: &[Row] = &[
     count!("uprobe, count", "call", "uprobe:/bin/kernel:called", "uprobe:/bin/kernel:called"),
-    count!("kprobe, count", "syscall", "kprobe:__x64_sys_getppid", "kprobe:__x64_sys_getppid"),
-    count!("fentry, count", "syscall", "fentry:__x64_sys_getppid", "kfunc:__x64_sys_getppid"),
+    count!(
+        "kprobe, count",
+        "priority",
+        "kprobe:__x64_sys_sched_get_priority_max",
+        "kprobe:__x64_sys_sched_get_priority_max"
+    ),
+    count!(
+        "fentry, count",
+        "priority",
+        "fentry:__x64_sys_sched_get_priority_max",
+        "kfunc:__x64_sys_sched_get_priority_max"
+    ),
     count!(
         "tracepoint, count",
-        "syscall",
-        "tracepoint:syscalls:sys_enter_getppid",
-        "tracepoint:syscalls:sys_enter_getppid"
+        "priority",
+        "tracepoint:syscalls:sys_enter_sched_get_priority_max",
+        "tracepoint:syscalls:sys_enter_sched_get_priority_max"
     ),
     log!(
         "uprobe, log of two",
@@ -148,9 +163,9 @@ const ROWS: &[Row] = &[
     ),
     log!(
         "kprobe, log of two",
-        "syscall",
-        "name = vmlinux\\nmodtype = kernel\\noffset = __x64_sys_getppid\\npush r, rdi push r, rsi log 2\\nexit\\n",
-        "kprobe:__x64_sys_getppid"
+        "priority",
+        "name = vmlinux\\nmodtype = kernel\\noffset = __x64_sys_sched_get_priority_max\\npush r, rdi push r, rsi log 2\\nexit\\n",
+        "kprobe:__x64_sys_sched_get_priority_max"
     ),
 ];
 
@@ -159,9 +174,9 @@ fn measurement(row: &Row, tracer: Option<&Tracer>) -> Command {
     let run = format!("echo | kernel {} 1 {CALLS} | tail -n 1", row.kind);
     let lines = match tracer {
         None => run,
-        Some(Tracer { command, .. }) => format!(
+        Some(Tracer { command, ready, .. }) => format!(
             "{command} > /tmp/said 2>&1 &
-             for turn in $(seq 1200); do if grep -q ready /tmp/said; then break; fi; sleep 0.1; done
+             for turn in $(seq 1200); do if grep -q '{ready}' /tmp/said; then break; fi; sleep 0.1; done
              sleep 1
              {run}
              kill -TERM $(pidof dprobes || pidof bpftrace)

@@ -60,3 +60,20 @@ fn handlers_without_a_context_count_what_others_count() {
     assert!(2 * results[1].0 < results[0].0, "{} {}", results[1].0, results[0].0);
     assert_eq!(results[0].1, results[1].1);
 }
+
+#[test]
+fn a_handler_takes_a_context_only_for_a_record() {
+    let with_end = |end: Op| [Op::IncLvImm as u8, 0, 0, end as u8];
+    let cases = [(Op::Abort, 64, true), (Op::Abort, 0, true), (Op::Exit, 0, true), (Op::Exit, 64, false)];
+    let size = crate::Size { probes: 1, processors: 2, contexts: 1, ring: 1 << 20 };
+    for (end, logmax, is_light) in cases {
+        let code = with_end(end);
+        let program = Program { word: Word::W8, code: &code, ..Program::default() };
+        let handler = Handler { locals: 1, logmax, ..live::handler(&program, 0) };
+        let length = |without_context| {
+            let target = Target { without_context, ..live::target(size, true) };
+            compile(&handler, &target).expect("it is accepted").code.insns().len()
+        };
+        assert_eq!(2 * length(true) < length(false), is_light, "{end:?} {logmax}");
+    }
+}
