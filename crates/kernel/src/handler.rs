@@ -140,6 +140,9 @@ pub struct Target {
     /// A process that is not probed: the one that reads the records, which would otherwise make
     /// more of them.
     pub except: Option<u32>,
+    /// Whether the probed instruction leaves its function: the return address is at the stack
+    /// pointer.
+    pub returns: bool,
     /// The condition under which the probe is hit, by the flags there.
     pub condition: Option<Condition>,
     /// Whether hits are counted by process, too: [`crate::Maps::by_process`].

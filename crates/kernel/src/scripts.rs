@@ -1,15 +1,17 @@
 //! The instructions that scripts are compiled to: on the frame, on maps, and what a handler knows
 //! of its thread.
 
-use bpf::{Alu, Cond, Helper, Insn, Reg};
+use bpf::{Alu, Cond, Helper, Insn, Label, Reg, Size};
 use maps::Kind;
 use vm::{Clock, Exception, Instruction, Op, Word};
 
 use crate::compiler::Compiler;
 use crate::emit::{REGISTERS, Top};
 use crate::frame;
+use crate::handler::AttachKind;
 use crate::layout::Field;
 use crate::refusal::Reason;
+use crate::registers;
 use crate::table_code::AGAIN;
 use crate::table_function::Function;
 use crate::tables::MAX_FRAMES;
@@ -287,10 +289,51 @@ fn begin_again(c: &mut Compiler<'_>, it: &Instruction, number: u16, before: Top)
     c.e.asm.bind(done);
 }
 
+/// Of `get_stack`: the stack of the process.
+const USER: i32 = 1 << 8;
+
+/// `R0` = how many bytes of a stack, at most `R8`, are behind `place` bytes of the key; negative if
+/// there is none.
+fn walk(c: &mut Compiler<'_>, place: i32, flags: i32) {
+    c.e.mov(Reg::R1, REGISTERS);
+    c.e.part(Reg::R2, c.layout.key + place);
+    c.e.mov(Reg::R3, Reg::R8);
+    c.e.mov(Reg::R4, flags);
+    c.e.call(Helper::GET_STACK);
+}
+
+/// The stack of a process where a function returns: at most `R8` bytes into the key, and how many
+/// these are into the field `B`. The frame pointer is the caller's again, by which the kernel would
+/// leave out the caller; the return address is at the stack pointer.
+fn stack_at_return(c: &mut Compiler<'_>, none: Label) {
+    const ADDRESS: i32 = 8;
+    let ended = c.e.asm.label();
+    c.e.jump_if(Cond::Eq, Reg::R8, 0, none);
+    c.e.part(Reg::R2, c.layout.key);
+    c.e.load(Size::Double, Reg::R1, REGISTERS, registers::IP);
+    c.e.store(Size::Double, Reg::R2, 0, Reg::R1);
+    c.e.set(Field::B, ADDRESS);
+    c.e.jump_if(Cond::Eq, Reg::R8, ADDRESS, ended);
+    c.e.part(Reg::R1, c.layout.key + ADDRESS);
+    c.e.mov(Reg::R2, ADDRESS);
+    c.e.load(Size::Double, Reg::R3, REGISTERS, registers::SP);
+    c.e.call(Helper::PROBE_READ_USER);
+    c.e.jump_if(Cond::Ne, Reg::R0, 0, ended);
+    c.e.set(Field::B, 2 * ADDRESS);
+    c.e.alu(Alu::Add, Reg::R8, -2 * ADDRESS);
+    c.e.jump_if(Cond::Sle, Reg::R8, 0, ended);
+    c.e.jump_if(Cond::Gt, Reg::R8, (8 * MAX_FRAMES) as i32, ended);
+    // Without the first, which is the probed instruction.
+    walk(c, 2 * ADDRESS, USER | 1);
+    c.e.jump_if(Cond::Sle, Reg::R0, 0, ended);
+    c.e.alu(Alu::Add, Reg::R0, 2 * ADDRESS);
+    c.e.set(Field::B, Reg::R0);
+    c.e.asm.bind(ended);
+}
+
 /// `stack` and `kstack`: pops the most frames. The kernel walks the stack of a process by its frame
 /// pointers, and its own in its own way.
 fn stack(c: &mut Compiler<'_>, it: &Instruction, number: u16) -> Result<(), Reason> {
-    const USER: i32 = 1 << 8;
     if c.handler.word == Word::W4 && it.op == Op::StackOf {
         return Err(Reason::Stack);
     }
@@ -311,13 +354,14 @@ fn stack(c: &mut Compiler<'_>, it: &Instruction, number: u16) -> Result<(), Reas
         c.e.mov(Reg::R2, 8 * MAX_FRAMES as i32);
         c.zeros(Reg::R3);
         c.e.call(Helper::PROBE_READ_KERNEL);
-        c.e.mov(Reg::R1, REGISTERS);
-        c.e.part(Reg::R2, c.layout.key);
-        c.e.mov(Reg::R3, Reg::R8);
-        c.e.mov(Reg::R4, if it.op == Op::KStackOf { 0 } else { USER });
-        c.e.call(Helper::GET_STACK);
-        c.e.jump_if(Cond::Sle, Reg::R0, 0, none);
-        c.e.set(Field::B, Reg::R0);
+        match it.op == Op::StackOf && c.target.returns && c.target.place == AttachKind::Uprobe {
+            true => stack_at_return(c, none),
+            false => {
+                walk(c, 0, if it.op == Op::KStackOf { 0 } else { USER });
+                c.e.jump_if(Cond::Sle, Reg::R0, 0, none);
+                c.e.set(Field::B, Reg::R0);
+            }
+        }
         c.call_table(Function::Intern, number);
         begin_again(c, it, number, before);
         c.e.asm.jump(done);

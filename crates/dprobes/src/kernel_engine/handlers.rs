@@ -10,7 +10,7 @@ use std::rc::Rc;
 use bpf::Feature;
 use kernel::tracepoints::FieldAccess;
 use kernel::{AttachKind, Condition, Filter, Handler, Maps, Refusal, Size, Target};
-use rpn::{Diagnostic, ModuleKind, Object, Probe, Severity, Sources};
+use rpn::{Diagnostic, FunctionPoint, Location, ModuleKind, Object, Probe, Severity, Sources};
 use vm::{Effects, Word};
 
 use super::kinds;
@@ -72,6 +72,7 @@ struct Key {
     multi: bool,
     condition: Option<Condition>,
     cookie: Option<u64>,
+    returns: bool,
     /// The minor code and the offset, if stack traces show them.
     point: Option<(u32, u64)>,
     fields: Option<Vec<Option<FieldAccess>>>,
@@ -165,6 +166,7 @@ impl Handlers {
             only: self.only,
             by_process: self.by_process,
             except: Some(std::process::id()),
+            returns: returns(probe),
             facilities: self.allow_panic,
             ..Handlers::target(object, spot, maps.size())
         };
@@ -183,6 +185,7 @@ impl Handlers {
             filtered: false,
             only: Filter::default(),
             except: None,
+            returns: false,
             condition: spot.condition,
             cookie: spot.cookie,
             facilities: false,
@@ -223,6 +226,7 @@ impl Handlers {
             multi,
             condition,
             cookie,
+            returns: returns(probe),
             point,
             fields: fields.map(<[_]>::to_vec),
         };
@@ -246,6 +250,11 @@ impl Handlers {
             Entry::Vacant(free) => Ok(Rc::clone(free.insert(program))),
         }
     }
+}
+
+/// Whether a probe's sites are instructions that leave a function.
+fn returns(probe: &Probe) -> bool {
+    matches!(probe.location, Location::Points { point: FunctionPoint::Return, .. })
 }
 
 /// Why a handler cannot run in the kernel, in one line, with its place in the text if there is one.

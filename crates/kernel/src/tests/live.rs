@@ -117,6 +117,7 @@ pub(super) fn target(size: crate::Size, sleepable: bool) -> Target {
         facilities: false,
         except: None,
         condition: None,
+        returns: false,
         by_process: false,
         without_context: false,
         writes_registers: Feature::WriteRegisters.is_available(),
