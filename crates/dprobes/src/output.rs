@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use engine::{Lost, Note, Observer, Placed, Report};
 use process::Module;
 use trace::sink::{Target, View};
-use trace::{Items, Record};
+use trace::{Items, Record, Records};
 
 use crate::Failure;
 use crate::addresses::SharedAddresses;
@@ -111,6 +111,10 @@ impl Observer for Output {
     #[inline]
     fn record(&mut self, program: usize, record: &Record) -> io::Result<()> {
         self.targets.record(program, record, tell)
+    }
+
+    fn records(&mut self, program: usize, records: &mut Records) {
+        self.targets.records(program, records, tell);
     }
 
     fn note(&mut self, note: &Note) {

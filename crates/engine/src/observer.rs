@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use process::Module;
-use trace::Record;
+use trace::{Record, Records};
 use vm::{Machine, RunAccess};
 
 use crate::reason::NotProbed;
@@ -18,6 +18,11 @@ pub trait Observer {
     /// # Errors
     /// The record could not be written; it is counted as dropped.
     fn record(&mut self, program: usize, record: &Record) -> io::Result<()>;
+
+    /// Receives records of a program, of which those are refused that could not be written.
+    fn records(&mut self, program: usize, records: &mut Records) {
+        records.each(|record| self.record(program, record));
+    }
 
     /// Receives a message.
     fn note(&mut self, note: &Note);

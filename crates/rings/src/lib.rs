@@ -29,11 +29,17 @@ pub trait Source {
     /// Reads the status of the record at an offset, with acquire ordering: what was written before
     /// it is visible. `None` outside of the memory.
     fn state(&self, place: usize) -> Option<u32>;
+    /// Reads words of 8 bytes at an offset, a multiple of 8. `None` unless all are inside of the
+    /// memory.
+    fn words<const N: usize>(&self, place: usize) -> Option<[u64; N]>;
     /// Copies bytes out. Returns `false`, and copies nothing, unless all are inside of the memory.
     fn copy(&self, place: usize, into: &mut [u8]) -> bool;
     /// Prefetches an offset that is likely to be read soon; it may be outside of the memory.
     fn soon(&self, _place: usize) {}
 }
+
+/// The flags in a record's status: all bits between its state and the length of its log.
+const FLAGS: u32 = 0xff00;
 
 /// How far ahead of reading the memory is prefetched: some records. The processor that wrote them
 /// still has them in its cache.
@@ -43,6 +49,11 @@ impl Source for [u8] {
     fn state(&self, place: usize) -> Option<u32> {
         let bytes = self.get(place..place.checked_add(4)?)?;
         Some(u32::from_le_bytes(bytes.try_into().ok()?))
+    }
+
+    fn words<const N: usize>(&self, place: usize) -> Option<[u64; N]> {
+        let (words, _) = self.get(place..)?.as_chunks::<8>();
+        words.first_chunk::<N>().map(|words| words.map(u64::from_le_bytes))
     }
 
     fn copy(&self, place: usize, into: &mut [u8]) -> bool {
@@ -170,6 +181,42 @@ impl Cursor {
         self.head.wrapping_sub(self.tail)
     }
 
+    /// Fast path of [`Cursor::next`] for most records: those that are committed and have no flags.
+    /// Returns `false`, with nothing done, if anything else comes next.
+    // It is inlined so that the reader's loop, which has one call of it, keeps the values in
+    // registers.
+    #[inline(always)]
+    pub fn next_plain(
+        &self,
+        source: &(impl Source + ?Sized),
+        ring: Ring,
+        bounds: impl Fn(u32) -> Option<Bounds>,
+        head: &mut Head,
+    ) -> bool {
+        let Some((place, room)) = self.place(ring) else { return false };
+        source.soon(place.wrapping_add(AHEAD));
+        let Some(status) = source.state(place) else { return false };
+        if status & (state::BITS | FLAGS) != state::COMMITTED {
+            return false;
+        }
+        head.dropped = false;
+        record(source, (place, room), status, bounds, head).is_ok()
+    }
+
+    /// The offset in the memory of what comes next, and how many bytes can be read from there on:
+    /// some. `None`: there is nothing, or the ring's head is invalid.
+    #[inline(always)]
+    fn place(&self, ring: Ring) -> Option<(usize, usize)> {
+        let filled = self.filled();
+        // `empty` may have made a head that is no multiple of 8 the tail.
+        let is_valid = filled <= ring.size && (self.head | self.tail).is_multiple_of(8);
+        if filled == 0 || !is_valid {
+            return None;
+        }
+        let offset = self.tail & (ring.size - 1);
+        Some((ring.place + offset as usize, filled.min(ring.size - offset) as usize))
+    }
+
     /// Returns what comes next. `bounds` finds a site's bounds by its number. With `all`, a record
     /// whose instruction has not completed counts as dropped. A record is returned in `head`,
     /// filled in place, since a copy would cost more than the rest.
@@ -183,24 +230,17 @@ impl Cursor {
         head: &'a mut Head,
     ) -> Next<'a> {
         loop {
-            let filled = self.filled();
-            if filled == 0 {
+            if self.filled() == 0 {
                 return Next::Nothing;
             }
-            // `empty` may have made a head that is no multiple of 8 the tail.
-            if filled > ring.size || !self.head.is_multiple_of(8) || !self.tail.is_multiple_of(8) {
-                return Next::Nonsense(Invalid::Fill);
-            }
-            let offset = self.tail & (ring.size - 1);
-            let room = filled.min(ring.size - offset);
-            let place = ring.place + offset as usize;
+            let Some((place, room)) = self.place(ring) else { return Next::Nonsense(Invalid::Fill) };
             source.soon(place.wrapping_add(AHEAD));
             let Some(status) = source.state(place) else { return Next::Nonsense(Invalid::Fill) };
             let dropped = match status & state::BITS {
                 state::SKIP => {
                     // The start of the ring comes next. This happens at most once, since `filled`
                     // is at most the ring's size.
-                    self.tail = self.tail.wrapping_add(ring.size - offset);
+                    self.tail = self.tail.wrapping_add(ring.size - (self.tail & (ring.size - 1)));
                     continue;
                 }
                 state::COMMITTED => false,
@@ -211,7 +251,7 @@ impl Cursor {
                 _ => return Next::Nonsense(Invalid::State),
             };
             head.dropped = dropped;
-            return match record(source, (place, room as usize), status, bounds, head) {
+            return match record(source, (place, room), status, bounds, head) {
                 Ok(()) => Next::Record(head),
                 Err(nonsense) => Next::Nonsense(nonsense),
             };
@@ -242,7 +282,7 @@ impl Cursor {
 
 /// Reads and checks the record at `place`, with `room` bytes up to the end of what was written.
 /// `status` was read once and alone determines the sizes.
-#[inline]
+#[inline(always)]
 fn record(
     source: &(impl Source + ?Sized),
     (place, room): (usize, usize),
@@ -250,8 +290,7 @@ fn record(
     bounds: impl Fn(u32) -> Option<Bounds>,
     head: &mut Head,
 ) -> Result<(), Invalid> {
-    let [_, flags, ..] = status.to_le_bytes();
-    let flags = u32::from(flags) << 8;
+    let flags = status & FLAGS;
     let (has_more, has_log) = (flags & flag::MORE != 0, flags & flag::NO_LOG == 0);
     let log = (status >> LOG_SHIFT) as usize;
     if flags & !(flag::MORE | flag::NO_LOG) != 0 || (!has_log && log > 0) {
@@ -261,12 +300,9 @@ fn record(
     if room < size {
         return Err(Invalid::Size);
     }
-    let mut bytes = [0; HEADER];
-    if !source.copy(place, &mut bytes) {
-        return Err(Invalid::Size);
-    }
-    let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
-    let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at + byte]));
+    let words: [u64; HEADER / 8] = source.words(place).ok_or(Invalid::Size)?;
+    let word = |at: usize| words[at / 8];
+    let half = |at: usize| (word(at) >> (at % 8 * 8)) as u32;
     let number = half(offset_of!(Header, number));
     let bounds = bounds(number).ok_or(Invalid::Site)?;
     if log > bounds.log {

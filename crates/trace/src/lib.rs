@@ -20,6 +20,7 @@ pub mod line;
 pub mod queue;
 pub mod raw;
 mod record;
+mod records;
 pub mod sink;
 pub mod store;
 pub mod stored;
@@ -28,4 +29,5 @@ mod text;
 
 pub use items::{Items, UnknownItem};
 pub use record::Record;
+pub use records::{Entry, Records};
 pub use text::{Form, Text};

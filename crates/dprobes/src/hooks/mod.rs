@@ -20,7 +20,7 @@ use std::rc::Rc;
 
 use engine::{Lost, Note, Observer, Placed};
 use hooks::plugin::Event;
-use trace::{Items, Record, raw};
+use trace::{Items, Record, Records, raw};
 
 pub(crate) use plugin::Plugins;
 
@@ -170,6 +170,13 @@ impl<O: Observer> Observer for WithHooks<O> {
             Offered::Passed => self.inner.record(program, record),
             Offered::Taken => Ok(()),
             Offered::Lost(code) => Err(io::Error::other(format!("a plugin has lost the record: {code}"))),
+        }
+    }
+
+    fn records(&mut self, program: usize, records: &mut Records) {
+        match LOG_EVENT.is_active() {
+            true => records.each(|record| self.record(program, record)),
+            false => self.inner.records(program, records),
         }
     }
 

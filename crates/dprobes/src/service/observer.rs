@@ -7,8 +7,8 @@ use std::io::{self, Write};
 use std::rc::Rc;
 
 use engine::{Lost, Note, Observer, Placed};
-use trace::Record;
 use trace::sink::Target;
+use trace::{Record, Records};
 
 use crate::addresses::SharedAddresses;
 use crate::targets::{How, Open, Targets};
@@ -163,6 +163,11 @@ impl Observer for Shared {
     fn record(&mut self, program: usize, record: &Record) -> io::Result<()> {
         let SessionOutput { targets, log, .. } = &mut *self.0.borrow_mut();
         targets.record(program, record, |text| write(log, text))
+    }
+
+    fn records(&mut self, program: usize, records: &mut Records) {
+        let SessionOutput { targets, log, .. } = &mut *self.0.borrow_mut();
+        targets.records(program, records, |text| write(log, text));
     }
 
     fn note(&mut self, note: &Note) {

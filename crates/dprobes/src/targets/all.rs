@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io;
 
 use engine::{Lost, Placed};
-use trace::Record;
+use trace::{Record, Records};
 
 use super::open::{Open, TargetCounts};
 
@@ -112,6 +112,23 @@ impl Targets {
             }
         }
         if taken { Ok(()) } else { Err(self.refuse(program, record.probe, refusal)) }
+    }
+
+    /// Passes records of a program to its targets; those are refused that no target takes.
+    pub(crate) fn records(&mut self, program: usize, records: &mut Records, mut tell: impl FnMut(&str)) {
+        let Some(open) = self.only_target(program) else {
+            return records.each(|record| self.record(program, record, &mut tell));
+        };
+        open.records(program, records, &mut tell);
+        for (_, head) in records.refused() {
+            self.refused.note(program, head.probe);
+        }
+    }
+
+    /// The target of a program that has one.
+    fn only_target(&mut self, program: usize) -> Option<&mut Open> {
+        let &[place] = self.places_of(program) else { return None };
+        self.open.get_mut(place)?.as_mut()
     }
 
     /// Counts a record that no target has taken; returns why.

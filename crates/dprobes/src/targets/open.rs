@@ -10,7 +10,7 @@ use engine::{Counts, Lost, Placed, Report, State};
 use trace::sink::{Sink, Target, View};
 use trace::store::{self, Fact, Gap, Loss, Note, Probe, Program, Site, Variables};
 use trace::template::Templates;
-use trace::{Items, Record};
+use trace::{Items, Record, Records};
 
 use super::opening::{self, How, now};
 use crate::lines::Places;
@@ -198,6 +198,15 @@ impl Open {
     ) -> io::Result<()> {
         self.given += 1;
         self.sink.record(program as u32, record).inspect_err(|error| self.tell_failure(error, tell))
+    }
+
+    /// Writes records; those are refused that are lost. Passes a message about a failure to `tell`.
+    pub(super) fn records(&mut self, program: usize, records: &mut Records, tell: &mut impl FnMut(&str)) {
+        self.given += records.count() as u64;
+        self.sink.records(program as u32, records);
+        if let Some(error) = records.take_error() {
+            self.tell_failure(&error, tell);
+        }
     }
 
     /// Reports a failure, if it is the first.

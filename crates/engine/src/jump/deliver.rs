@@ -2,7 +2,8 @@
 //! the names of its thread.
 //!
 //! In: the head of a record, and what is known of its handler, site and thread. Out: the fields of
-//! a `Record`. `deliver/drainer.rs` fills them in, passes the record on and counts it.
+//! a `Record`. `deliver/drainer.rs` fills them in, passes the record on and counts it; most records
+//! are passed on in groups (`deliver/group.rs`).
 
 use std::time::Instant;
 
@@ -15,6 +16,10 @@ use super::numbers::Common;
 use super::thread_names::ThreadNames;
 
 mod drainer;
+mod group;
+
+pub(super) use drainer::Place;
+pub(super) use group::Group;
 
 /// The segment selectors of 64-bit programs on Linux.
 const CODE_SEGMENT: u32 = 0x33;
@@ -29,28 +34,7 @@ pub(super) struct Names<'a> {
     pub(super) now: Instant,
 }
 
-/// What the last record has in common with those that follow it: most are of the same thread at the
-/// same site.
-#[derive(Debug, Default)]
-pub(super) struct Last {
-    /// Whether the record has neither codes nor stack traces of its own.
-    is_plain: bool,
-    /// The number that stands for its handler at its site.
-    number: u32,
-    /// Its thread, as the record says.
-    tid: u32,
-    program: usize,
-    probe: usize,
-    /// Whether the program shows times.
-    has_time: bool,
-    /// Of it and those like it: how many the observer took and are still to be counted, and how
-    /// many it refused.
-    taken: u64,
-    refused: u64,
-}
-
 /// Fills in the fields that differ in each record.
-#[inline]
 fn fill_own(record: &mut Record, head: &Head, has_time: bool, clock: &mut Clock) {
     record.cpu = head.processor & PROCESSOR_MASK;
     record.esp = head.rsp;

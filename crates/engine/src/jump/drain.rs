@@ -11,6 +11,7 @@ use rings::{Head, Invalid, Next};
 use trace::Record;
 
 use super::clock::{Clock, counter};
+use super::deliver::Group;
 use super::numbers::Numbers;
 use super::ring::{Gap, Reader};
 use super::rings::Rings;
@@ -28,9 +29,6 @@ const BUSY: u64 = 1 << 16;
 /// The most records of one drain: then the tracer looks for events again.
 const BATCH: u64 = 20_000;
 
-/// The most records of one ring before its process is told that there is room.
-const PORTION: u64 = 512;
-
 /// The reader of all rings.
 #[derive(Debug)]
 pub(crate) struct Drain {
@@ -46,7 +44,8 @@ pub(crate) struct Drain {
     next: Vec<Front>,
     /// The TSC before the first ring was looked at, and after the last one.
     looked: (u64, u64),
-    /// The record passed to the observer; its memory is reused.
+    /// The records to be passed to the observer, and one that is filled in; their memory is reused.
+    group: Group,
     record: Record,
     /// The thread whose user and name are in `record`, if any.
     named: Option<u32>,
@@ -88,6 +87,7 @@ impl Drain {
             read: 0,
             next: Vec::new(),
             looked: (0, 0),
+            group: Group::new(),
             record: Record::default(),
             named: None,
             nonsense: 0,
@@ -191,6 +191,14 @@ impl Drain {
     fn settled(&self, front: usize, until: u64) -> Option<u64> {
         let ((before, after), time) = (self.looked, self.next[front].head.time);
         if time <= before { Some(until.min(before)) } else { (time > after).then_some(until) }
+    }
+
+    /// Tells the processes how far their rings were read.
+    fn tell(&self) {
+        for front in &self.next {
+            let source = &self.sources[front.source];
+            source.readers[front.ring as usize].tell(&source.rings, front.ring);
+        }
     }
 
     /// Reports what was lost for want of room.

@@ -128,6 +128,20 @@ impl Reader {
         })
     }
 
+    /// Fast path of [`Reader::next`] for most records. Returns `false`, with nothing done, if it
+    /// does not apply.
+    #[inline(always)]
+    pub(crate) fn next_plain(
+        &self,
+        rings: &Rings,
+        number: u32,
+        bounds: impl Fn(u32) -> Option<Bounds>,
+        head: &mut Head,
+    ) -> bool {
+        let ring = Ring { place: rings.offset(number), size: rings.size() };
+        self.cursor.next_plain(rings.shared(), ring, bounds, head)
+    }
+
     /// What comes behind a mark for lost records.
     #[cold]
     fn next_behind<'a>(
@@ -231,6 +245,12 @@ impl Reader {
 impl Source for Shared {
     fn state(&self, place: usize) -> Option<u32> {
         Some(self.half(place)?.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    fn words<const N: usize>(&self, place: usize) -> Option<[u64; N]> {
+        let words = Shared::words(self, place, N).first_chunk::<N>()?;
+        Some(words.each_ref().map(|word| u64::from_le(word.load(Ordering::Relaxed))))
     }
 
     fn copy(&self, place: usize, into: &mut [u8]) -> bool {

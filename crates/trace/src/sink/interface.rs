@@ -3,8 +3,8 @@
 use std::io;
 
 use super::View;
-use crate::Record;
 use crate::store::{Fact, Loss};
+use crate::{Record, Records};
 
 /// A target: takes records.
 pub trait Sink {
@@ -31,6 +31,11 @@ pub trait Sink {
     /// The record is lost, the sink is too slow for it, or records kept earlier could not be
     /// written.
     fn record(&mut self, program: u32, record: &Record) -> io::Result<()>;
+
+    /// Takes records of a program. Those that [`Sink::record`] would fail for are refused.
+    fn records(&mut self, program: u32, records: &mut Records) {
+        records.each(|record| self.record(program, record));
+    }
 
     /// Takes a count of records that were lost before they reached any sink, or that no sink took:
     /// `refused` of them are the latter.

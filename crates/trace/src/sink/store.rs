@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io;
 
 use super::{NonblockingFile, Sink};
-use crate::Record;
 use crate::queue::{Limits, Progress, Queue};
 use crate::store::{About, Batch, BatchBuilder, BlockWriter, Fact, Loss};
+use crate::{Record, Records};
 
 /// A store that is being written: records are encoded here, and a thread writes the blocks.
 #[derive(Debug)]
@@ -45,6 +45,14 @@ impl Sink for StoreSink {
     #[inline]
     fn record(&mut self, program: u32, record: &Record) -> io::Result<()> {
         if self.filling.record(program, record)? { self.hand_over() } else { Ok(()) }
+    }
+
+    fn records(&mut self, program: u32, records: &mut Records) {
+        let StoreSink { filling, queue } = self;
+        filling.records(program, records, |filling| {
+            filling.take(&mut queue.block);
+            queue.hand_over()
+        });
     }
 
     fn loss(&mut self, loss: &Loss, _refused: u64) -> io::Result<()> {

@@ -7,7 +7,7 @@ use super::block::{FULL, HEADER, MAX_PAYLOAD};
 use super::encode::Encoder;
 use super::facts::{Fact, Thread};
 use super::threads::Threads;
-use crate::Record;
+use crate::{Record, Records};
 
 /// How long records wait for their block to fill.
 pub const BLOCK_TIMEOUT: Duration = Duration::from_secs(1);
@@ -117,11 +117,73 @@ impl BatchBuilder {
             let (pid, tid, uid, name) = (thread.pid, thread.tid, thread.uid, thread.name.clone());
             self.keep(&Thread { time: record.time, pid, tid, uid, name }.into())?;
         }
-        self.disorder = self.disorder.max(self.greatest.saturating_sub(record.time));
-        self.greatest = self.greatest.max(record.time);
+        Ok(self.passes(record.time) || self.facts.len() >= FULL)
+    }
+
+    /// Updates the times for a record that was taken. Returns whether the block of records is full
+    /// or due.
+    #[inline]
+    fn passes(&mut self, time: u64) -> bool {
+        self.disorder = self.disorder.max(self.greatest.saturating_sub(time));
+        self.greatest = self.greatest.max(time);
         let waited = self.encoder.greatest - self.encoder.least;
-        let full = self.encoder.bytes.len() >= FULL || self.facts.len() >= FULL;
-        Ok(full || waited >= BLOCK_TIMEOUT.as_nanos() as u64)
+        self.encoder.bytes.len() >= FULL || waited >= BLOCK_TIMEOUT.as_nanos() as u64
+    }
+
+    /// Takes records of a program, given by number. `hand_over` is called when a block is full or
+    /// due, and takes it. Refused are the records for which [`BatchBuilder::record`] or `hand_over`
+    /// fails.
+    pub(crate) fn records(
+        &mut self,
+        program: u32,
+        records: &mut Records,
+        mut hand_over: impl FnMut(&mut BatchBuilder) -> io::Result<()>,
+    ) {
+        self.encoder.begin_group(records.head_count());
+        let mut number = 0;
+        while number < records.count() {
+            let (known, is_full) = self.known_records(records, number);
+            number += known;
+            let given = match known {
+                0 => {
+                    number += 1;
+                    self.whole_record(program, records, number - 1)
+                }
+                _ => Ok(is_full),
+            };
+            let given = given.and_then(|is_full| if is_full { hand_over(self) } else { Ok(()) });
+            if let Err(error) = given {
+                records.refuse(number - 1, error);
+            }
+        }
+    }
+
+    /// Takes one of these records as [`BatchBuilder::record`] does. Its head is known from then on.
+    fn whole_record(&mut self, program: u32, records: &mut Records, number: usize) -> io::Result<bool> {
+        let head = records.entries().get(number).map_or(0, |entry| entry.head);
+        let has_time = records.has_time(head);
+        let Some(record) = records.whole(number) else { return Err(io::ErrorKind::InvalidInput.into()) };
+        let is_full = self.record(program, record)?;
+        if has_time {
+            self.encoder.know_head(head, record);
+        }
+        Ok(is_full)
+    }
+
+    /// Takes records whose heads are known in the block, from number `from` on. Returns how many,
+    /// and whether the block is full or due after the last of them.
+    fn known_records(&mut self, records: &Records, from: usize) -> (usize, bool) {
+        let mut taken = 0;
+        for entry in &records.entries()[from..] {
+            if !self.encoder.push_known(entry, records.data(entry)) {
+                break;
+            }
+            taken += 1;
+            if self.passes(entry.time) {
+                return (taken, true);
+            }
+        }
+        (taken, false)
     }
 
     /// Whether anything is kept.

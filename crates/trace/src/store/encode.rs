@@ -25,6 +25,9 @@ use std::collections::HashMap;
 
 use super::bytes::{LONGEST, fold, push_bytes, push_number, put_number};
 use crate::Record;
+use group::KnownHead;
+
+mod group;
 
 /// The bits of a record's shape.
 pub(super) mod shape {
@@ -135,6 +138,8 @@ pub(super) struct Encoder {
     thread_numbers: HashMap<Thread, u32>,
     recent_points: Box<[u32; RECENT]>,
     recent_threads: Box<[u32; RECENT]>,
+    /// The heads of the present group.
+    heads: Vec<KnownHead>,
 }
 
 impl Encoder {
@@ -152,6 +157,7 @@ impl Encoder {
             thread_numbers: HashMap::new(),
             recent_points: Box::new([0; RECENT]),
             recent_threads: Box::new([0; RECENT]),
+            heads: Vec::new(),
         }
     }
 
@@ -163,6 +169,7 @@ impl Encoder {
         self.threads.clear();
         self.point_numbers.clear();
         self.thread_numbers.clear();
+        self.heads.fill(KnownHead::NONE);
     }
 
     /// Appends a record. Returns its thread if it is new in the block.

@@ -1,6 +1,7 @@
 //! Passes records to the observer and counts what was lost before them.
 //!
-//! In: the head of a record, in its ring. Out: a `Record`, given to the observer and counted.
+//! In: the head of a record, in its ring. Out: a `Record`, alone or in a group, given to the
+//! observer and counted.
 
 use std::io;
 
@@ -9,116 +10,126 @@ use trace::{Items, Record};
 
 use super::super::clock::Clock;
 use super::super::rings::Rings;
-use super::{Last, Names, fill, fill_own};
+use super::{Group, Names, fill, fill_own};
 use crate::jump::Drainer;
 
+/// A record in the rings of one process.
+#[derive(Clone, Copy)]
+pub(in crate::jump) struct Place<'a> {
+    /// The index of the process's rings.
+    pub(in crate::jump) source: usize,
+    pub(in crate::jump) rings: &'a Rings,
+    pub(in crate::jump) head: &'a Head,
+}
+
 impl Drainer<'_, '_> {
-    /// Passes on a record that differs from the one before only in time, processor, stack pointer
-    /// and log, and notes that it is to be counted. Returns `false`, with nothing done, if it
-    /// differs in more.
+    /// Adds to the group a record that differs from one before only in time, processor, stack
+    /// pointer and log. Returns `false`, with nothing done, if it differs in more.
     #[inline]
     pub(in crate::jump) fn deliver_similar(
         &mut self,
-        last: &mut Last,
-        rings: &Rings,
-        head: &Head,
+        Place { source, rings, head }: Place<'_>,
         clock: &mut Clock,
-        record: &mut Record,
+        group: &mut Group,
     ) -> bool {
-        let is_like = last.is_plain && (last.number, last.tid) == (head.number, head.tid) && !head.dropped;
-        let (true, None, 0, Some(log)) = (is_like, head.codes, head.traces, head.log) else { return false };
-        fill_own(record, head, last.has_time, clock);
-        match self.put_out(last.program, rings, head, log, record) {
-            Ok(()) => last.taken += 1,
-            Err(_) => {
-                last.refused += 1;
-                self.messages.told.losses.note(clock.time(head.time));
-            }
+        let (false, None, 0, Some(log)) = (head.dropped, head.codes, head.traces, head.log) else {
+            return false;
+        };
+        let Some(known) = group.known(source, head) else { return false };
+        if known.program != group.program {
+            self.hand_out(group);
+            group.program = known.program;
         }
+        group.push(known, rings, (head, log), clock);
         true
     }
 
-    /// Passes the log of a record to the observer.
-    #[inline]
-    fn put_out(
-        &mut self,
-        program: usize,
-        rings: &Rings,
-        head: &Head,
-        log: usize,
-        record: &mut Record,
-    ) -> io::Result<()> {
-        record.data.resize(log, 0);
-        rings.shared().copy(head.data(), &mut record.data);
-        self.messages.observer.record(program, record)
-    }
-
-    /// Counts the records passed by [`Drainer::deliver_similar`].
-    pub(in crate::jump) fn count_taken(&mut self, last: &mut Last) {
-        let (taken, refused) = (std::mem::take(&mut last.taken), std::mem::take(&mut last.refused));
-        if (taken, refused) == (0, 0) {
+    /// Passes the records of a group to the observer, and counts them.
+    pub(in crate::jump) fn hand_out(&mut self, group: &mut Group) {
+        if group.is_empty() {
             return;
         }
-        let program = self.programs.get_mut(last.program);
-        if let Some(probe) = program.and_then(|program| program.probes.get_mut(last.probe)) {
-            probe.counts.logged += taken;
-            probe.counts.dropped += refused;
+        self.messages.observer.records(group.program, &mut group.records);
+        group.count(|time| self.messages.told.losses.note(time));
+        for counted in group.counted.iter_mut().filter(|counted| counted.given > 0) {
+            let (given, refused) = (std::mem::take(&mut counted.given), std::mem::take(&mut counted.refused));
+            let program = self.programs.get_mut(counted.program);
+            if let Some(probe) = program.and_then(|program| program.probes.get_mut(counted.probe)) {
+                probe.counts.logged += given.saturating_sub(refused);
+                probe.counts.dropped += refused;
+            }
         }
     }
 
     /// Passes a record on, and counts it.
     pub(in crate::jump) fn deliver(
         &mut self,
-        rings: &Rings,
-        head: &Head,
+        place: Place<'_>,
         clock: &mut Clock,
+        group: &mut Group,
         record: &mut Record,
         names: &mut Names<'_>,
-    ) -> Last {
-        let nothing = Last::default();
-        let Some(common) = self.sharing.numbers.get(head.number) else { return nothing };
+    ) {
+        let Place { source, rings, head } = place;
+        let Some(common) = self.sharing.numbers.get(head.number) else { return };
         let common = *common;
         // A removed program has no probes any more.
-        let Some(program) = self.programs.get_mut(common.program) else { return nothing };
+        let Some(program) = self.programs.get_mut(common.program) else { return };
         let items = program.options.items;
-        let Some(probe) = program.probes.get_mut(common.probe) else { return nothing };
-        let counts = &mut probe.counts;
+        let Some(probe) = program.probes.get_mut(common.probe) else { return };
         if head.dropped {
             if head.log.is_some() {
-                counts.dropped += 1;
+                probe.counts.dropped += 1;
                 self.messages.told.losses.note(clock.time(head.time));
             }
-            return nothing;
+            return;
         }
         let has_time = items.contains(Items::TSC);
         fill(record, head, &common, items, names);
         record.eip = rings.site(common.address, common.arming);
+        if let (None, 0, Some(log)) = (head.codes, head.traces, head.log) {
+            if group.program != common.program || !group.has_room_for_head() {
+                self.hand_out(group);
+                group.program = common.program;
+            }
+            if !group.has_room_for_head() {
+                group.begin();
+            }
+            let known = group.add_head((source, head), (common.program, common.probe), (record, has_time));
+            group.push(known, rings, (head, log), clock);
+            return;
+        }
+        self.hand_out(group);
         fill_own(record, head, has_time, clock);
-        let mut last = Last {
-            is_plain: head.codes.is_none() && head.traces == 0,
-            number: head.number,
-            tid: head.tid,
-            program: common.program,
-            probe: common.probe,
-            has_time,
-            ..nothing
-        };
         if let Some(log) = head.log {
-            match self.put_out(common.program, rings, head, log, record) {
-                Ok(()) => last.taken = 1,
-                Err(_) => {
-                    last.refused = 1;
-                    self.messages.told.losses.note(clock.time(head.time));
+            let put = self.put_out(common.program, (rings, head.data(), log), record);
+            if put.is_err() {
+                self.messages.told.losses.note(clock.time(head.time));
+            }
+            let program = self.programs.get_mut(common.program);
+            if let Some(probe) = program.and_then(|program| program.probes.get_mut(common.probe)) {
+                match put {
+                    Ok(()) => probe.counts.logged += 1,
+                    Err(_) => probe.counts.dropped += 1,
                 }
             }
         }
         if head.traces > 0 {
             (record.major, record.minor) = (0, 0);
-            record.data.resize(head.traces, 0);
-            rings.shared().copy(head.trace_data(), &mut record.data);
             // Stack traces are not counted.
-            let _ = self.messages.observer.record(common.program, record);
+            let _ = self.put_out(common.program, (rings, head.trace_data(), head.traces), record);
         }
-        last
+    }
+
+    /// Passes a record to the observer with data from a ring.
+    fn put_out(
+        &mut self,
+        program: usize,
+        (rings, offset, length): (&Rings, usize, usize),
+        record: &mut Record,
+    ) -> io::Result<()> {
+        record.data.resize(length, 0);
+        rings.shared().copy(offset, &mut record.data);
+        self.messages.observer.record(program, record)
     }
 }

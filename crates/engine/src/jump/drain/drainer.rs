@@ -10,11 +10,11 @@ use process::Stopped;
 use rings::Next;
 use trace::Items;
 
-use super::super::deliver::{Last, Names};
+use super::super::deliver::{Names, Place};
 use super::super::forbidden::tell_times;
 use super::super::mark::Mark;
 use super::super::rings::Rings;
-use super::{BATCH, Drain, PORTION, Source};
+use super::{BATCH, Drain, Source};
 use crate::followed::Followed;
 use crate::messages::Messages;
 use crate::observer::Note;
@@ -46,6 +46,7 @@ impl Drainer<'_, '_> {
         self.sharing.numbers.about_to_look();
         drain.look(&self.sharing.numbers, all);
         drain.named = None;
+        drain.group.begin();
         if !drain.next.is_empty() {
             drain.clock.set();
         }
@@ -53,20 +54,26 @@ impl Drainer<'_, '_> {
         let mut is_refused = false;
         while let Some((place, until)) = drain.oldest() {
             let Some(until) = (if all { Some(until) } else { drain.settled(place, until) }) else { break };
-            is_refused = !(all || self.messages.observer.is_ready());
+            if drain.group.is_empty() {
+                is_refused = !(all || self.messages.observer.is_ready());
+            }
             if left == 0 || is_refused {
                 break;
             }
-            left -= self.drain_ring(&mut drain, place, until, all, left.min(PORTION));
+            left -= self.drain_ring(&mut drain, place, until, all, left);
+            if drain.group.is_full() {
+                self.hand_out(&mut drain.group);
+                // A thread that waits for room need not wait until all is read.
+                drain.tell();
+            }
         }
+        self.hand_out(&mut drain.group);
         if !drain.next.is_empty() {
             // If the observer takes no more, the records wait for the next regular drain; if only
             // the batch is full, the next drain follows at once.
             drain.busy = left == 0 || drain.busy && !is_refused;
-            for front in drain.next.drain(..) {
-                let source = &drain.sources[front.source];
-                source.readers[front.ring as usize].tell(&source.rings, front.ring);
-            }
+            drain.tell();
+            drain.next.clear();
         }
         // A ring that is not empty is read again next time.
         let done = |source: &Source| source.readers.iter().all(|reader| reader.filled() == 0);
@@ -94,11 +101,21 @@ impl Drainer<'_, '_> {
         }
     }
 
-    /// Passes on the records of the ring at `place` in `next`: up to a time, and at most `most`;
-    /// then tells its process. Returns how many.
+    /// Adds the records of the ring at `place` in `next` to the group: up to a time, at most `most`,
+    /// and until it is full. Returns how many.
     fn drain_ring(&mut self, drain: &mut Drain, place: usize, until: u64, all: bool, most: u64) -> u64 {
         let Drain {
-            sources, next, clock, record, named, nonsense, invalid_processes: liars, last, gaps, ..
+            sources,
+            next,
+            clock,
+            group,
+            record,
+            named,
+            nonsense,
+            invalid_processes: liars,
+            last,
+            gaps,
+            ..
         } = drain;
         *named = None;
         let front = &mut next[place];
@@ -106,21 +123,18 @@ impl Drainer<'_, '_> {
         let mut names = Names { who: &mut source.who, named, gone: source.gone, now: *last };
         let (rings, reader) = (&*source.rings, &mut source.readers[front.ring as usize]);
         let (all, mut handed, mut is_empty) = (all || source.gone, 0, false);
-        let mut last = Last::default();
-        while handed < most && front.head.time <= until {
-            if !self.deliver_similar(&mut last, rings, &front.head, clock, record) {
-                self.count_taken(&mut last);
-                last = self.deliver(rings, &front.head, clock, record, &mut names);
+        while handed < most && front.head.time <= until && !group.is_full() {
+            let place = Place { source: front.source, rings, head: &front.head };
+            if !self.deliver_similar(place, clock, group) {
+                self.deliver(place, clock, group, record, &mut names);
             }
             reader.pass(&front.head);
             handed += 1;
-            match reader.next(
-                rings,
-                front.ring,
-                |number| self.sharing.numbers.bounds(number),
-                all,
-                &mut front.head,
-            ) {
+            let bounds = |number| self.sharing.numbers.bounds(number);
+            if reader.next_plain(rings, front.ring, bounds, &mut front.head) {
+                continue;
+            }
+            match reader.next(rings, front.ring, bounds, all, &mut front.head) {
                 Next::Record(_) => {}
                 other => {
                     if let Next::Nonsense(why) = other {
@@ -135,11 +149,9 @@ impl Drainer<'_, '_> {
                 }
             }
         }
-        self.count_taken(&mut last);
-        // A thread that waits for room need not wait until all is read.
-        reader.tell(rings, front.ring);
         gaps.extend(reader.gap(rings, front.ring).map(|gap| (rings.pid(), gap)));
         if is_empty {
+            reader.tell(rings, front.ring);
             next.swap_remove(place);
         }
         drain.read += handed;
