@@ -361,7 +361,11 @@ pub fn read_to_the_end(bytes: &[u8], mut cursor: Cursor, bounds: Bounds, all: bo
     let bounds_of = |number| (number < 4).then_some(bounds);
     loop {
         let before = cursor.filled();
-        let record = match cursor.next(bytes, ring, bounds_of, all, &mut head) {
+        let mut plain = Head::default();
+        let is_plain = cursor.next_plain(bytes, ring, bounds_of, &mut plain);
+        let found = cursor.next(bytes, ring, bounds_of, all, &mut head);
+        assert!(!is_plain || found == Next::Record(&plain), "the fast path finds something else");
+        let record = match found {
             Next::Record(record) => record,
             Next::Lost(_) => {
                 assert!(cursor.filled() < before);

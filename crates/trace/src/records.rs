@@ -47,6 +47,14 @@ pub struct Entry {
     length: u32,
 }
 
+impl Entry {
+    /// Bytes of its data.
+    #[inline]
+    pub(crate) fn length(&self) -> usize {
+        self.length as usize
+    }
+}
+
 impl Records {
     /// The number of records.
     #[inline]
@@ -107,11 +115,17 @@ impl Records {
         self.data.resize(end.max(2 * FULL), 0);
     }
 
-    /// The data of a record.
+    /// The bytes of all data, with padding.
+    pub(crate) fn bytes(&self) -> usize {
+        self.used
+    }
+
+    /// The data of a record, with its padding.
     #[inline]
-    pub fn data(&self, entry: &Entry) -> &[u8] {
+    pub(crate) fn words(&self, entry: &Entry) -> &[[u8; 8]] {
         let start = entry.start as usize;
-        self.data.get(start..start + entry.length as usize).unwrap_or_default()
+        let bytes = self.data.get(start..start + entry.length().next_multiple_of(8));
+        bytes.unwrap_or_default().as_chunks().0
     }
 
     /// Calls a function with each record. Those for which it fails are refused.

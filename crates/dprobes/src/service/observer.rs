@@ -277,6 +277,40 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_group_that_no_target_takes_is_refused_and_told_of() {
+        for count in [1, 2] {
+            let (mut sinks, home, log) = sinks();
+            let other = home.path().join("full");
+            std::os::unix::fs::symlink("/dev/full", &other).expect("room");
+            let targets: Vec<Target> = ["/dev/full".into(), other].map(Target::Ltt).into();
+            let targets = &targets[..count];
+            let opened = begin(&mut sinks, targets, false);
+            sinks.direct(0, &opened, false);
+            let mut shared = Shared(Rc::new(RefCell::new(sinks)));
+            let mut group = trace::Records::default();
+            let head = group.add_head(Record::default(), true);
+            // The target's queue takes some records before the failure is known.
+            let mut given = 0;
+            while group.refused().next().is_none() {
+                assert!(given < 10_000_000, "all are taken");
+                group.clear();
+                for time in 0..100 {
+                    group.push(head, (time, 0, 0), 0);
+                }
+                shared.records(0, &mut group);
+                given += 100;
+            }
+            shared.0.borrow_mut().forget(0, &[]);
+            for target in targets {
+                let failed = format!("warning: {target}: No space left on device (os error 28)");
+                assert_eq!(log().matches(&failed).count(), 1, "{}", log());
+                let lost = format!("warning: {target}: {given} records could not be written\n");
+                assert!(log().contains(&lost), "{}", log());
+            }
+        }
+    }
+
     /// An open target also waits for a later program that may lose nothing, and only as long as
     /// that program is there.
     #[test]

@@ -111,7 +111,7 @@ impl Reader {
         all: bool,
         head: &'a mut Head,
     ) -> Next<'a> {
-        let ring = Ring { place: rings.offset(number), size: rings.size() };
+        let ring = rings.ring(number);
         let lost = match self.cursor.next(rings.shared(), ring, &bounds, all, head) {
             Next::Lost(count) => count,
             Next::Record(_) => return Next::Record(head),
@@ -133,13 +133,11 @@ impl Reader {
     #[inline(always)]
     pub(crate) fn next_plain(
         &self,
-        rings: &Rings,
-        number: u32,
+        (memory, ring): (&Shared, Ring),
         bounds: impl Fn(u32) -> Option<Bounds>,
         head: &mut Head,
     ) -> bool {
-        let ring = Ring { place: rings.offset(number), size: rings.size() };
-        self.cursor.next_plain(rings.shared(), ring, bounds, head)
+        self.cursor.next_plain(memory, ring, bounds, head)
     }
 
     /// What comes behind a mark for lost records.

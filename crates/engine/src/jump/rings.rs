@@ -16,6 +16,7 @@ use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use layout::{ABANDONED, CONTROL, Control, PAGE, state};
+use rings::Ring;
 
 use super::shared::Shared;
 
@@ -110,6 +111,11 @@ impl Rings {
     /// The offset of a ring in the memory.
     pub(crate) fn offset(&self, number: u32) -> usize {
         (controls(self.count) + u64::from(number) * self.ring_size) as usize
+    }
+
+    /// Where a ring is in the memory.
+    pub(crate) fn ring(&self, number: u32) -> Ring {
+        Ring { place: self.offset(number), size: self.ring_size }
     }
 
     pub(crate) fn address(&self, number: u32) -> u64 {

@@ -117,17 +117,10 @@ impl BatchBuilder {
             let (pid, tid, uid, name) = (thread.pid, thread.tid, thread.uid, thread.name.clone());
             self.keep(&Thread { time: record.time, pid, tid, uid, name }.into())?;
         }
-        Ok(self.passes(record.time) || self.facts.len() >= FULL)
-    }
-
-    /// Updates the times for a record that was taken. Returns whether the block of records is full
-    /// or due.
-    #[inline]
-    fn passes(&mut self, time: u64) -> bool {
-        self.disorder = self.disorder.max(self.greatest.saturating_sub(time));
-        self.greatest = self.greatest.max(time);
+        self.disorder = self.disorder.max(self.greatest.saturating_sub(record.time));
+        self.greatest = self.greatest.max(record.time);
         let waited = self.encoder.greatest - self.encoder.least;
-        self.encoder.bytes.len() >= FULL || waited >= BLOCK_TIMEOUT.as_nanos() as u64
+        Ok(is_full(self.encoder.bytes.len(), waited) || self.facts.len() >= FULL)
     }
 
     /// Takes records of a program, given by number. `hand_over` is called when a block is full or
@@ -173,17 +166,15 @@ impl BatchBuilder {
     /// Takes records whose heads are known in the block, from number `from` on. Returns how many,
     /// and whether the block is full or due after the last of them.
     fn known_records(&mut self, records: &Records, from: usize) -> (usize, bool) {
-        let mut taken = 0;
-        for entry in &records.entries()[from..] {
-            if !self.encoder.push_known(entry, records.data(entry)) {
-                break;
-            }
-            taken += 1;
-            if self.passes(entry.time) {
-                return (taken, true);
-            }
-        }
-        (taken, false)
+        let (mut greatest, mut disorder, mut full) = (self.greatest, self.disorder, false);
+        let taken = self.encoder.push_known(records, from, |time, size, waited| {
+            disorder = disorder.max(greatest.saturating_sub(time));
+            greatest = greatest.max(time);
+            full = is_full(size, waited);
+            !full
+        });
+        (self.greatest, self.disorder) = (greatest, disorder);
+        (taken, full)
     }
 
     /// Whether anything is kept.
@@ -210,4 +201,11 @@ impl BatchBuilder {
             (*count, *least, *greatest, self.disorder);
         self.encoder.clear();
     }
+}
+
+/// Whether a block of records of this size, and with records of so many nanoseconds, is full or
+/// due.
+#[inline]
+fn is_full(size: usize, waited: u64) -> bool {
+    size >= FULL || waited >= BLOCK_TIMEOUT.as_nanos() as u64
 }

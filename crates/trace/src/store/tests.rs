@@ -8,6 +8,7 @@ use super::*;
 use crate::Record;
 
 mod damage;
+mod groups;
 
 fn about() -> About {
     About {

@@ -117,7 +117,7 @@ impl Group {
     }
 
     /// Adds a record, whose log is copied from its ring.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(
         &mut self,
         known: Known,

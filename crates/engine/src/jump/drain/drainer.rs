@@ -122,6 +122,7 @@ impl Drainer<'_, '_> {
         let source = &mut sources[front.source];
         let mut names = Names { who: &mut source.who, named, gone: source.gone, now: *last };
         let (rings, reader) = (&*source.rings, &mut source.readers[front.ring as usize]);
+        let memory = (rings.shared(), rings.ring(front.ring));
         let (all, mut handed, mut is_empty) = (all || source.gone, 0, false);
         while handed < most && front.head.time <= until && !group.is_full() {
             let place = Place { source: front.source, rings, head: &front.head };
@@ -131,7 +132,7 @@ impl Drainer<'_, '_> {
             reader.pass(&front.head);
             handed += 1;
             let bounds = |number| self.sharing.numbers.bounds(number);
-            if reader.next_plain(rings, front.ring, bounds, &mut front.head) {
+            if reader.next_plain(memory, bounds, &mut front.head) {
                 continue;
             }
             match reader.next(rings, front.ring, bounds, all, &mut front.head) {
