@@ -16,10 +16,7 @@ use super::numbers::Common;
 use super::thread_names::ThreadNames;
 
 mod drainer;
-mod group;
-
-pub(super) use drainer::Place;
-pub(super) use group::Group;
+pub(super) mod group;
 
 /// The segment selectors of 64-bit programs on Linux.
 const CODE_SEGMENT: u32 = 0x33;

@@ -11,7 +11,7 @@ use rings::{Head, Invalid, Next};
 use trace::Record;
 
 use super::clock::{Clock, counter};
-use super::deliver::Group;
+use super::deliver::group::Group;
 use super::numbers::Numbers;
 use super::ring::{Gap, Reader};
 use super::rings::Rings;

@@ -10,17 +10,9 @@ use trace::{Items, Record};
 
 use super::super::clock::Clock;
 use super::super::rings::Rings;
-use super::{Group, Names, fill, fill_own};
+use super::group::{Group, Place};
+use super::{Names, fill, fill_own};
 use crate::jump::Drainer;
-
-/// A record in the rings of one process.
-#[derive(Clone, Copy)]
-pub(in crate::jump) struct Place<'a> {
-    /// The index of the process's rings.
-    pub(in crate::jump) source: usize,
-    pub(in crate::jump) rings: &'a Rings,
-    pub(in crate::jump) head: &'a Head,
-}
 
 impl Drainer<'_, '_> {
     /// Adds to the group a record that differs from one before only in time, processor, stack

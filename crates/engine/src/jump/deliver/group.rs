@@ -55,6 +55,15 @@ pub(in crate::jump) struct Known {
     pub(super) program: usize,
 }
 
+/// A record in the rings of one process.
+#[derive(Clone, Copy)]
+pub(in crate::jump) struct Place<'a> {
+    /// The index of the process's rings.
+    pub(in crate::jump) source: usize,
+    pub(in crate::jump) rings: &'a Rings,
+    pub(in crate::jump) head: &'a Head,
+}
+
 impl Group {
     pub(in crate::jump) fn new() -> Group {
         Group {

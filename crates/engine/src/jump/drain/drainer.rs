@@ -10,7 +10,8 @@ use process::Stopped;
 use rings::Next;
 use trace::Items;
 
-use super::super::deliver::{Names, Place};
+use super::super::deliver::Names;
+use super::super::deliver::group::Place;
 use super::super::forbidden::tell_times;
 use super::super::mark::Mark;
 use super::super::rings::Rings;
@@ -101,8 +102,8 @@ impl Drainer<'_, '_> {
         }
     }
 
-    /// Adds the records of the ring at `place` in `next` to the group: up to a time, at most `most`,
-    /// and until it is full. Returns how many.
+    /// Adds the records of the ring at `place` in `next` to the group: up to a time, at most
+    /// `most`, and until it is full. Returns how many.
     fn drain_ring(&mut self, drain: &mut Drain, place: usize, until: u64, all: bool, most: u64) -> u64 {
         let Drain {
             sources,

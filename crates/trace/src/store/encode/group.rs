@@ -33,8 +33,8 @@ impl Encoder {
     }
 
     /// Appends records of a group, from number `from` on, as long as the fast path applies and
-    /// `goes_on` says so, which is asked for each after it was appended: with its time, and with the
-    /// block's size and span of time. Returns how many.
+    /// `goes_on` says so, which is asked for each after it was appended: with its time, and with
+    /// the block's size and span of time. Returns how many.
     #[inline]
     pub(in crate::store) fn push_known(
         &mut self,
@@ -68,8 +68,8 @@ impl Encoder {
         taken
     }
 
-    /// The numbers of a record `last` after the one before, and the index of its thread, if its head
-    /// is known in the block and the fast path applies.
+    /// The numbers of a record, given the time of the one before, and the index of its thread; if
+    /// its head is known in the block and the fast path applies.
     #[inline(always)]
     fn short(&self, entry: &Entry, last: u64) -> Option<(FastRecord, usize)> {
         let known = self.heads.get(entry.head as usize)?;
@@ -91,8 +91,8 @@ impl FastRecord {
         (records + 1) * size_of::<u64>() + data
     }
 
-    /// Writes the numbers to the start of `room`, and behind them the data with its padding. Returns
-    /// the size of the numbers. None: there is no room.
+    /// Writes the numbers to the start of `room`, and behind them the data with its padding.
+    /// Returns the size of the numbers. None: there is no room.
     #[inline(always)]
     fn put(self, room: &mut [u8], data: &[[u8; 8]]) -> Option<usize> {
         *room.first_chunk_mut()? = self.bytes.to_le_bytes();
