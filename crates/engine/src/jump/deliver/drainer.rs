@@ -5,7 +5,6 @@
 
 use std::io;
 
-use rings::Head;
 use trace::{Items, Record};
 
 use super::super::clock::Clock;
