@@ -39,6 +39,7 @@ fuzz_target!(|input: &[u8]| {
         by_process: choice & 64 != 0,
         except: (choice & 128 != 0).then_some(7),
         condition: (choice & 64 != 0).then(|| Condition::of_opcode(mask)),
+        returns: choice & 8 != 0,
         cookie: (choice & 16 != 0).then_some(5),
         facilities: choice & 32 != 0,
         without_context: choice & 4 != 0,
