@@ -11,8 +11,8 @@ use crate::spawn;
 /// hang.
 const PROCESSOR: [&str; 6] = ["-accel", "tcg", "-cpu", "max", "-smp", "2"];
 
-/// Memory in MiB, if nothing else is said. The files are in it, packed and unpacked while the kernel
-/// boots.
+/// Memory in MiB, if nothing else is said. The files are in it, packed and unpacked while the
+/// kernel boots.
 pub(super) const MEMORY: u32 = 768;
 
 /// Kernel parameters:
