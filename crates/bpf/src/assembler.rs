@@ -50,6 +50,13 @@ impl Assembler {
         if self.items.functions.last() != Some(&self.items.list.len()) {
             self.items.functions.push(self.items.list.len());
         }
+        self.source(None);
+    }
+
+    /// Says from which place in its source the code comes that follows, up to the next call of this
+    /// or the next function: [`Code::source`] tells it.
+    pub fn source(&mut self, place: Option<u32>) {
+        self.items.sources.push((self.items.list.len(), place));
     }
 
     /// How many items were pushed. A 64-bit load counts as one.

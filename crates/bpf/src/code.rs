@@ -20,11 +20,13 @@ use crate::opcode::{alu, class, jump, mode, pseudo, source};
 pub struct Code {
     insns: Vec<Insn>,
     functions: Vec<u32>,
+    /// From which place in its source the code from an instruction on comes; ascending.
+    sources: Vec<(u32, Option<u32>)>,
 }
 
 impl Code {
-    pub(crate) fn new(insns: Vec<Insn>, functions: Vec<u32>) -> Self {
-        Self { insns, functions }
+    pub(crate) fn new(insns: Vec<Insn>, functions: Vec<u32>, sources: Vec<(u32, Option<u32>)>) -> Self {
+        Self { insns, functions, sources }
     }
 
     /// The instructions. A 64-bit load counts as two.
@@ -36,6 +38,13 @@ impl Code {
     /// the program's entry.
     pub fn functions(&self) -> &[u32] {
         &self.functions
+    }
+
+    /// The place in its source that an instruction comes from: what
+    /// [`crate::Assembler::source`] was told before it.
+    pub fn source(&self, insn: u32) -> Option<u32> {
+        let before = self.sources.partition_point(|&(first, _)| first <= insn);
+        self.sources.get(before.checked_sub(1)?)?.1
     }
 
     /// The highest index of a map that an instruction names, plus one.

@@ -282,7 +282,9 @@ impl<'a> Islands<'a> {
             }
         }
         let functions = self.items.functions.iter().map(|&first| layout.items[first] as u32).collect();
-        Ok(Code::new(insns, functions))
+        let begin = |first: usize| layout.items.get(first).map_or(layout.end, |place| *place) as u32;
+        let sources = self.items.sources.iter().map(|&(first, source)| (begin(first), source)).collect();
+        Ok(Code::new(insns, functions, sources))
     }
 
     /// An unconditional jump in a group before an item.
@@ -330,8 +332,8 @@ mod tests {
         ]
     }
 
-    /// A program whose plain instructions have different immediates. The targets are few, as those
-    /// of a dispatcher are.
+    /// A program whose plain instructions have different immediates: their places in the source.
+    /// The targets are few, as those of a dispatcher are.
     fn assemble(parts: &[Part], targets: usize) -> Assembler {
         let mut assembler = Assembler::new();
         let labels: Vec<Label> = (0..targets).map(|_| assembler.label()).collect();
@@ -341,6 +343,7 @@ mod tests {
             if number % spacing == 0 && number / spacing < targets {
                 assembler.bind(labels[number / spacing]);
             }
+            assembler.source(Some(number as u32));
             match *part {
                 Part::Plain => assembler.push(Insn::mov(Reg::R0, number as i32)),
                 Part::Wide => assembler.load_imm(Reg::R1, 1 << 40 | number as u64),
@@ -417,6 +420,11 @@ mod tests {
             let farthest = steps.insns().iter().map(|insn| i32::from(insn.offset).abs()).max();
             prop_assert!(farthest <= Some(limit), "{farthest:?}");
             prop_assert!(all_reached(&steps));
+            let moves = Insn::mov(Reg::R0, 0).code;
+            let plains = steps.insns().iter().enumerate().filter(|(_, insn)| insn.code == moves);
+            for (number, insn) in plains {
+                prop_assert_eq!(steps.source(number as u32), Some(insn.imm as u32));
+            }
             prop_assert_eq!(trace(&plain, bits.iter().copied()), trace(&steps, bits.iter().copied()));
         }
     }

@@ -54,11 +54,13 @@ pub(crate) struct Items {
     pub(crate) labels: Vec<Option<usize>>,
     /// The first items of functions, in ascending order; the first is 0.
     pub(crate) functions: Vec<usize>,
+    /// From which place in the caller's source the items from here on come, if from any; ascending.
+    pub(crate) sources: Vec<(usize, Option<u32>)>,
 }
 
 impl Default for Items {
     fn default() -> Self {
-        Self { list: Vec::new(), labels: Vec::new(), functions: vec![0] }
+        Self { list: Vec::new(), labels: Vec::new(), functions: vec![0], sources: Vec::new() }
     }
 }
 

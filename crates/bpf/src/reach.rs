@@ -22,7 +22,11 @@ pub(crate) fn without_dead_code(items: &Items) -> Result<Items, AssembleError> {
     let labels =
         items.labels.iter().map(|place| place.filter(|&p| kept(p)).map(|p| kept_before[p])).collect();
     let functions = items.functions.iter().filter(|&&first| kept(first)).map(|&first| kept_before[first]);
-    Ok(Items { list, labels, functions: functions.collect() })
+    let functions = functions.collect();
+    let sources = items.sources.iter();
+    let moved = |first: usize| kept_before.get(first).copied().unwrap_or(list.len());
+    let sources = sources.map(|&(first, source)| (moved(first), source)).collect();
+    Ok(Items { list, labels, functions, sources })
 }
 
 /// For each item whether it can be executed.

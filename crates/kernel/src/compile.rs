@@ -159,8 +159,10 @@ impl Compiler<'_> {
             if node.joined || node.top.is_some() {
                 self.e.top = node.top.map_or(Top::Above(0), Top::Known);
             }
+            self.e.asm.source(Some(offset as u32));
             self.node(offset, &node)?;
         }
+        self.e.asm.source(None);
         self.e.emit_raises();
         Ok(())
     }

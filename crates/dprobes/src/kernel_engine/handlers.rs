@@ -242,7 +242,14 @@ impl Handlers {
                 true => "; divide the action into several, or make `max_strlen` in `config` smaller",
                 false => "",
             };
-            format!("the kernel refuses the handler ({}{why}){help}", error.errno)
+            // Where it has given up because of the length says nothing.
+            let insn = error.insn.filter(|_| error.errno != bpf::Errno::E2BIG);
+            let offset = insn.and_then(|insn| compiled.code.source(insn));
+            let what = format!("the kernel refuses the handler ({}{why}){help}", error.errno);
+            match offset {
+                Some(offset) => located(&what, offset as usize, object, sources),
+                None => what,
+            }
         })?;
         let program = Rc::new(program);
         match self.loaded.entry(key) {
@@ -259,9 +266,14 @@ fn returns(probe: &Probe) -> bool {
 
 /// Why a handler cannot run in the kernel, in one line, with its place in the text if there is one.
 fn reason(refusal: &Refusal, object: &Object, sources: Option<&Sources>) -> String {
-    match (object.line_at(refusal.offset), sources) {
-        (Some(span), Some(sources)) => format!("{}: {refusal}", sources.locate(span)),
-        _ => format!("{refusal} (the instruction at {:#x} of its code)", refusal.offset),
+    located(&refusal.to_string(), refusal.offset, object, sources)
+}
+
+/// A message with the place of an instruction.
+fn located(what: &str, offset: usize, object: &Object, sources: Option<&Sources>) -> String {
+    match (object.line_at(offset), sources) {
+        (Some(span), Some(sources)) => format!("{}: {what}", sources.locate(span)),
+        _ => format!("{what} (the instruction at {offset:#x} of its code)"),
     }
 }
 

@@ -42,3 +42,28 @@ fn each_access_to_a_record_is_verified() {
         live::load(&maps, &compiled);
     }
 }
+
+#[test]
+fn what_the_verifier_refuses_has_its_place_in_the_bytecode() {
+    if !live::can_run("kernel: fields") {
+        return;
+    }
+    // No record has so many bytes.
+    let beyond = FieldAccess::Integer { offset: 9000, size: 4, signed: false };
+    let fields = [Some(FieldAccess::Thread), Some(beyond)];
+    let good = [Op::PushField as u8, 0, 0, Op::LogImm as u8, 1, 0];
+    let code = [&good[..], &good, &[Op::PushField as u8, 1, 0, Op::LogImm as u8, 1, 0], &good].concat();
+    let code = [&code[..], &[Op::Exit as u8]].concat();
+    let program = Program { word: Word::W8, code: &code, logmax: 1024, ..Program::default() };
+    let handler = live::handler(&program, 0);
+    let globals = Globals::create(0).expect("a map");
+    let maps =
+        Maps::with(Layout::of(&handler), 1, 0, &globals, &live::SMALL, live::no_tables()).expect("maps");
+    let target = Target { place: AttachKind::Tracepoint, ..live::target(maps.size(), false) };
+    let compiled = compile_for_tracepoint(&handler, &target, &fields).expect("the compiler does not know");
+    let error = maps.load(&compiled, false).expect_err("the verifier refuses it");
+    let insn = error.insn.expect("it says which");
+    assert_eq!(compiled.code.source(insn), Some(12), "{error:?}");
+    // Around the handler there is no bytecode.
+    assert_eq!(compiled.code.source(0), None);
+}
