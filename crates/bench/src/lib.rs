@@ -16,6 +16,8 @@
 //! - `bin/coverage` measures how much slower a program is while its lines are measured.
 //! - `bin/kernel` measures hits of the kernel engine, compared with other tracers that use the
 //!   kernel's events.
+//! - `bin/machine` measures hits of probes in the kernel, compared with bpftrace, in a virtual
+//!   machine.
 //! - `bin/script` measures hits of scripts, compared with bpftrace.
 //! - `bin/convert` ([`convert`]) measures how fast traces are converted, and in how much memory.
 //! - `bin/paper` ([`paper`]) measures the experiments of the paper of 2001.
@@ -33,6 +35,7 @@ use std::io;
 use std::process::ExitCode;
 
 pub mod arm;
+mod beside;
 pub mod build;
 mod classic;
 pub mod cleanup;
@@ -52,6 +55,7 @@ mod subject;
 mod way;
 mod worker;
 
+pub use beside::Beside;
 pub use classic::classic;
 pub use figures::Figures;
 pub use subject::{Round, Subject};

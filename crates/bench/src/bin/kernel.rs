@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use dprobes_bench::cleanup::{self, Started};
-use dprobes_bench::{Figures, Worker, build, other, status, wait};
+use dprobes_bench::{Beside, Figures, Worker, build, other, status, wait};
 use nix::sys::signal::Signal;
 
 /// How long a tracer may take to begin or to end.
@@ -30,15 +30,8 @@ Examples:
   kernel 3 --dprobes target/release/dprobes   a command that is built already
   kernel 1 --only watch                       the rows whose names have this word")]
 struct Options {
-    /// How often each way is measured
-    #[arg(default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
-    repetitions: u64,
-    /// The dprobes to measure, instead of building it from these sources
-    #[arg(long, value_name = "COMMAND")]
-    dprobes: Option<PathBuf>,
-    /// Only the rows whose names contain this
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    only: String,
+    #[command(flatten)]
+    beside: Beside,
 }
 
 /// What the subject does, and how it is traced.
@@ -299,7 +292,7 @@ fn prepare(dprobes: Option<&Path>) -> io::Result<RunFiles> {
 }
 
 fn bench() -> io::Result<bool> {
-    let Options { repetitions, dprobes, only } = Options::parse();
+    let Beside { repetitions, dprobes, only } = Options::parse().beside;
     cleanup::on_signals()?;
     let place = prepare(dprobes.as_deref())?;
     let mut right = true;

@@ -11,12 +11,12 @@
 //! ratios say something.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use dprobes_bench::{Figures, build, other, status};
+use dprobes_bench::{Beside, Figures, build, other, status};
 use testing::machine::{Command, End, Kernel, Machine, Output};
 
 /// How long one measurement may take, by the machine's clock.
@@ -30,33 +30,39 @@ const CALLS: u64 = 20_000;
 #[derive(Parser)]
 #[command(after_help = "\
 Examples:
-  machine                                      three times
+  machine                                      five times
   machine 5 --dprobes target/release/dprobes   a command that is built already
   machine 1 --only kprobe                      the rows whose names have this word")]
 struct Options {
-    /// How often each way is measured
-    #[arg(default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
-    repetitions: u64,
-    /// The dprobes to measure, instead of building it from these sources
-    #[arg(long, value_name = "COMMAND")]
-    dprobes: Option<PathBuf>,
-    /// Only the rows whose names contain this
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    only: String,
+    #[command(flatten)]
+    beside: Beside,
 }
 
-/// What is probed, and by which commands.
+/// What is probed, and what is done at each hit.
 struct Row {
     name: &'static str,
     /// What the subject does.
     kind: &'static str,
-    tracers: [Tracer; 2],
+    /// The probe in the words of dprobes, and of bpftrace. For a record, dprobes gets the lines
+    /// of a program that say where it is.
+    own: &'static str,
+    other: &'static str,
+    action: Action,
 }
 
+#[derive(Clone, Copy)]
+enum Action {
+    /// It is counted, by the same script.
+    Count,
+    /// Two words are recorded, or printed.
+    Record,
+}
+
+/// A way to trace the subject.
 struct Tracer {
     name: &'static str,
     /// A line for the shell.
-    command: &'static str,
+    command: String,
     /// What it writes once it traces.
     ready: &'static str,
     hits: Hits,
@@ -71,103 +77,74 @@ enum Hits {
     Lines(&'static str),
 }
 
-/// A count by each, with the same script: `count!(NAME, KIND, of dprobes, of bpftrace)`.
-macro_rules! count {
-    ($name:literal, $kind:literal, $own:literal, $other:literal) => {
-        Row {
-            name: $name,
-            kind: $kind,
-            tracers: [
-                Tracer {
-                    name: "dprobes",
-                    command: concat!(
-                        "dprobes trace 'begin { printf(\"ready\\n\"); } ",
-                        $own,
-                        " { @ = count(); }'"
-                    ),
-                    ready: "^ready",
-                    hits: Hits::Line("@: "),
-                },
-                Tracer {
-                    name: "bpftrace",
-                    command: concat!(
-                        "bpftrace -e 'BEGIN { printf(\"ready\\n\"); } ",
-                        $other,
-                        " { @ = count(); }'"
-                    ),
-                    ready: "^ready",
-                    hits: Hits::Line("@: "),
-                },
-            ],
-        }
-    };
-}
-
-/// A record of two words by each: `log!(NAME, KIND, program of dprobes, probe of bpftrace)`.
-macro_rules! log {
-    ($name:literal, $kind:literal, $program:literal, $other:literal) => {
-        Row {
-            name: $name,
-            kind: $kind,
-            tracers: [
-                Tracer {
-                    name: "dprobes",
-                    command: concat!(
-                        "{ printf '",
-                        $program,
-                        "' > /tmp/log.rpn; rm -f /tmp/log.dpt; dprobes attach /tmp/log.rpn -o /tmp/log.dpt --stats /tmp/log.json; grep -o '\"logged\": *[0-9]*' /tmp/log.json | head -n 1; }"
-                    ),
-                    ready: " armed in ",
-                    hits: Hits::Line("\"logged\":"),
-                },
-                Tracer {
-                    name: "bpftrace printf",
-                    command: concat!(
-                        "bpftrace -e 'BEGIN { printf(\"ready\\n\"); } ",
-                        $other,
-                        " { printf(\"hit %d %d\\n\", arg0, arg1); }'"
-                    ),
-                    ready: "^ready",
-                    hits: Hits::Lines("hit "),
-                },
-            ],
-        }
-    };
-}
+const PRIORITY: &str = "kprobe:__x64_sys_sched_get_priority_max";
+const CALLED: &str = "uprobe:/bin/kernel:called";
+const ENTERED: &str = "tracepoint:syscalls:sys_enter_sched_get_priority_max";
 
 const ROWS: &[Row] = &[
-    count!("uprobe, count", "call", "uprobe:/bin/kernel:called", "uprobe:/bin/kernel:called"),
-    count!(
-        "kprobe, count",
-        "priority",
-        "kprobe:__x64_sys_sched_get_priority_max",
-        "kprobe:__x64_sys_sched_get_priority_max"
-    ),
-    count!(
-        "fentry, count",
-        "priority",
-        "fentry:__x64_sys_sched_get_priority_max",
-        "kfunc:__x64_sys_sched_get_priority_max"
-    ),
-    count!(
-        "tracepoint, count",
-        "priority",
-        "tracepoint:syscalls:sys_enter_sched_get_priority_max",
-        "tracepoint:syscalls:sys_enter_sched_get_priority_max"
-    ),
-    log!(
-        "uprobe, log of two",
-        "call",
-        "name = \"/bin/kernel\"\\nmodtype = user\\noffset = called\\npush r, rdi push r, rsi log 2\\nexit\\n",
-        "uprobe:/bin/kernel:called"
-    ),
-    log!(
-        "kprobe, log of two",
-        "priority",
-        "name = vmlinux\\nmodtype = kernel\\noffset = __x64_sys_sched_get_priority_max\\npush r, rdi push r, rsi log 2\\nexit\\n",
-        "kprobe:__x64_sys_sched_get_priority_max"
-    ),
+    Row { name: "uprobe, count", kind: "call", own: CALLED, other: CALLED, action: Action::Count },
+    Row { name: "kprobe, count", kind: "priority", own: PRIORITY, other: PRIORITY, action: Action::Count },
+    Row {
+        name: "fentry, count",
+        kind: "priority",
+        own: "fentry:__x64_sys_sched_get_priority_max",
+        other: "kfunc:__x64_sys_sched_get_priority_max",
+        action: Action::Count,
+    },
+    Row { name: "tracepoint, count", kind: "priority", own: ENTERED, other: ENTERED, action: Action::Count },
+    Row {
+        name: "uprobe, log of two",
+        kind: "call",
+        own: "name = \"/bin/kernel\"\\nmodtype = user\\noffset = called",
+        other: CALLED,
+        action: Action::Record,
+    },
+    Row {
+        name: "kprobe, log of two",
+        kind: "priority",
+        own: "name = vmlinux\\nmodtype = kernel\\noffset = __x64_sys_sched_get_priority_max",
+        other: PRIORITY,
+        action: Action::Record,
+    },
 ];
+
+impl Row {
+    fn tracers(&self) -> [Tracer; 2] {
+        let script = |name, command: &str, begin, probe, action: &str, hits| Tracer {
+            name,
+            command: format!("{command} '{begin} {{ printf(\"ready\\n\"); }} {probe} {{ {action} }}'"),
+            ready: "^ready",
+            hits,
+        };
+        let bpftrace = |name, action, hits| script(name, "bpftrace -e", "BEGIN", self.other, action, hits);
+        match self.action {
+            Action::Count => {
+                let (count, hits) = ("@ = count();", Hits::Line("@: "));
+                let own = script("dprobes", "dprobes trace", "begin", self.own, count, hits);
+                [own, bpftrace("bpftrace", count, hits)]
+            }
+            Action::Record => {
+                let printf = "printf(\"hit %d %d\\n\", arg0, arg1);";
+                [self.recorder(), bpftrace("bpftrace printf", printf, Hits::Lines("hit "))]
+            }
+        }
+    }
+
+    /// dprobes, which records two words into a store.
+    fn recorder(&self) -> Tracer {
+        Tracer {
+            name: "dprobes",
+            command: format!(
+                "{{ printf '{}\\npush r, rdi push r, rsi log 2\\nexit\\n' > /tmp/log.rpn; rm -f /tmp/log.dpt
+                 dprobes attach /tmp/log.rpn -o /tmp/log.dpt --stats /tmp/log.json
+                 grep -o '\"logged\": *[0-9]*' /tmp/log.json | head -n 1; }}",
+                self.own
+            ),
+            ready: " armed in ",
+            hits: Hits::Line("\"logged\":"),
+        }
+    }
+}
 
 /// The lines of a measurement: the nanoseconds of a call, then what the tracer has said.
 fn measurement(row: &Row, tracer: Option<&Tracer>) -> Command {
@@ -221,25 +198,32 @@ fn machine(kernel: &Kernel, dprobes: &Path) -> io::Result<Machine> {
     Ok(machine)
 }
 
+/// Unprobed, and with each tracer.
+fn ways(tracers: &[Tracer; 2]) -> [Option<&Tracer>; 3] {
+    let [own, other] = tracers;
+    [None, Some(own), Some(other)]
+}
+
 fn bench() -> io::Result<bool> {
-    let Options { repetitions, dprobes, only } = Options::parse();
+    let Beside { repetitions, dprobes, only } = Options::parse().beside;
     let kernel = Kernel::available().map_err(|missing| other(format!("no virtual machine: {missing:?}")))?;
     let dprobes = build::given(dprobes.as_deref(), true)?;
     let machine = machine(&kernel, &dprobes)?;
-    let rows: Vec<&Row> = ROWS.iter().filter(|row| row.name.contains(&only)).collect();
-    let ways = |row: &'static Row| std::iter::once(None).chain(row.tracers.iter().map(Some));
-    let turns =
-        || (0..repetitions).flat_map(|_| rows.iter().flat_map(|row| ways(row).map(move |way| (*row, way))));
-    let commands: Vec<Command> = turns().map(|(row, way)| measurement(row, way)).collect();
+    let rows: Vec<(&Row, [Tracer; 2])> =
+        ROWS.iter().filter(|row| row.name.contains(&only)).map(|row| (row, row.tracers())).collect();
+    let turns: Vec<(&Row, Option<&Tracer>)> = (0..repetitions)
+        .flat_map(|_| rows.iter().flat_map(|(row, tracers)| ways(tracers).map(|way| (*row, way))))
+        .collect();
+    let commands: Vec<Command> = turns.iter().map(|(row, way)| measurement(row, *way)).collect();
     let outputs = machine.run(&commands);
 
     println!("nanoseconds of a hit over the unprobed call, {repetitions} interleaved repetitions");
     println!("{:46} {:>9} {:>9} {:>9} {:>6} {:>20}", "", "median", "min", "max", "ratio", "seen of made");
-    let measured: Vec<_> = turns().zip(&outputs).collect();
+    let measured: Vec<_> = turns.iter().zip(&outputs).collect();
     let mut right = true;
-    for row in &rows {
+    for (row, tracers) in &rows {
         let mut own = None;
-        for tracer in &row.tracers {
+        for tracer in tracers {
             let (mut figures_of, mut seen, mut unprobed) = (Figures::default(), 0, 0.0);
             for ((_, way), output) in measured.iter().filter(|((of, _), _)| of.name == row.name) {
                 let (nanoseconds, hits) = figures(output, way.map(|way| way.hits))?;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use dprobes_bench::cleanup::{self, Started};
-use dprobes_bench::{Figures, Worker, build, other, status, wait};
+use dprobes_bench::{Beside, Figures, Worker, build, other, status, wait};
 use nix::sys::signal::Signal;
 
 /// How long a tracer may take to begin or to end.
@@ -29,15 +29,8 @@ Examples:
   script 3 --dprobes target/release/dprobes   a command that is built already
   script 1 --only hist                        the scripts that contain this")]
 struct Options {
-    /// How often each way is measured
-    #[arg(default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
-    repetitions: u64,
-    /// The dprobes to measure, instead of building it from these sources
-    #[arg(long, value_name = "COMMAND")]
-    dprobes: Option<PathBuf>,
-    /// Only the scripts that contain this
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    only: String,
+    #[command(flatten)]
+    beside: Beside,
 }
 
 /// A script on the subject's function: what it does at the call and, if anything, at the return.
@@ -172,7 +165,7 @@ fn seen(row: &Row, text: &str) -> u64 {
 }
 
 fn bench() -> io::Result<bool> {
-    let Options { repetitions, dprobes, only } = Options::parse();
+    let Beside { repetitions, dprobes, only } = Options::parse().beside;
     cleanup::on_signals()?;
     let directory = build::target(!cfg!(debug_assertions))?.join("bench-script");
     std::fs::create_dir_all(&directory)?;

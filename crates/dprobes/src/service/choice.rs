@@ -68,15 +68,7 @@ impl WhyNot {
 
 /// What is said of processes of other users that map the module of a program that the tracer runs,
 /// and are not probed. `followed`: those that are.
-pub(super) fn others(
-    why_not: Option<WhyNot>,
-    object: &Object,
-    followed: &[i32],
-    insert: &Insert,
-) -> Option<String> {
-    if !insert.processes.is_empty() {
-        return None;
-    }
+pub(super) fn others(why_not: Option<WhyNot>, object: &Object, followed: &[i32]) -> Option<String> {
     let others = scan::processes_of_others().into_iter();
     let others = others.filter(|pid| !followed.contains(pid) && scan::maps_module(*pid, &object.module));
     let others = match others.count() {

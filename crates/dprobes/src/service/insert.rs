@@ -274,9 +274,11 @@ impl Session<'_> {
                 more => format!("{more} processes map"),
             }
         );
-        if let Choice::Tracer { why_not, .. } = choice {
-            why_not.as_ref().and_then(WhyNot::line).into_iter().for_each(|line| reply.text.push_str(&line));
-            reply.warnings.extend(choice::others(why_not, &object, &followed, insert));
+        if let Choice::Tracer { why_not, .. } = choice
+            && insert.processes.is_empty()
+        {
+            reply.text.extend(why_not.as_ref().and_then(WhyNot::line));
+            reply.warnings.extend(choice::others(why_not, &object, &followed));
         }
         Ok(reply)
     }

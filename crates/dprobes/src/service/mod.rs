@@ -15,12 +15,13 @@
 //! gets the version for its machine. If there is none for a machine, or it cannot be placed in the
 //! processes of that machine, these processes are refused; a query shows which and why.
 //!
-//! Programs for the kernel, and others with `--engine kernel`, the kernel runs: each has a thread
-//! in the session, see `in_kernel`.
+//! The kernel runs programs for the kernel, those for the processes of all users, and others with
+//! `--engine kernel`: each has a thread in the session, see `in_kernel`. What runs a program is
+//! decided in `choice`.
 //!
-//! `modtype = user` without `-p` means every process of the user that maps the module. Children of
-//! followed processes are probed from their first instruction. The session searches for others: see
-//! `scan`.
+//! For the tracer, `modtype = user` without `-p` means every process of the user that maps the
+//! module. Children of followed processes are probed from their first instruction. The session
+//! searches for others: see `scan`.
 
 mod choice;
 mod classic;

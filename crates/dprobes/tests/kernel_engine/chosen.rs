@@ -113,6 +113,14 @@ fn what_the_kernel_refuses_to_probe_goes_to_the_tracer() {
     assert_eq!((server.ask(""), server.ask("")), ("1".into(), "2".into()));
     assert!(session.done(&["query", "--all"]).contains("hits 2 runs 2 "));
     session.done(&["remove", "--all"]);
+    // What was opened for the kernel is not in the tracer's way, and nothing is written twice.
+    let store = session.scratch().path().join("new.dpt").display().to_string();
+    let text = std::fs::read_to_string(&file).expect("it was written").replace("logmax = 0\n", "");
+    let logging = session.program("logging.rpn", &text.replace("inc lv, 0", "push r, rdi log 1"));
+    session.done(&["insert", "-o", &store, &logging]);
+    server.ask("");
+    session.done(&["remove", "--all"]);
+    assert_eq!(session.done(&["show", &store]).lines().count(), 1);
     // What neither can probe: once, in the tracer's words or the kernel's.
     let none = session.program("none.rpn", &counting(&path, &["nothing_of_this_name"]));
     let refused = session.fails(&["insert", &none]);
