@@ -4,7 +4,9 @@ use std::ffi::OsString;
 
 use process::{Error as ProcessError, StartOptions, Status};
 
+use crate::dump::KernelHit;
 use crate::error::Error;
+use crate::observer::Note;
 use crate::reason::NotProbed;
 use crate::space::Space;
 use crate::tracer::Tracer;
@@ -50,6 +52,21 @@ impl Tracer<'_> {
         }
         self.followed.ask_one(&mut self.messages, number);
         Ok(())
+    }
+
+    /// Attaches to the process of a thread that has hit a probe of the kernel engine, and dumps it;
+    /// what has come of it is told ([`Note::Exit`]). `release` has the thread go on, and returns
+    /// whether it has waited until then. [`Tracer::finish`] lets the process go, and waits until the
+    /// dump is written.
+    pub fn dump_kernel_hit(&mut self, hit: &KernelHit, release: &mut dyn FnMut() -> bool) {
+        match self.attach(hit.process) {
+            Ok(()) => self.dumper().dump_kernel_hit(hit, release),
+            Err(error) => {
+                let KernelHit { head, process, .. } = hit;
+                let text = format!("{head} core dump of process {process} failed: {error}");
+                self.messages.observer.note(&Note::Exit(text));
+            }
+        }
     }
 }
 

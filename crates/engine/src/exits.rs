@@ -9,6 +9,8 @@
 
 use process::Registers;
 
+use std::time::Instant;
+
 use crate::dump::{Refusal, Wanted};
 use crate::hit::handler_runner::HandlerRunner;
 use crate::observer::Note;
@@ -45,7 +47,13 @@ impl HandlerRunner<'_, '_> {
     /// Notes that the process is to be dumped once all handlers have run, or reports why it is not.
     fn exit_to_core(&mut self, probe: (usize, usize), head: &str, registers: &Registers) {
         let most = self.programs[probe.0].options.max_dumps;
-        let wanted = Wanted { head: head.to_owned(), probe, registers: *registers };
+        let wanted = Wanted {
+            head: head.to_owned(),
+            probe,
+            registers: *registers,
+            begun: Instant::now(),
+            changes: Vec::new(),
+        };
         // An exit while another dump is written is counted, and told with that dump.
         if let Err(Refusal::Limit(most)) = self.dumps.want(wanted, most)
             && self.messages.told.is_new(format!("{probe:?} no more core dumps"))

@@ -178,6 +178,7 @@ mod window;
 
 pub use crate::counts::{Counts, SiteCounts, State};
 pub use coverage::{Coverage, FlowSummary, Surroundings, coverage};
+pub use dump::KernelHit;
 pub use error::{Error, Refused};
 pub use hold::HoldTimes;
 pub use jump::{HeartbeatHandle, processors};

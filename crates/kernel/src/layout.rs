@@ -239,14 +239,29 @@ pub(crate) enum Map {
     Tables,
     /// The hits of each process: [`crate::by_process`].
     ByProcess,
+    /// Whether a core dump is being written: [`crate::dump_requests`].
+    Dumps,
+    /// The requests for core dumps.
+    Requests,
 }
 
 /// The names of the maps, by index.
-pub const MAP_NAMES: [&str; MAPS] =
-    ["contexts", "rings", "probes", "counts", "locals", "globals", "processes", "tables", "by_process"];
+pub const MAP_NAMES: [&str; MAPS] = [
+    "contexts",
+    "rings",
+    "probes",
+    "counts",
+    "locals",
+    "globals",
+    "processes",
+    "tables",
+    "by_process",
+    "dumps",
+    "requests",
+];
 
 /// The number of maps.
-pub(crate) const MAPS: usize = Map::ByProcess as usize + 1;
+pub(crate) const MAPS: usize = Map::Requests as usize + 1;
 
 /// The words of a probe's state.
 pub(crate) mod state {
@@ -260,6 +275,8 @@ pub(crate) mod state {
     pub(crate) const IGNORE: u32 = 24;
     /// The last hit that counts: `ignore + maxhits`.
     pub(crate) const LAST: u32 = 32;
+    /// Whether it may ask for a core dump.
+    pub(crate) const DUMPS: u32 = 40;
     /// Bytes.
     pub(crate) const SIZE: u32 = 64;
 

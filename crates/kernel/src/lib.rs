@@ -47,6 +47,7 @@
 //! | `micro` | the routines: what loops, or is long |
 //! | `filter`, `thread_check` | whose hits count |
 //! | `by_process` | hits counted by process |
+//! | `core_dumps`, `dump_requests` | exits to a core dump: how a handler asks and waits; who reads that |
 //! | `light` | handlers that only count, and need no context |
 //! | `table_code`, `table_function` | what is done with the maps of scripts |
 //! | `tables` | the memory of these maps, and of constants |
@@ -60,6 +61,8 @@ mod by_process;
 mod compile;
 mod compiler;
 mod control;
+mod core_dumps;
+mod dump_requests;
 mod emit;
 mod fields;
 mod filter;
@@ -90,6 +93,7 @@ pub mod tracepoints;
 
 pub use by_process::ProcessHits;
 pub use compile::{Compiled, compile, compile_for_tracepoint};
+pub use dump_requests::{DumpRequest, DumpRequests};
 pub use filter::{Cgroup, CgroupError, Filter, ThreadName};
 pub use handler::{AttachKind, Condition, Handler, Size, Target, cookie};
 pub use layout::MAP_NAMES;

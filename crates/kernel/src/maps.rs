@@ -8,6 +8,7 @@ use rpn::Object;
 
 use crate::by_process::{self, ProcessHits};
 use crate::compile::Compiled;
+use crate::dump_requests::{DumpMaps, DumpRequests};
 use crate::handler::{AttachKind, Handler, Size};
 use crate::layout::{Field, Layout, MAPS, Map, count, state};
 use crate::processes::Processes;
@@ -132,6 +133,7 @@ pub struct Maps {
     processes: Arc<Processes>,
     tables: Arc<Tables>,
     by_process: BpfMap,
+    dumps: DumpMaps,
 }
 
 /// A mappable array of one value.
@@ -207,6 +209,7 @@ impl Maps {
             processes: Processes::create(options.processes)?,
             tables,
             by_process: by_process::create(options.by_process)?,
+            dumps: DumpMaps::create()?,
         })
     }
 
@@ -252,8 +255,10 @@ impl Maps {
             &self.processes.map,
             &self.tables.map,
             &self.by_process,
+            &self.dumps.words,
+            &self.dumps.requests,
         ];
-        debug_assert_eq!(Map::ByProcess as usize, MAPS - 1);
+        debug_assert_eq!(Map::Requests as usize, MAPS - 1);
         Program::load(&ProgramSpec { kind, name: "dp_handler", code: &compiled.code, maps: &maps })
     }
 
@@ -328,6 +333,14 @@ impl Maps {
     /// If the kernel refuses to read them.
     pub fn by_process(&self) -> Result<Vec<ProcessHits>, MapError> {
         by_process::read(&self.by_process)
+    }
+
+    /// The reader of handlers' requests for core dumps.
+    ///
+    /// # Errors
+    /// If there is one already, or the kernel refuses.
+    pub fn dump_requests(&self) -> Result<DumpRequests, MapError> {
+        self.dumps.reader(&self.probes)
     }
 
     /// The local variables.

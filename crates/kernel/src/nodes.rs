@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vm::{ControlFlow, Effects, Group, Instruction, Op, Register, Word};
 
+use crate::core_dumps::FACILITY;
 use crate::handler::Handler;
 
 /// About how many instructions of the kernel's a part may have: jumps reach 32767.
@@ -54,6 +55,8 @@ pub(crate) struct Nodes {
     pub(crate) is_quiet: bool,
     /// Whether the address of the probed instruction is pushed.
     pub(crate) reads_address: bool,
+    /// Whether a run may exit to a core dump.
+    pub(crate) dumps: bool,
 }
 
 impl Nodes {
@@ -87,7 +90,9 @@ impl Nodes {
         let tells = handler.autostacktrace || all().any(|it| it.effects().intersects(telling));
         let is_quiet = !tells && (handler.logmax == 0 || handler.is_script);
         let reads_address = all().any(|it| matches!(it.register(), Some(Register::Rip | Register::Eip)));
-        Nodes { parts, too_long: size > PROGRAM, reads_written, counts, is_quiet, reads_address, list }
+        let dumps = all().any(|it| it.op == Op::ExitTo && it.operand == FACILITY as u64);
+        let too_long = size > PROGRAM;
+        Nodes { parts, too_long, reads_written, counts, is_quiet, reads_address, dumps, list }
     }
 
     /// The first offset of each part.

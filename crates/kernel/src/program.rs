@@ -14,6 +14,7 @@
 //!     step() || bpf_loop(step)
 //!     the record into the processor's ring: logged++ or dropped++
 //!     context.busy = 0
+//!     after an exit to a core dump: wait until the process was asked to stop
 //! ```
 //!
 //! A program at a uprobe can be preempted, and one that sleeps can wait: then other threads hit
@@ -32,7 +33,7 @@ use crate::layout::FRAMES;
 use crate::layout::{Field, Map, RECORD, STACK, count, frame, state};
 use crate::record;
 use crate::thread_check;
-use crate::{layout, light, output, registers, scripts};
+use crate::{core_dumps, layout, light, output, registers, scripts};
 
 /// What the frame of the program holds, from its top down.
 mod slot {
@@ -54,6 +55,8 @@ mod slot {
     pub(super) const NAME: i16 = -88;
     /// For hits by process.
     pub(super) const BY_PROCESS: i16 = NAME - super::by_process::STACK;
+    /// For an exit to a core dump.
+    pub(super) const DUMP: super::core_dumps::Frame = super::core_dumps::Frame::below(BY_PROCESS);
 }
 
 /// Rounds of `bpf_loop`: the most that the kernel allows.
@@ -79,11 +82,15 @@ impl Compiler<'_> {
         self.run(step);
         self.end();
         self.e.store_imm(Size::Double, CONTEXT, Field::Busy.at(), 0);
+        let round = if self.nodes.dumps { core_dumps::wait(self, &slot::DUMP) } else { None };
         self.e.asm.bind(out);
         self.e.mov(Reg::R0, 0);
         self.e.asm.exit();
         if !self.nodes.reads_written {
             self.clear_function();
+        }
+        if let Some(round) = round {
+            core_dumps::round(self, round, &slot::DUMP);
         }
     }
 
@@ -376,6 +383,9 @@ impl Compiler<'_> {
         let (release, removes, counted) = (self.e.asm.label(), self.e.asm.label(), self.e.asm.label());
         let (exception, output) = (self.e.asm.label(), self.e.asm.label());
         self.e.load(Size::Word, Reg::R8, CONTEXT, RECORD + record::END);
+        if self.nodes.dumps {
+            core_dumps::ask(self, &slot::DUMP, slot::COOKIE, slot::STATE);
+        }
         self.e.jump_if(Cond::Eq, Reg::R8, record::end::EXIT, output);
         self.e.jump_if(Cond::Eq, Reg::R8, record::end::ABORT, release);
         self.e.jump_if(Cond::Eq, Reg::R8, record::end::EXCEPTION, exception);

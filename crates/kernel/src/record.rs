@@ -41,6 +41,9 @@ pub(crate) const ADDRESS: i16 = 120;
 /// Bytes before the log.
 pub(crate) const HEADER: usize = 128;
 
+/// In the number of the facility: the probe may not write a core dump any more.
+pub(crate) const OVER_LIMIT: u32 = 0x100;
+
 /// The numbers of the ways in which a run ends. 0 stands for none yet.
 pub(crate) mod end {
     pub(crate) const EXIT: i32 = 1;
@@ -85,6 +88,8 @@ pub struct RawRecord<'a> {
     pub minor: Option<u32>,
     /// How the run ended.
     pub end: End,
+    /// Whether it ended by an exit to a core dump that the probe may not write any more.
+    pub over_limit: bool,
     /// The log.
     pub log: &'a [u8],
     /// The stack traces ([`vm::State::trace`]), to be recorded with major and minor code 0; empty
@@ -134,6 +139,7 @@ impl<'a> RawRecord<'a> {
                 }),
                 _ => return None,
             },
+            over_limit: u32_at(FACILITY) & OVER_LIMIT != 0,
             log,
             trace,
         })

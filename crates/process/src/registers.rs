@@ -113,6 +113,16 @@ impl Registers {
         ]
     }
 
+    /// Sets the first 21 words of [`Registers::words`], which are those of the kernel's `struct
+    /// pt_regs`.
+    pub fn set_kernel_words(&mut self, words: &[u64; 21]) {
+        let r = &mut self.raw;
+        [
+            r.r15, r.r14, r.r13, r.r12, r.rbp, r.rbx, r.r11, r.r10, r.r9, r.r8, r.rax, r.rcx, r.rdx, r.rsi,
+            r.rdi, r.orig_rax, r.rip, r.cs, r.eflags, r.rsp, r.ss,
+        ] = *words;
+    }
+
     /// Sets the sixteen general registers, in the order of [`Registers::general`].
     pub fn set_general(&mut self, values: &[u64; 16]) {
         let r = &mut self.raw;

@@ -15,6 +15,7 @@ use kernel::{
 use rpn::{FunctionPoint, Location, Object, Sources};
 
 use super::attempt::Attempt;
+use super::core_dumps::CoreDumps;
 use super::files::Found;
 use super::handlers::{self, Bound, Handlers, Spot};
 use super::in_kernel::Kernel;
@@ -38,6 +39,8 @@ pub(super) struct Program {
     pub(super) probes: Vec<Probe>,
     /// By number: what the upper half of a cookie means.
     pub(super) sites: Vec<SiteOfFile>,
+    /// What writes core dumps, if a handler may ask for one.
+    pub(super) dumps: Option<CoreDumps>,
 }
 
 /// What is known of a probe beside the kernel's counts.
@@ -148,6 +151,7 @@ impl Program {
         };
         let mut maps = maps.map_err(|error| failed(&error))?;
         processes.into_iter().for_each(|processes| maps.share_processes(processes));
+        let dumps = CoreDumps::begin(object, &maps, loaded.options.max_dumps)?;
         let program = Program {
             probes: object.probes.iter().map(|_| Probe::default()).collect(),
             handlers: Handlers::new(processes.is_some(), only, by_process, allow_panic, script),
@@ -158,6 +162,7 @@ impl Program {
             maps,
             numbers,
             sites: Vec::new(),
+            dumps,
         };
         program.check()?;
         Ok(program)

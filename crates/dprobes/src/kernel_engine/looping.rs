@@ -150,6 +150,10 @@ impl Session {
     /// Reads the rings, and looks now and then for what is new. Returns whether records came.
     pub(super) fn turn(&mut self, observer: &mut dyn Observer) -> bool {
         let came = self.read(observer);
+        self.programs
+            .iter()
+            .filter_map(|program| program.dumps.as_ref())
+            .for_each(|dumps| dumps.tell(observer));
         for address in observer.unwatched() {
             self.programs.iter_mut().for_each(|program| program.unwatch(address));
         }
@@ -393,6 +397,9 @@ impl Session {
             taken.sort_by_key(|taken| taken.time);
         }
         self.hand(taken, observer);
+        for dumps in self.programs.iter_mut().filter_map(|program| program.dumps.as_mut()) {
+            dumps.finish(observer);
+        }
         self.losses.tell(&self.programs, &mut self.told, observer, true);
         self.report(globals())
     }

@@ -18,6 +18,7 @@
 //! | `attaching`, `attempt` | one program: what it is attached to; what has come of one probe |
 //! | `handlers`, `emitting` | its handlers, compiled and loaded; or shown |
 //! | `files`, `places` | files that are probed, and the places in them |
+//! | `mishandled` | instructions that the kernel's uprobes execute wrongly |
 //! | `kernel_symbols` | where the kernel's symbols are from: `/proc/kallsyms`, or the file of `--sym` |
 //! | `in_kernel`, `kernel_names` | places in the kernel; its symbols by address and by name |
 //! | `semaphores` | the counters of static probes |
@@ -31,12 +32,14 @@
 //! | `records`, `taking` | what the kernel tells of a hit as records; how they reach the observer |
 //! | `report` | the counts at the end |
 //! | `refusals` | what the kernel's refusals mean |
+//! | `core_dumps` | core dumps of processes (`exit 3`) |
 //! | `facility` | the kernel's debugger, and crash dumps |
 //! | `rights` | what this process may do |
 //! | `script` | the programs of a script |
 
 mod attaching;
 mod attempt;
+mod core_dumps;
 mod emitting;
 mod events;
 mod facility;
@@ -49,6 +52,7 @@ mod kernel_symbols;
 mod kinds;
 mod looping;
 mod losses;
+mod mishandled;
 mod numbers;
 mod patterns;
 mod places;

@@ -6,9 +6,11 @@
 
 use engine::Refused;
 use engine::reason::NotPlaced;
-use image::Image;
+use image::{Image, Machine};
 use kernel::Condition;
 use rpn::{FunctionPoint, Location, Object};
+
+use super::mishandled::mishandled;
 
 /// A place of a probe in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +50,7 @@ pub(super) fn plan(
 ) -> Plan {
     let mut plan = Plan::default();
     let sequences = module.restartable_sequences();
+    let is_64_bit = module.machine() == Machine::X86_64;
     let places = object.probes.iter().enumerate().filter(|(_, definition)| definition.watch.is_none());
     for (probe, definition) in places.filter(|(probe, _)| !is_over(*probe)) {
         let mut refuse = |reason| {
@@ -71,8 +74,10 @@ pub(super) fn plan(
         let mut places = Vec::with_capacity(found.sites.len());
         for site in &found.sites {
             let restartable = sequences.iter().any(|sequence| sequence.contains(&site.vaddr));
+            let mishandled = mishandled(&site.bytes, is_64_bit);
             match if is_return { condition(&site.bytes) } else { Ok(None) } {
                 _ if restartable => left_out.add(&site.function, RESTARTABLE),
+                _ if mishandled.is_some() => left_out.add(&site.function, mishandled.unwrap_or_default()),
                 Err(reason) => left_out.add(&site.function, reason),
                 Ok(condition) => places.push(FileSite {
                     probe,
@@ -83,6 +88,7 @@ pub(super) fn plan(
             }
         }
         match left_out.line() {
+            Some(_) if found.sites.len() == 1 => refuse(NotPlaced::Other(left_out.first())),
             Some(reason) if places.is_empty() => refuse(NotPlaced::Other(reason)),
             line => plan.remarks.extend(found.remarks.into_iter().chain(line).map(|text| (probe, text))),
         }
@@ -105,6 +111,11 @@ impl LeftOut {
             Some((.., count)) => *count += 1,
             None => self.0.push((reason.to_owned(), function.to_owned(), 1)),
         }
+    }
+
+    /// The first reason.
+    fn first(&self) -> String {
+        self.0.first().map(|(reason, ..)| reason.clone()).unwrap_or_default()
     }
 
     /// All of it in one line; `None` if nothing was left out.

@@ -121,6 +121,7 @@ mod tests {
             major: None,
             minor: Some(9),
             end: End::Exit,
+            over_limit: false,
             log,
             trace,
         }

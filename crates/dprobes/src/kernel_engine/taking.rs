@@ -17,6 +17,9 @@ use super::records::{Clock, Hit, records};
 /// Sites and processes that are remembered as told, at most.
 const TOLD: usize = 1 << 16;
 
+/// A facility that a handler has exited to, and the major and minor code of the hit.
+type Exit = (u8, u32, u32);
+
 /// One record of a hit, on its way to the observer.
 #[derive(Debug)]
 pub(super) struct Taken {
@@ -29,7 +32,7 @@ pub(super) struct Taken {
     /// Whether it counts as the hit's record.
     counted: bool,
     /// The facility that the handler has exited to, and the codes of the hit.
-    exit: Option<(u8, u32, u32)>,
+    exit: Option<Exit>,
     pid: u32,
     address: u64,
     site: u32,
@@ -60,6 +63,8 @@ impl Program {
             let made = records(&raw, Hit { object, probe, items: options.items }, clock);
             let codes = (raw.major.unwrap_or(object.major), raw.minor.unwrap_or(definition.minor));
             let exit = match raw.end {
+                // What has come of a dump is told where it is written.
+                End::ExitTo(3) if !raw.over_limit => None,
                 End::ExitTo(facility) => Some((facility, codes.0, codes.1)),
                 _ => None,
             };
@@ -113,7 +118,7 @@ impl Program {
             let in_kernel = self.site(taken.site).is_some_and(|site| site.module.is_none());
             match in_kernel && self.handlers.allow_panic {
                 true => exit_from_kernel(exit, observer),
-                false => observer.note(&Note::Exit(exit_text(exit, taken.pid))),
+                false => observer.note(&Note::Exit(exit_text(exit, self.options.max_dumps))),
             }
         }
     }
@@ -151,7 +156,7 @@ impl Program {
 
 /// Calls a facility of the kernel, for a probe of the kernel. What was logged is written before:
 /// the kernel may not go on.
-fn exit_from_kernel((facility, major, minor): (u8, u32, u32), observer: &mut dyn Observer) {
+fn exit_from_kernel((facility, major, minor): Exit, observer: &mut dyn Observer) {
     let head = format!("DProbes({major},{minor})");
     let what = if facility == 1 { "exit 1: the kernel debugger" } else { "exit 2: a crash dump" };
     observer.note(&Note::Exit(format!("{head} {what}; the probepoint is removed")));
@@ -162,15 +167,19 @@ fn exit_from_kernel((facility, major, minor): (u8, u32, u32), observer: &mut dyn
 }
 
 /// What is told of an exit to a facility by a probe of a user program.
-fn exit_text((facility, major, minor): (u8, u32, u32), pid: u32) -> String {
+fn exit_text((facility, major, minor): Exit, max_dumps: u32) -> String {
     let head = format!("DProbes({major},{minor})");
     match facility {
         1 => {
             format!("{head} exit 1: the kernel debugger is for kernel probes only; the probepoint is removed")
         }
         2 => format!("{head} exit 2: a crash dump is for kernel probes only; the probepoint is removed"),
-        _ => format!(
-            "{head} core dump of process {pid} failed: the kernel engine does not stop processes (with -p PID, the other engines write it)"
-        ),
+        _ => {
+            let dumps = if max_dumps == 1 { "dump" } else { "dumps" };
+            format!(
+                "{head} exit 3: no more core dumps: this probe has written its {max_dumps} {dumps}; --max-dumps N \
+                 raises the limit"
+            )
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Points of functions: entries, returns, patterns, every instruction.
 
-use crate::support::{Scratch, build, copy, need, needs_kernel, start_file, target};
+use crate::support::{Scratch, build, copy, need, needs_kernel, run, start, start_file, target};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -111,4 +111,86 @@ fn each_instruction_of_a_function_is_probed_and_what_cannot_be_is_said() {
     // All functions of the program, the C library's start-up code among them.
     let (_, outcome) = counted(&program, "*:entry");
     assert!(outcome.stats.probes[0].hits > 0, "{outcome:#?}");
+}
+
+/// The addresses of the instructions in some sections of a program, as objdump finds them, and
+/// their texts.
+fn instructions(objdump: &Path, program: &Path, sections: &[&str]) -> BTreeMap<u64, String> {
+    let mut command = Command::new(objdump);
+    command
+        .args(["-d", "--no-show-raw-insn"])
+        .args(sections.iter().flat_map(|name| ["-j", name]))
+        .arg(program);
+    let (status, listing, error) = run(&mut command);
+    assert!(status.success(), "{error}");
+    let line = |line: &str| {
+        let (address, text) = line.trim_start().split_once(":\t")?;
+        Some((u64::from_str_radix(address, 16).ok()?, text.to_owned()))
+    };
+    listing.lines().filter_map(line).collect()
+}
+
+/// Where the program `every` is in memory, less the offset in its file.
+const BASE: u64 = 0x40_0000;
+
+/// A program with a probe on each of some instructions of the program `every`.
+fn on_each<'a>(program: &Path, addresses: impl Iterator<Item = &'a u64>) -> String {
+    let handler = |(number, address): (usize, &u64)| {
+        format!("offset = {:#x}\nminor = {}\nabort\n", address - BASE, number + 1)
+    };
+    let handlers: String = addresses.enumerate().map(handler).collect();
+    format!("name = \"{}\"\nmodtype = user\nlogmax = 0\n{handlers}", program.display())
+}
+
+/// The kernel's uprobes execute some instructions wrongly; these are refused.
+#[test]
+fn a_program_of_all_instructions_does_what_it_does_without_probes() {
+    needs_kernel!("functions");
+    let scratch = Scratch::new();
+    let program = copy(&scratch, &need!("bpf: functions", target("every"), "gcc"), "every");
+    let objdump = need!("bpf: functions", testing::find_program("objdump"), "objdump");
+    let sections = [".probed", ".probed_bmi", ".probed_avx", ".probed_avx512"];
+    let mut all = instructions(&objdump, &program, &sections);
+    let mut refused: BTreeMap<u64, (String, String)> = BTreeMap::new();
+    loop {
+        let (status, said) = start(&on_each(&program, all.keys()), &[]).refused();
+        assert_eq!(status, Some(1), "{said}");
+        let armed = said.split_once(" probes armed in ").and_then(|(before, _)| before.rsplit(' ').next());
+        let armed: usize = armed.and_then(|number| number.parse().ok()).expect("it says how many");
+        let before = refused.len();
+        for line in said.lines().filter(|line| line.contains(":0x")) {
+            let (_, rest) = line.split_once(":0x").expect("it has it");
+            let (offsets, reason) = rest.split_once(": ").expect("it says why");
+            for offset in offsets.split(" and ").next().unwrap_or_default().split(", ") {
+                let offset = u64::from_str_radix(offset.trim_start_matches("0x"), 16).expect("a number");
+                if let Some(text) = all.remove(&(BASE + offset)) {
+                    refused.insert(BASE + offset, (text, reason.to_owned()));
+                }
+            }
+        }
+        assert!(refused.len() > before, "{said}");
+        if all.len() == armed {
+            break;
+        }
+    }
+    let cases = [
+        ("syscall", "it calls the kernel, and the kernel's uprobes would lose its thread there"),
+        ("pushf", "it stores the flags"),
+        ("kmovw", "the kernel's uprobes take this vector instruction for a jump"),
+        ("vmovdqu64", "the kernel's uprobes take this vector instruction for a jump"),
+    ];
+    for (name, why) in cases {
+        let is_it = |(text, reason): &(String, String)| text.starts_with(name) && reason.starts_with(why);
+        assert!(refused.values().any(is_it), "{name}: {refused:#?}");
+    }
+    assert!(refused.len() < 40 && all.len() > 900, "{} and {refused:#?}", all.len());
+    let expected = Command::new(&program).output().expect("it starts");
+    let mut session = start(&on_each(&program, all.keys()), &[]);
+    session.armed();
+    let found = Command::new(&program).output().expect("it starts");
+    let outcome = session.stop().ended_with(0);
+    assert_eq!(found.status, expected.status);
+    assert!(found.stdout == expected.stdout, "it has computed something else");
+    let hit = outcome.stats.probes.iter().filter(|probe| probe.hits > 0).count();
+    assert!(hit > 800, "{hit} of {}", all.len());
 }

@@ -96,7 +96,7 @@ fn exits_to_facilities_that_are_not_there_are_told() {
     for (exit, said, state, hits) in [
         ("exit 1", "DProbes(3,1) exit 1: the kernel debugger is for kernel probes only", "removed", 1),
         ("exit 2", "DProbes(3,1) exit 2: a crash dump is for kernel probes only", "removed", 1),
-        ("exit 3", "DProbes(3,1) core dump of process ", "armed", 20),
+        ("exit 3", "DProbes(3,1) exit 3: no more core dumps: ", "armed", 20),
     ] {
         let (session, mut server) = need!("bpf: limits", session(&scratch, "", exit), "gcc");
         assert_eq!(server.ask("call 20"), "done 20");

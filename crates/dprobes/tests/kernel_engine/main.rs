@@ -11,6 +11,7 @@ mod support;
 
 mod by_process;
 mod chosen;
+mod core_dumps;
 mod counts;
 mod files;
 mod filters;

@@ -119,6 +119,10 @@ pub(crate) fn trials() -> Vec<Trial> {
     let names = Command::shell(&names).limit(Duration::from_secs(170));
     // The kernel's symbols are read four times.
     let by_map = Command::shell(&by_map).limit(Duration::from_secs(170));
+    let dumps = session(
+        "--at /bin/leaf:leaf_work --do 'exit 3' --max-dumps 20",
+        "leaf 500 || true; sleep 1; head -c 4 core.* | grep -c ELF",
+    );
     let refused = "printf 'name = vmlinux\\nmodtype = kernel\\noffset = no_such_function\\nexit\\n\
         offset = vfs_read+1\\nexit\\noffset = vfs_read\\nopcode = 0x91\\nexit\\n\
         offset = get_stack_info_noinstr\\nexit\\n' > bad.rpn
@@ -165,6 +169,10 @@ pub(crate) fn trials() -> Vec<Trial> {
             assert!(text.contains("@r[calls]: count 20, average 1, total 20"), "{text}");
             assert!(text.contains("]: 500") && text.contains("]: 20"), "{text}");
             assert!(!text.contains("@ticks: 0"), "{text}");
+        }),
+        Trial::shell("kernel engine: a core is dumped", &dumps, |text| {
+            assert_eq!(counts(text, "/bin/leaf:leaf_work:entry")[0], 500, "{text}");
+            assert!(text.contains(" written to core.") && !text.starts_with("0\n"), "{text}");
         }),
         Trial::shell("kernel engine: a module that is loaded later is probed", module, |text| {
             assert!(counts(text, "brd:brd_*:entry")[0] > 0, "{text}");

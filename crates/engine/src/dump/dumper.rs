@@ -13,7 +13,6 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
 
 use process::{Copied, Registers, Status, Stop, Stopped};
 
@@ -41,8 +40,8 @@ pub(crate) struct Dumper<'t, 'a> {
 type Tried = (Stopped, Stop, Result<(Copied, Origin), NotForked>);
 
 impl Dumper<'_, '_> {
-    /// Dumps the process of a thread that is stopped by the signal of a hit. `before`: its
-    /// registers at the probed instruction, before the handlers.
+    /// Dumps the process of a thread that is stopped. `before`: its registers to go on with; after
+    /// a hit, at the probed instruction, before the handlers.
     ///
     /// The other threads are held until their events are handled. Returns the thread, with
     /// those registers or as it was, and its stop.
@@ -52,11 +51,11 @@ impl Dumper<'_, '_> {
     pub(crate) fn dump(
         &mut self,
         thread: Stopped,
+        stop: Stop,
         wanted: Wanted,
         before: &Registers,
     ) -> Result<(Stopped, Stop), process::Error> {
-        let Wanted { head, probe, registers } = wanted;
-        let trap = Stop::Signal(libc::SIGTRAP);
+        let Wanted { head, probe, registers, begun, changes } = wanted;
         let tid = thread.tid();
         let pid = self.followed.threads.get(&tid).map_or(tid, |tracked| tracked.identity.pid);
         let failed = |reason: NotDumped| format!("{head} core dump of process {pid} failed: {reason}");
@@ -69,18 +68,20 @@ impl Dumper<'_, '_> {
                 if self.messages.told.is_new(format!("{probe:?} has no file for a core dump")) {
                     self.messages.observer.note(&Note::Exit(failed(reason)));
                 }
-                return Ok((thread, trap));
+                return Ok((thread, stop));
             }
         };
-        let begun = Instant::now();
         let moment = match take_moment(self.followed, self.messages, pid, &thread, &registers) {
-            Ok(moment) => moment,
+            Ok(mut moment) => {
+                moment.changes.extend(changes);
+                moment
+            }
             Err(reason) => {
                 self.messages.observer.note(&Note::Exit(failed(file.discard(reason))));
-                return Ok((thread, trap));
+                return Ok((thread, stop));
             }
         };
-        let (thread, stop, copied) = match self.copy(thread, &moment, before) {
+        let (thread, stop, copied) = match self.copy(thread, stop, &moment, before) {
             Ok(tried) => tried,
             Err(error) => {
                 let reason = file.discard(NotDumped::Killed);
@@ -132,20 +133,20 @@ impl Dumper<'_, '_> {
     fn copy(
         &mut self,
         mut thread: Stopped,
+        stop: Stop,
         moment: &Moment,
         before: &Registers,
     ) -> Result<Tried, process::Error> {
-        let trap = Stop::Signal(libc::SIGTRAP);
         let number = match self.may_copy(&thread, moment) {
             Ok(number) => number,
-            Err(reason) => return Ok((thread, trap, Err(reason))),
+            Err(reason) => return Ok((thread, stop, Err(reason))),
         };
         // From here on the hit's signal is gone: without its tracer the thread would hit the probe
         // again, or find the program's own instruction.
         thread.set_registers(before)?;
         let mut copied = Err(NotForked::Adopts);
         let (thread, stop, allowed) =
-            self.followed.spaces.with_calls(number, thread, trap, &[], |caller| {
+            self.followed.spaces.with_calls(number, thread, stop, &[], |caller| {
                 let (caller, adopts) = caller.adopts_orphans()?;
                 match adopts {
                     Ok(false) => {

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use process::{Copied, Registers};
 
 use super::moment::Written;
+use crate::change::Change;
 use crate::messages::Messages;
 use crate::observer::Note;
 use crate::reason::{NotDumped, NotForked};
@@ -26,6 +27,10 @@ pub(crate) struct Wanted {
     pub(crate) probe: (usize, usize),
     /// The registers as the handler left them, at the probed instruction.
     pub(crate) registers: Registers,
+    /// When the thread was stopped.
+    pub(crate) begun: Instant,
+    /// Changes to the process that are not shown, other than those of the sites.
+    pub(crate) changes: Vec<Change>,
 }
 
 /// Why no dump is begun.
@@ -42,7 +47,7 @@ pub(crate) enum Refusal {
 pub(super) struct Active {
     pub(super) head: String,
     pub(super) pid: i32,
-    /// When the first thread was asked to stop.
+    /// When the first thread was stopped.
     pub(super) begun: Instant,
     /// How long the threads were stopped, once they are not any more.
     pub(super) pause: Option<Duration>,

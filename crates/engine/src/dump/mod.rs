@@ -15,6 +15,8 @@
 //!   memory     what belongs to the process alone, and the first page of each ELF file; zeros take no room
 //! ```
 //!
+//! A hit of the kernel engine's is dumped the same way, from outside (`kernel_hit`).
+//!
 //! The note of mapped files is in `files`. The file of a 32-bit process is a 32-bit file
 //! (`narrow`).
 //!
@@ -22,12 +24,15 @@
 //! writes while it shares them with its copy.
 
 mod auxiliary;
+mod breakpoints;
 mod disk_space;
 mod dumper;
 mod dumps;
+mod executed;
 mod file;
 mod files;
 mod hold;
+mod kernel_hit;
 mod memory;
 mod moment;
 mod narrow;
@@ -39,3 +44,4 @@ mod writer;
 
 pub(crate) use dumper::Dumper;
 pub(crate) use dumps::{Dumps, Refusal, Wanted};
+pub use kernel_hit::KernelHit;

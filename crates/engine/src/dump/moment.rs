@@ -31,7 +31,7 @@ pub(super) struct Moment {
     /// The changes made to its code.
     pub(super) changes: Vec<Change>,
     /// Memory that is not shown.
-    pub(super) slots: Vec<Range<u64>>,
+    pub(super) hidden: Vec<Range<u64>>,
     pub(super) auxiliary: Vec<u8>,
     /// Whether it runs 32-bit code.
     pub(super) narrow: bool,

@@ -4,7 +4,7 @@ use process::{PageMap, Registers, Stopped};
 
 use super::auxiliary::auxiliary_vector;
 use super::moment::Moment;
-use super::{hold, threads};
+use super::{breakpoints, hold, threads};
 use crate::followed::Followed;
 use crate::messages::Messages;
 use crate::reason::NotDumped;
@@ -30,17 +30,19 @@ pub(super) fn take_moment(
     let threads = threads::views(followed, pid, thread, registers, space)?;
     let mut changes = Vec::new();
     space.sites.each_change(|change| changes.push(*change));
-    let slots = space.mapped.areas.iter().map(|area| area.base()..area.base() + area.size()).collect();
+    let mappings = process::maps(tid).map_err(|error| NotDumped::Read(error.into()))?;
+    let areas = space.mapped.areas.iter().map(|area| area.base()..area.base() + area.size());
+    let hidden = areas.chain(breakpoints::kernel_memory(&mappings)).collect();
     Ok(Moment {
         process: pid,
         tid,
         threads,
         left_out,
         changes,
-        slots,
+        hidden,
         auxiliary: auxiliary_vector(tid),
         narrow: registers.is_32_bit(),
-        mappings: process::maps(tid).map_err(|error| NotDumped::Read(error.into()))?,
+        mappings,
         pages: PageMap::open(tid).map_err(|error| NotDumped::Read(error.into()))?,
     })
 }

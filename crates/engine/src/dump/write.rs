@@ -54,9 +54,9 @@ pub(super) fn write_moment(
     moment: Moment,
     origin: &Origin,
 ) -> Result<Written, NotDumped> {
-    let Moment { process, tid, threads, left_out, changes, slots, auxiliary, narrow, mappings, pages } =
+    let Moment { process, tid, threads, left_out, changes, hidden, auxiliary, narrow, mappings, pages } =
         moment;
-    let layout = memory::layout(origin, &pages, &mappings, &slots)?;
+    let layout = memory::layout(origin, &pages, &mappings, &hidden)?;
     let Layout { regions, sparse, not_inherited } = layout;
     let reader = Reader::new(&origin.memory, &origin.pages, sparse, changes);
     // The format takes the process's own data from its main thread, which may be gone or not

@@ -1,6 +1,7 @@
 //! Why no core dump is written.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::Cause;
 
@@ -50,6 +51,17 @@ pub(crate) enum NotDumped {
     /// The process has been killed.
     #[error("the process was killed meanwhile")]
     Killed,
+    /// The thread that has hit the probe did not wait as long as it took.
+    #[error("its thread has gone on: the tracer came {} ms after the hit", .0.as_millis())]
+    Late(Duration),
+    /// The thread that has hit the probe does not stop.
+    #[error("its thread does not stop")]
+    NotStopped,
+    /// What the probed instruction changes is not known afterwards.
+    #[error(
+        "its probed instruction {0}, which the thread executes before it stops; the other engines (with -p PID) stop it before"
+    )]
+    Executed(NotKept),
     /// The process is not followed any more.
     #[error("its memory layout is not known")]
     NoLayout,
@@ -76,4 +88,21 @@ pub(crate) enum NotDumped {
         /// Why it is still there, if it is.
         left: Option<Cause>,
     },
+}
+
+/// Why the effects of an instruction cannot be left out of a dump.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotKept {
+    /// Its bytes are none.
+    #[error("cannot be read")]
+    Unknown,
+    /// It changes vector, floating point or segment registers.
+    #[error("changes registers that the kernel does not save at a hit")]
+    Registers,
+    /// It changes memory whose addresses are not known before, or that is long.
+    #[error("changes memory at addresses that are not known before")]
+    Memory,
+    /// It calls the kernel.
+    #[error("calls the kernel")]
+    Call,
 }

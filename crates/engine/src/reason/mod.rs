@@ -15,7 +15,7 @@
 //! | `process` | [`NotProbed`] | a process is not probed |
 //! | `version` | [`NoVersion`] | a program is not for a machine |
 //! | `plan` | [`NotCovered`] | no jumps can be planned for a file |
-//! | `dump` | `NotDumped` | no core dump is written |
+//! | `dump` | `NotDumped`, `NotKept` | no core dump is written; what an instruction changed is not known |
 //! | `fork` | `NotForked` | a process is held while its core dump is written |
 //! | `undo` | `NotUndone` | the changes of a killed tracer stay |
 //! | `cause` | `Cause` | the error of another crate or of the system, within a reason |
@@ -45,7 +45,7 @@ pub use trap::NotArmed;
 pub use version::NoVersion;
 
 pub(crate) use copy::NotCopied;
-pub(crate) use dump::NotDumped;
+pub(crate) use dump::{NotDumped, NotKept};
 pub(crate) use fork::NotForked;
 pub(crate) use undo::NotUndone;
 

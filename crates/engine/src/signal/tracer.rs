@@ -142,9 +142,10 @@ impl Tracer<'_> {
         };
         let returned = ran.overridden.is_some_and(|result| returns(tid, &mut registers, result));
         let waiting = InSlot { site: address, registers, records: ran.records };
+        let trap = Stop::Signal(libc::SIGTRAP);
         let (thread, stop) = match self.dumps.take_wanted() {
-            Some(wanted) => self.dumper().dump(thread, wanted, &segments)?,
-            None => (thread, Stop::Signal(libc::SIGTRAP)),
+            Some(wanted) => self.dumper().dump(thread, trap, wanted, &segments)?,
+            None => (thread, trap),
         };
         self.execute(thread, stop, waiting, &segments, returned)?;
         Ok(None)

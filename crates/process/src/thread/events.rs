@@ -147,13 +147,14 @@ fn has_ended(tid: pid_t, meanwhile: &mut dyn FnMut()) -> bool {
     true
 }
 
-/// Waits for an event of any traced thread. `None`: a signal to the caller has interrupted the
-/// wait, or, with `block` false, there is no event.
+/// Waits for an event of any thread that the calling thread traces: other threads of this process
+/// may trace, too. `None`: a signal to the caller has interrupted the wait, or, with `block` false,
+/// there is no event.
 ///
 /// # Errors
 /// There are no traced threads ([`Error::Gone`] of -1).
 pub fn wait(block: bool) -> Result<Option<Event>, Error> {
-    wait_for(-1, if block { libc::__WALL } else { libc::__WALL | libc::WNOHANG })
+    wait_for(-1, libc::__WALL | libc::__WNOTHREAD | if block { 0 } else { libc::WNOHANG })
 }
 
 /// Looks for an event of one traced thread, without waiting.

@@ -91,7 +91,7 @@ fn spawn(mut command: Command, scratch: Scratch, file: &OsStr, options: &[&str])
 }
 
 fn begin(scratch: Scratch, mut command: Command) -> Session {
-    command.stdin(Stdio::null()).stderr(Stdio::piped()).process_group(0);
+    command.stdin(Stdio::null()).stderr(Stdio::piped()).process_group(0).current_dir(scratch.path());
     let mut child = command.spawn().expect("dprobes starts");
     let said = Arc::new(Mutex::new(String::new()));
     let (lines, into) =
@@ -130,6 +130,11 @@ impl Session {
     #[track_caller]
     pub(crate) fn armed(&mut self) -> &mut Session {
         self.until(" armed in ")
+    }
+
+    /// The directory that it runs in.
+    pub(crate) fn directory(&self) -> &Path {
+        self.scratch.path()
     }
 
     /// The process id.
