@@ -56,8 +56,8 @@ impl Tracer<'_> {
 
     /// Attaches to the process of a thread that has hit a probe of the kernel engine, and dumps it;
     /// what has come of it is told ([`Note::Exit`]). `release` has the thread go on, and returns
-    /// whether it has waited until then. [`Tracer::finish`] lets the process go, and waits until the
-    /// dump is written.
+    /// whether it has waited until then. [`Tracer::finish`] lets the process go, and waits until
+    /// the dump is written.
     pub fn dump_kernel_hit(&mut self, hit: &KernelHit, release: &mut dyn FnMut() -> bool) {
         match self.attach(hit.process) {
             Ok(()) => self.dumper().dump_kernel_hit(hit, release),

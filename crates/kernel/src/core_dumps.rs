@@ -9,8 +9,8 @@
 //!     wait while dumps.asked == now, for HOLD at most; then cmpxchg(dumps.asked, now, 0)
 //! ```
 //!
-//! The reader answers by [`crate::DumpRequests::take`]: from then on the thread goes on, and stops as soon
-//! as it would be in its program again. If nobody answers, the thread goes on after [`HOLD`]. So a
+//! The reader answers by [`crate::DumpRequests::take`]: from then on the thread goes on, and stops
+//! as soon as it would be in its program again. If nobody answers, it goes on after [`HOLD`]. So a
 //! reader that has died costs each probe one such wait for each dump that it may write, and no
 //! more.
 //!
@@ -32,8 +32,6 @@ use crate::{record, registers};
 pub(crate) const HOLD: Duration = Duration::from_millis(500);
 /// Rounds of the wait: the most that the kernel allows.
 const ROUNDS: i32 = 1 << 23;
-/// The facility.
-pub(crate) const FACILITY: i32 = 3;
 
 /// Flag of `bpf_ringbuf_output`.
 const FORCE_WAKEUP: i32 = 2;
@@ -65,7 +63,7 @@ pub(crate) fn ask(c: &mut Compiler<'_>, frame: &Frame, cookie: i16, state: i16) 
     c.e.store_imm(Size::Double, Reg::R10, frame.asked, 0);
     c.e.jump_if(Cond::Ne, Reg::R8, record::end::EXIT_TO, done);
     c.e.load(Size::Word, Reg::R1, CONTEXT, RECORD + record::FACILITY);
-    c.e.jump_if(Cond::Ne, Reg::R1, FACILITY, done);
+    c.e.jump_if(Cond::Ne, Reg::R1, record::CORE_DUMP as i32, done);
     c.e.load(Size::Double, Reg::R1, Reg::R10, state);
     c.e.load(Size::Double, Reg::R1, Reg::R1, state::DUMPS as i16);
     c.e.jump_if(Cond::Eq, Reg::R1, 0, over);
@@ -97,8 +95,8 @@ pub(crate) fn ask(c: &mut Compiler<'_>, frame: &Frame, cookie: i16, state: i16) 
     c.e.store(Size::Double, Reg::R10, frame.asked, Reg::R9);
     c.e.asm.jump(done);
     c.e.asm.bind(over);
-    let facility = FACILITY | record::OVER_LIMIT as i32;
-    c.e.store_imm(Size::Word, CONTEXT, RECORD + record::FACILITY, facility);
+    let facility = record::CORE_DUMP | record::OVER_LIMIT;
+    c.e.store_imm(Size::Word, CONTEXT, RECORD + record::FACILITY, facility as i32);
     c.e.asm.jump(done);
     c.e.asm.bind(failed);
     c.e.map_value(Reg::R1, Map::Dumps, 0);

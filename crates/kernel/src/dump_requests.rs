@@ -131,7 +131,7 @@ impl DumpRequests {
     }
 
     /// The next request, if there is one. It is to be taken, and done.
-    pub fn next(&mut self) -> Option<DumpRequest> {
+    pub fn next_request(&mut self) -> Option<DumpRequest> {
         let mut next = None;
         // The kernel breaks no ring: only our programs write to it.
         let _ = self.ring.drain_while(|bytes| {

@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use vm::{ControlFlow, Effects, Group, Instruction, Op, Register, Word};
 
-use crate::core_dumps::FACILITY;
 use crate::handler::Handler;
+use crate::record;
 
 /// About how many instructions of the kernel's a part may have: jumps reach 32767.
 const PART: usize = 6000;
@@ -90,7 +90,7 @@ impl Nodes {
         let tells = handler.autostacktrace || all().any(|it| it.effects().intersects(telling));
         let is_quiet = !tells && (handler.logmax == 0 || handler.is_script);
         let reads_address = all().any(|it| matches!(it.register(), Some(Register::Rip | Register::Eip)));
-        let dumps = all().any(|it| it.op == Op::ExitTo && it.operand == FACILITY as u64);
+        let dumps = all().any(|it| it.op == Op::ExitTo && it.operand == u64::from(record::CORE_DUMP));
         let too_long = size > PROGRAM;
         Nodes { parts, too_long, reads_written, counts, is_quiet, reads_address, dumps, list }
     }

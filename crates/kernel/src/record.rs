@@ -41,6 +41,8 @@ pub(crate) const ADDRESS: i16 = 120;
 /// Bytes before the log.
 pub(crate) const HEADER: usize = 128;
 
+/// The facility that writes a core dump.
+pub(crate) const CORE_DUMP: u32 = 3;
 /// In the number of the facility: the probe may not write a core dump any more.
 pub(crate) const OVER_LIMIT: u32 = 0x100;
 

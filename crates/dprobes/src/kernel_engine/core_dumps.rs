@@ -119,7 +119,7 @@ impl Dumper {
             if is_over || waited.is_err_and(|error| error != nix::errno::Errno::EINTR) {
                 return;
             }
-            while let Some(request) = self.requests.next() {
+            while let Some(request) = self.requests.next_request() {
                 self.answer(&request);
             }
         }
