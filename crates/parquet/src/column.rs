@@ -1,51 +1,52 @@
 //! One column of the current row group.
 
-use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
-use parquet::errors::Result;
-use parquet::file::writer::SerializedColumnWriter;
-
-use crate::texts::Texts;
+use crate::schema::Holds;
 
 /// The values of a column.
 #[derive(Debug)]
 pub(crate) enum Values {
-    /// 4-byte numbers.
-    Half(Vec<i32>),
-    /// 8-byte numbers.
-    Whole(Vec<i64>),
-    /// Floating point numbers.
-    Double(Vec<f64>),
-    /// Repeated texts, by their numbers in [`Texts`].
+    /// Numbers as they are in 8 bytes; of floating point numbers, their bits.
+    Numbers(Vec<i64>),
+    /// Repeated texts, by their numbers in [`Texts`](crate::texts::Texts).
     Texts(Vec<u32>),
     /// Bytes of all values in a row, and where each value ends.
     Bytes(Vec<u8>, Vec<usize>),
 }
 
-/// A column: whether each row has a value (1 or 0), and the values.
+/// A column: whether each row has a value, and the values.
 #[derive(Debug)]
 pub(crate) struct Column {
-    present: Vec<i16>,
+    pub(crate) present: Vec<bool>,
     pub(crate) values: Values,
+    holds: Holds,
 }
 
 impl Column {
-    pub(crate) fn new(values: Values) -> Column {
-        Column { present: Vec::new(), values }
+    pub(crate) fn new(holds: Holds) -> Column {
+        let values = match holds {
+            Holds::Half | Holds::Whole | Holds::Signed | Holds::Time | Holds::Double => {
+                Values::Numbers(Vec::new())
+            }
+            Holds::Text => Values::Texts(Vec::new()),
+            Holds::LongText | Holds::Bytes => Values::Bytes(Vec::new(), Vec::new()),
+        };
+        Column { present: Vec::new(), values, holds }
     }
 
     /// Adds a row without a value.
     pub(crate) fn nothing(&mut self) {
-        self.present.push(0);
+        self.present.push(false);
     }
 
     /// Adds a row with a number; without a value if the column has another type.
     pub(crate) fn number(&mut self, number: u64) {
-        match &mut self.values {
-            Values::Half(values) => values.push((number as u32).cast_signed()),
-            Values::Whole(values) => values.push(number.cast_signed()),
+        match (&mut self.values, self.holds) {
+            (_, Holds::Double) => return self.nothing(),
+            (Values::Numbers(values), Holds::Half) => values.push((number as u32).cast_signed().into()),
+            (Values::Numbers(values), _) => values.push(number.cast_signed()),
             _ => return self.nothing(),
         }
-        self.present.push(1);
+        self.present.push(true);
     }
 
     /// Adds a row with a number, if there is one.
@@ -57,11 +58,11 @@ impl Column {
     }
 
     pub(crate) fn double(&mut self, number: f64) {
-        match &mut self.values {
-            Values::Double(values) => values.push(number),
+        match (&mut self.values, self.holds) {
+            (Values::Numbers(values), Holds::Double) => values.push(number.to_bits().cast_signed()),
             _ => return self.nothing(),
         }
-        self.present.push(1);
+        self.present.push(true);
     }
 
     /// Adds a row with a text, by its number.
@@ -70,7 +71,7 @@ impl Column {
             (Values::Texts(values), Some(number)) => values.push(number),
             _ => return self.nothing(),
         }
-        self.present.push(1);
+        self.present.push(true);
     }
 
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
@@ -81,12 +82,12 @@ impl Column {
             }
             _ => return self.nothing(),
         }
-        self.present.push(1);
+        self.present.push(true);
     }
 
     /// Adds rows without values up to this number of rows.
     pub(crate) fn pad(&mut self, rows: usize) {
-        self.present.resize(rows, 0);
+        self.present.resize(rows, false);
     }
 
     /// Bytes of values of variable length.
@@ -97,39 +98,18 @@ impl Column {
         }
     }
 
-    /// Writes the column to the file and clears it.
-    pub(crate) fn write(&mut self, out: &mut SerializedColumnWriter<'_>, texts: &Texts) -> Result<()> {
-        let present = Some(self.present.as_slice());
+    /// Takes out all rows.
+    pub(crate) fn clear(&mut self) {
+        self.present.clear();
         match &mut self.values {
-            Values::Half(values) => {
-                out.typed::<Int32Type>().write_batch(values, present, None)?;
-                values.clear();
-            }
-            Values::Whole(values) => {
-                out.typed::<Int64Type>().write_batch(values, present, None)?;
-                values.clear();
-            }
-            Values::Double(values) => {
-                out.typed::<DoubleType>().write_batch(values, present, None)?;
-                values.clear();
-            }
-            Values::Texts(numbers) => {
-                let values: Vec<ByteArray> = numbers.iter().map(|&number| texts.get(number)).collect();
-                out.typed::<ByteArrayType>().write_batch(&values, present, None)?;
-                numbers.clear();
-            }
+            Values::Numbers(values) => values.clear(),
+            Values::Texts(values) => values.clear(),
             Values::Bytes(all, ends) => {
-                let all = ByteArray::from(std::mem::take(all));
-                let mut start = 0;
-                let slice = |end| {
-                    let from = std::mem::replace(&mut start, end);
-                    all.slice(from, end - from)
-                };
-                let values: Vec<ByteArray> = ends.drain(..).map(slice).collect();
-                out.typed::<ByteArrayType>().write_batch(&values, present, None)?;
+                all.clear();
+                // A column that had much need not have it again.
+                all.shrink_to(1 << 20);
+                ends.clear();
             }
         }
-        self.present.clear();
-        Ok(())
     }
 }

@@ -2,16 +2,14 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::sync::Arc;
 
 use convert::{Columns, Event, Form, ProbeSite, TemplateSet, TraceFacts, json_fields};
-use parquet::errors::ParquetError;
-use parquet::file::writer::SerializedFileWriter;
 use trace::Items;
 use trace::template::{Template, Value};
 
 use crate::column::Column;
-use crate::schema::{base, make, taken};
+use crate::file::File;
+use crate::schema::{base, fields, taken};
 use crate::texts::Texts;
 
 /// Most rows of a group.
@@ -21,8 +19,8 @@ const MAX_BYTES: usize = 16 << 20;
 
 /// Writes each record as a row.
 #[derive(Debug)]
-pub struct Parquet<W: Write + Send> {
-    out: SerializedFileWriter<W>,
+pub struct Parquet<W: Write> {
+    out: File<W>,
     templates: Columns,
     columns: Vec<Column>,
     rows: usize,
@@ -34,18 +32,7 @@ pub struct Parquet<W: Write + Send> {
     json: Vec<u8>,
 }
 
-/// Converts an error: an I/O error inside it is returned as it is.
-fn failed(error: ParquetError) -> io::Error {
-    match error {
-        ParquetError::External(cause) => match cause.downcast::<io::Error>() {
-            Ok(error) => *error,
-            Err(cause) => io::Error::other(cause),
-        },
-        error => io::Error::other(error),
-    }
-}
-
-impl<W: Write + Send> Parquet<W> {
+impl<W: Write> Parquet<W> {
     /// Writes to `out`, a row group at a time.
     ///
     /// # Errors
@@ -59,10 +46,10 @@ impl<W: Write + Send> Parquet<W> {
     /// # Errors
     /// Writing fails.
     pub(crate) fn with_columns(out: W, templates: Columns) -> io::Result<Parquet<W>> {
-        let (schema, properties, columns) = make(&templates).map_err(failed)?;
-        let out = SerializedFileWriter::new(out, schema, Arc::new(properties)).map_err(failed)?;
+        let fields = fields(&templates);
+        let columns = fields.iter().map(|field| Column::new(field.holds)).collect();
         Ok(Parquet {
-            out,
+            out: File::new(out, fields)?,
             templates,
             columns,
             rows: 0,
@@ -78,14 +65,9 @@ impl<W: Write + Send> Parquet<W> {
         if self.rows == 0 {
             return Ok(());
         }
-        let mut group = self.out.next_row_group().map_err(failed)?;
-        for column in &mut self.columns {
-            column.pad(self.rows);
-            let Some(mut out) = group.next_column().map_err(failed)? else { break };
-            column.write(&mut out, &self.texts).map_err(failed)?;
-            out.close().map_err(failed)?;
-        }
-        group.close().map_err(failed)?;
+        self.columns.iter_mut().for_each(|column| column.pad(self.rows));
+        self.out.group(&self.columns, self.rows, &self.texts)?;
+        self.columns.iter_mut().for_each(Column::clear);
         self.rows = 0;
         self.texts.clear();
         self.places.clear();
@@ -150,7 +132,7 @@ impl<W: Write + Send> Parquet<W> {
     }
 }
 
-impl<W: Write + Send> Form for Parquet<W> {
+impl<W: Write> Form for Parquet<W> {
     fn record(&mut self, event: &Event<'_>) -> io::Result<()> {
         let (record, items) = (event.record, event.place.items);
         let [module, probe, symbol] = self.text_numbers(event.place);
@@ -191,8 +173,7 @@ impl<W: Write + Send> Form for Parquet<W> {
 
     fn finish(&mut self) -> io::Result<Vec<String>> {
         self.flush()?;
-        self.out.finish().map_err(failed)?;
-        self.out.inner_mut().flush()?;
+        self.out.finish()?;
         Ok(Vec::new())
     }
 }

@@ -1,7 +1,8 @@
 //! Writes traces as Apache Parquet, for DuckDB, Spark and similar tools that handle large traces
 //! and complex queries.
 //!
-//! It is a separate crate since its dependencies take longer to build than the rest of dprobes.
+//! The writer is our own: that of the crate `parquet` adds 0.9 MB to the static program, and 14
+//! crates to the build. The tests read by that crate what this one writes.
 //!
 //! ```text
 //! file    = row group..., footer       a row for each record
@@ -16,16 +17,28 @@
 //!
 //! [`Partitioned`] writes several files, one for each machine and hour.
 //!
+//! Texts and numbers that repeat are in dictionaries; other numbers are differences; bytes are as
+//! they are. Snappy compresses each page. Groups have the least and the greatest value of numbers
+//! and repeated texts.
+//!
 //! Memory holds one row group of each file that is being written and, for each group written, a few
 //! kilobytes of footer.
 
 #![forbid(unsafe_code)]
 
+mod chunk;
 mod column;
+mod encoding;
+mod file;
 mod group;
 mod partitioned;
 mod schema;
+mod statistics;
 mod texts;
+mod thrift;
+
+#[cfg(test)]
+mod tests;
 
 pub use group::Parquet;
 pub use partitioned::Partitioned;

@@ -33,7 +33,7 @@ const FILES: usize = 500;
 const HOUR: u64 = 3_600_000_000_000;
 
 /// Writes each record as a row of the file of its hour.
-pub struct Partitioned<W: Write + Send, O> {
+pub struct Partitioned<W: Write, O> {
     /// Begins a file, by its path in the directory.
     open: O,
     host: String,
@@ -45,13 +45,13 @@ pub struct Partitioned<W: Write + Send, O> {
     files: BTreeMap<Option<u64>, usize>,
 }
 
-impl<W: Write + Send, O> fmt::Debug for Partitioned<W, O> {
+impl<W: Write, O> fmt::Debug for Partitioned<W, O> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Partitioned").field("files", &self.files).finish_non_exhaustive()
     }
 }
 
-impl<W: Write + Send, O: FnMut(&str) -> io::Result<W>> Partitioned<W, O> {
+impl<W: Write, O: FnMut(&str) -> io::Result<W>> Partitioned<W, O> {
     /// Writes to what `open` gives for each path. `host` is the name of the machine that the trace
     /// is of.
     pub fn new(open: O, host: &str, known: &TraceFacts, sheet: &TemplateSet) -> Partitioned<W, O> {
@@ -90,7 +90,7 @@ impl<W: Write + Send, O: FnMut(&str) -> io::Result<W>> Partitioned<W, O> {
     }
 }
 
-impl<W: Write + Send, O: FnMut(&str) -> io::Result<W>> Form for Partitioned<W, O> {
+impl<W: Write, O: FnMut(&str) -> io::Result<W>> Form for Partitioned<W, O> {
     fn record(&mut self, event: &Event<'_>) -> io::Result<()> {
         let hour = event.place.items.contains(Items::TSC).then_some(event.record.time / HOUR);
         self.part(hour)?.record(event)

@@ -1,18 +1,12 @@
-//! The columns of the file: names, types and encodings.
-
-use std::sync::Arc;
+//! The columns of the file: names and types.
 
 use convert::{Columns, Scalar};
-use parquet::basic::{Compression, ConvertedType, Encoding, Repetition, Type as Physical};
-use parquet::errors::Result;
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
-use crate::column::{Column, Values};
+use crate::thrift::Thrift;
 
 /// The type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Holds {
+pub(crate) enum Holds {
     Half,
     Whole,
     Signed,
@@ -22,6 +16,63 @@ enum Holds {
     /// A text whose values rarely repeat.
     LongText,
     Bytes,
+}
+
+impl Holds {
+    /// Parquet's number of the physical type: INT32, INT64, DOUBLE or BYTE_ARRAY.
+    pub(crate) fn physical(self) -> i32 {
+        match self {
+            Holds::Half => 1,
+            Holds::Whole | Holds::Signed | Holds::Time => 2,
+            Holds::Double => 5,
+            Holds::Text | Holds::LongText | Holds::Bytes => 6,
+        }
+    }
+
+    /// The number of the type that the physical one stands for: UINT_32, UINT_64, INT_64,
+    /// TIMESTAMP_MICROS or UTF8.
+    fn converted(self) -> Option<i32> {
+        match self {
+            Holds::Half => Some(13),
+            Holds::Whole => Some(14),
+            Holds::Signed => Some(18),
+            Holds::Time => Some(10),
+            Holds::Text | Holds::LongText => Some(0),
+            Holds::Double | Holds::Bytes => None,
+        }
+    }
+
+    /// Bytes of a number.
+    pub(crate) fn bytes(self) -> usize {
+        if self == Holds::Half { 4 } else { 8 }
+    }
+}
+
+/// A column's name and type.
+#[derive(Clone, Debug)]
+pub(crate) struct Field {
+    pub(crate) name: String,
+    pub(crate) holds: Holds,
+}
+
+impl Field {
+    /// Whether consecutive values are close to each other.
+    pub(crate) fn is_steady(&self) -> bool {
+        matches!(self.name.as_str(), "number" | "time" | "time_ns")
+    }
+
+    /// Describes the column in the footer, as SchemaElement.
+    pub(crate) fn describe(&self, footer: &mut Thrift) {
+        footer.item();
+        footer.i32(1, self.holds.physical());
+        // OPTIONAL: a row may have no value.
+        footer.i32(3, 1);
+        footer.text(4, self.name.as_bytes());
+        if let Some(converted) = self.holds.converted() {
+            footer.i32(6, converted);
+        }
+        footer.end();
+    }
 }
 
 /// The columns of every file, in the order of [`base`].
@@ -87,52 +138,10 @@ fn holds(scalar: Scalar) -> Holds {
     }
 }
 
-/// The schema, the writer's properties, and the empty columns.
-pub(crate) fn make(templates: &Columns) -> Result<(TypePtr, WriterProperties, Vec<Column>)> {
+/// All columns of a file.
+pub(crate) fn fields(templates: &Columns) -> Vec<Field> {
     let base = BASE.iter().map(|(name, holds)| ((*name).to_owned(), *holds));
     let fields = templates.columns.iter().map(|column| (column.name.clone(), holds(column.holds)));
-    let all: Vec<(String, Holds)> =
-        base.chain(fields).chain([(LAST_COLUMN.to_owned(), Holds::LongText)]).collect();
-    let mut properties = WriterProperties::builder()
-        .set_created_by(concat!("dprobes version ", env!("CARGO_PKG_VERSION")).to_owned())
-        .set_compression(Compression::SNAPPY)
-        // Keeps the footer's part for each group small.
-        .set_statistics_enabled(EnabledStatistics::Chunk)
-        .set_offset_index_disabled(true);
-    let mut types = Vec::new();
-    let mut columns = Vec::new();
-    for (name, holds) in all {
-        let (physical, converted) = match holds {
-            Holds::Half => (Physical::INT32, ConvertedType::UINT_32),
-            Holds::Whole => (Physical::INT64, ConvertedType::UINT_64),
-            Holds::Signed => (Physical::INT64, ConvertedType::INT_64),
-            Holds::Time => (Physical::INT64, ConvertedType::TIMESTAMP_MICROS),
-            Holds::Double => (Physical::DOUBLE, ConvertedType::NONE),
-            Holds::Text | Holds::LongText => (Physical::BYTE_ARRAY, ConvertedType::UTF8),
-            Holds::Bytes => (Physical::BYTE_ARRAY, ConvertedType::NONE),
-        };
-        let builder = Type::primitive_type_builder(&name, physical);
-        let builder = builder.with_converted_type(converted).with_repetition(Repetition::OPTIONAL);
-        types.push(Arc::new(builder.build()?));
-        let path = ColumnPath::from(name.as_str());
-        properties = match holds {
-            // Consecutive values are close to each other.
-            _ if matches!(name.as_str(), "number" | "time" | "time_ns") => properties
-                .set_column_dictionary_enabled(path.clone(), false)
-                .set_column_encoding(path, Encoding::DELTA_BINARY_PACKED),
-            Holds::Bytes | Holds::LongText => properties
-                .set_column_dictionary_enabled(path.clone(), false)
-                .set_column_statistics_enabled(path, EnabledStatistics::None),
-            _ => properties,
-        };
-        columns.push(Column::new(match holds {
-            Holds::Half => Values::Half(Vec::new()),
-            Holds::Whole | Holds::Signed | Holds::Time => Values::Whole(Vec::new()),
-            Holds::Double => Values::Double(Vec::new()),
-            Holds::Text => Values::Texts(Vec::new()),
-            Holds::LongText | Holds::Bytes => Values::Bytes(Vec::new(), Vec::new()),
-        }));
-    }
-    let schema = Type::group_type_builder("record").with_fields(types).build()?;
-    Ok((Arc::new(schema), properties.build(), columns))
+    let all = base.chain(fields).chain([(LAST_COLUMN.to_owned(), Holds::LongText)]);
+    all.map(|(name, holds)| Field { name, holds }).collect()
 }

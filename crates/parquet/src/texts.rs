@@ -2,13 +2,11 @@
 
 use std::collections::HashMap;
 
-use parquet::data_type::ByteArray;
-
 /// Texts and their numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     numbers: HashMap<Vec<u8>, u32>,
-    texts: Vec<ByteArray>,
+    texts: Vec<String>,
     bytes: usize,
 }
 
@@ -20,15 +18,15 @@ impl Texts {
         }
         let number = self.texts.len() as u32;
         // Parquet texts must be valid UTF-8.
-        self.texts.push(ByteArray::from(String::from_utf8_lossy(text).into_owned().into_bytes()));
+        self.texts.push(String::from_utf8_lossy(text).into_owned());
         self.numbers.insert(text.to_vec(), number);
         self.bytes += 2 * text.len() + 128;
         number
     }
 
     /// The text with a number.
-    pub(crate) fn get(&self, number: u32) -> ByteArray {
-        self.texts.get(number as usize).cloned().unwrap_or_default()
+    pub(crate) fn get(&self, number: u32) -> &[u8] {
+        self.texts.get(number as usize).map_or(&[], |text| text.as_bytes())
     }
 
     /// Approximate memory used.
