@@ -11,7 +11,16 @@ pub use testing::repository;
 /// # Errors
 /// If it does not build.
 pub fn dprobes(release: bool) -> io::Result<PathBuf> {
-    dprobes_with(release, &[])
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["build", "--quiet", "-p", "dprobes"]).current_dir(repository());
+    if release {
+        command.arg("--release");
+    }
+    if !command.status()?.success() {
+        return Err(io::Error::other("dprobes does not build"));
+    }
+    Ok(target(release)?.join("dprobes"))
 }
 
 /// The named command, or else one built from these sources.
@@ -44,26 +53,6 @@ fn walk(directory: &Path) -> Vec<PathBuf> {
         .map(|entry| entry.path())
         .flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] });
     paths.filter(|path| path.components().any(|part| part.as_os_str() == "src")).collect()
-}
-
-/// As [`dprobes`], with additional features.
-///
-/// # Errors
-/// If it does not build.
-pub fn dprobes_with(release: bool, features: &[&str]) -> io::Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "-p", "dprobes"]).current_dir(repository());
-    if release {
-        command.arg("--release");
-    }
-    if !features.is_empty() {
-        command.arg("--features").arg(features.join(","));
-    }
-    if !command.status()?.success() {
-        return Err(io::Error::other("dprobes does not build"));
-    }
-    Ok(target(release)?.join("dprobes"))
 }
 
 /// The build directory, of release or debug programs.

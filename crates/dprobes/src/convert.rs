@@ -13,16 +13,11 @@ use trace::store::{Info, Reader};
 use crate::arguments::{Convert, To};
 use crate::messages::{CUT_SHORT, tell};
 use crate::outfile::PendingFile;
+use crate::pending_files::PendingFiles;
 use crate::{Failure, outfile, templates};
 
 /// Converts a store.
 pub(crate) fn convert(arguments: &Convert) -> Result<ExitCode, Failure> {
-    if arguments.to == To::Parquet && !cfg!(feature = "parquet") {
-        return Err(Failure::new(
-            "this dprobes was built without Parquet, which is large; \
-             `cargo build --release --features parquet` (or `cargo install --path crates/dprobes --features parquet`) builds one with it",
-        ));
-    }
     if arguments.export.is_some() && arguments.to != To::Otlp {
         return Err(Failure::new("--export is for --to otlp").with_status(2));
     }
@@ -102,9 +97,7 @@ fn is_store(path: &Path) -> bool {
 /// What is to be put in its place at the end.
 enum Pending {
     One(PendingFile),
-    #[cfg(feature = "parquet")]
-    Parts(crate::pending_files::PendingFiles),
-    #[cfg(feature = "parquet")]
+    Parts(PendingFiles),
     Objects(export::s3::Uploads),
 }
 
@@ -112,9 +105,7 @@ impl Pending {
     fn commit(&mut self) -> io::Result<()> {
         match self {
             Pending::One(file) => file.commit(),
-            #[cfg(feature = "parquet")]
             Pending::Parts(parts) => parts.commit(),
-            #[cfg(feature = "parquet")]
             Pending::Objects(uploads) => uploads.commit(),
         }
     }
@@ -131,7 +122,6 @@ fn form(
         let unsettled = outfile::begin_directory(directory);
         return Ok((Box::new(Ctf::new(directory, info, sheet)?), Pending::One(unsettled)));
     }
-    #[cfg(feature = "parquet")]
     if let (true, Some(directory)) = (arguments.partition, to) {
         let host = arguments.host.clone().unwrap_or_else(|| host(info));
         if is_store(directory) {
@@ -141,7 +131,7 @@ fn form(
                 dprobes_parquet::Partitioned::new(move |path: &str| begun.begin(path), &host, known, sheet);
             return Ok((Box::new(form), Pending::Objects(uploads)));
         }
-        let (parts, directory) = (crate::pending_files::PendingFiles::default(), directory.to_owned());
+        let (parts, directory) = (PendingFiles::default(), directory.to_owned());
         let begun = parts.clone();
         let open = move |path: &str| begun.begin(&directory, path);
         let form = dprobes_parquet::Partitioned::new(open, &host, known, sheet);
@@ -159,18 +149,14 @@ fn form(
         To::Csv => Box::new(Csv::new(out, known, sheet)?),
         To::Otlp => Box::new(otlp(arguments, known, &host(info), out)),
         To::Perfetto => Box::new(Perfetto::new(out, known, Counters { names: arguments.counter.clone() })),
-        #[cfg(feature = "parquet")]
         To::Parquet => Box::new(dprobes_parquet::Parquet::new(out, known, sheet)?),
-        // Both were refused before: a build without Parquet, and a directory as standard output.
-        #[cfg(not(feature = "parquet"))]
-        To::Parquet => return Err(ErrorKind::Unsupported.into()),
+        // Refused before: a directory as standard output.
         To::Ctf => return Err(ErrorKind::Unsupported.into()),
     };
     Ok((form, Pending::One(unsettled)))
 }
 
 /// Files into an object store, which is there.
-#[cfg(feature = "parquet")]
 fn uploads(to: &Path) -> io::Result<export::s3::Uploads> {
     let text = to.to_str().ok_or_else(|| io::Error::other("an address is UTF-8"))?;
     let address = text.parse().map_err(io::Error::other)?;

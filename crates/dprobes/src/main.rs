@@ -57,7 +57,6 @@ mod markdown;
 mod messages;
 mod outfile;
 mod output;
-#[cfg(feature = "parquet")]
 mod pending_files;
 mod points;
 mod ppdf;

@@ -1,8 +1,8 @@
 //! Measures how fast traces are converted, and in how much memory.
 //!
-//!     cargo run --release -p dprobes-bench --bin convert -- [RECORDS] [--repeat N] [--only FORM]... [--in DIR] [--no-parquet]
+//!     cargo run --release -p dprobes-bench --bin convert -- [RECORDS] [--repeat N] [--only FORM]... [--in DIR]
 //!
-//! Builds the release `dprobes` with Parquet, and records a trace of 10 million records (or
+//! Builds the release `dprobes`, and records a trace of 10 million records (or
 //! RECORDS) of a real run of `tests/targets/tight.c`: entries and returns of a function in two
 //! threads, each with its argument logged. Converts it to every form, and for comparison with
 //! babeltrace2 to text. Prints for each form the records per second by wall clock and by processor
@@ -32,7 +32,7 @@ use dprobes_bench::status;
 Examples:
   convert                                   ten million records, to every form, three times
   convert 1000000 --only json --only csv    a million, to two forms
-  convert --no-parquet --in /var/tmp        without Parquet, which takes long to build")]
+  convert --in /var/tmp                     with the files there")]
 struct Options {
     /// Number of records in the trace
     #[arg(default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(4..))]
@@ -46,15 +46,12 @@ struct Options {
     /// Put the files here instead of the build directory
     #[arg(long = "in", value_name = "DIR")]
     directory: Option<PathBuf>,
-    /// Build dprobes without Parquet
-    #[arg(long)]
-    no_parquet: bool,
 }
 
 fn bench(options: Options) -> io::Result<()> {
-    let Options { records, repeat, only, directory, no_parquet } = options;
+    let Options { records, repeat, only, directory } = options;
     let only = forms().filter(|form| only.iter().any(|wanted| wanted == form)).collect();
-    Bench { records, rounds: repeat as usize, only, directory, parquet: !no_parquet }.run()
+    Bench { records, rounds: repeat as usize, only, directory }.run()
 }
 
 fn main() -> ExitCode {

@@ -81,8 +81,6 @@ pub struct Bench {
     pub only: Vec<&'static str>,
     /// The directory for files; by default below the build directory.
     pub directory: Option<PathBuf>,
-    /// Whether to measure Parquet, for which dprobes is built with another feature.
-    pub parquet: bool,
 }
 
 impl Bench {
@@ -91,7 +89,7 @@ impl Bench {
     /// # Errors
     /// If a command fails, or a form lacks records of the trace.
     pub fn run(&self) -> io::Result<()> {
-        let dprobes = build::dprobes_with(true, if self.parquet { &["parquet"] } else { &[] })?;
+        let dprobes = build::dprobes(true)?;
         let directory = match &self.directory {
             Some(directory) => directory.clone(),
             None => build::target(true)?,
@@ -111,7 +109,7 @@ impl Bench {
         let is_wanted = |name: &str| self.only.is_empty() || self.only.contains(&name);
         let mut rates: Vec<(&str, Form, Rates)> = FORMS
             .into_iter()
-            .filter(|(name, _)| is_wanted(name) && (self.parquet || *name != "parquet"))
+            .filter(|(name, _)| is_wanted(name))
             .map(|(name, form)| (name, form, Rates::default()))
             .collect();
         for round in 0..self.rounds {

@@ -81,7 +81,7 @@ pub(crate) enum To {
     Perfetto,
     /// Spans of OpenTelemetry, from entries and returns: requests of OTLP as JSON, one in each line
     Otlp,
-    /// Apache Parquet, a row per record; not in every build of dprobes
+    /// Apache Parquet, a row per record: for DuckDB, Spark, ClickHouse and pandas
     Parquet,
 }
 

@@ -144,13 +144,6 @@ fn perfetto_has_slices_instants_and_counters_as_its_definitions_have_them() {
 fn parquet_is_read_by_duckdb() {
     let scratch = Scratch::new();
     need!("convert", trace(&scratch), "gcc");
-    if !cfg!(feature = "parquet") {
-        let mut command = dprobes();
-        command.args(["convert", "trace.dpt", "--to", "parquet"]);
-        let (status, _, stderr) = run(command.current_dir(scratch.path()));
-        assert!(status.code() == Some(1) && stderr.contains("--features parquet"), "{stderr}");
-        return testing::skipped("convert: parquet", "a build with --features parquet");
-    }
     convert(&scratch, &["parquet", "--templates", "templates"]);
     let python = need!("convert: parquet", python("duckdb"), "the Python module duckdb (DPROBES_PYTHON)");
     // `at` is a keyword of DuckDB.
@@ -168,9 +161,6 @@ print(*duckdb.sql("""select count(*), sum("at"), count("at"), sum(counter), min(
 fn traces_of_many_machines_are_one_table() {
     let scratch = Scratch::new();
     need!("convert", trace(&scratch), "gcc");
-    if !cfg!(feature = "parquet") {
-        return testing::skipped("convert: parquet", "a build with --features parquet");
-    }
     // Twice for one machine: the second time replaces the first.
     for host in ["db/1", "db2", "db2"] {
         convert(&scratch, &["parquet", "--partition", "--host", host, "-o", "all"]);
@@ -210,16 +200,12 @@ fn what_partition_is_not_for_is_refused() {
         let mut command = dprobes();
         let (status, _, stderr) =
             run(command.args(["convert", "none.dpt"]).args(words).current_dir(scratch.path()));
-        let refused = status.code() == Some(2) && stderr.contains(said);
-        assert!(refused || (!cfg!(feature = "parquet") && stderr.contains("--features parquet")), "{stderr}");
+        assert!(status.code() == Some(2) && stderr.contains(said), "{stderr}");
     }
 }
 
 #[test]
 fn parquet_is_read_by_spark() {
-    if !cfg!(feature = "parquet") {
-        return testing::skipped("convert: spark", "a build with --features parquet");
-    }
     let scratch = Scratch::new();
     need!("convert", trace(&scratch), "gcc");
     convert(&scratch, &["parquet", "--templates", "templates"]);

@@ -39,9 +39,6 @@ fn files(directory: &Path, below: &str) -> Vec<String> {
 fn a_store_of_objects_has_the_files_that_a_directory_has() {
     let scratch = Scratch::new();
     need!("convert", trace(&scratch), "gcc");
-    if !cfg!(feature = "parquet") {
-        return testing::skipped("convert: parquet", "a build with --features parquet");
-    }
     let mut store = need!("convert: s3", ObjectStore::start(), NEEDS);
     let variables = store.variables(&store.key);
     let (status, _, stderr) = run(&mut converting(&scratch, "all", &[]));
@@ -69,9 +66,6 @@ fn what_is_wrong_with_a_store_is_told_before_a_trace_is_read() {
     command.args(["convert", "trace.dpt", "--to", "json", "-o", "s3://traces/a"]);
     let (status, _, stderr) = run(command.current_dir(scratch.path()));
     assert!(status.code() == Some(2) && stderr.contains("only --to parquet --partition"), "{stderr}");
-    if !cfg!(feature = "parquet") {
-        return testing::skipped("convert: parquet", "a build with --features parquet");
-    }
     let with = |endpoint: &str| {
         let key = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"].map(|name| (name, "x".to_owned()));
         [&[("AWS_ENDPOINT_URL", endpoint.to_owned())][..], &key].concat()
