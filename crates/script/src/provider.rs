@@ -94,6 +94,14 @@ impl Providers {
     ]);
     /// Those that fire in a process.
     pub const USER: Providers = Providers::of(&[Provider::Uprobe, Provider::Uretprobe, Provider::Usdt]);
+    /// Those at whose hits the core of the process can be dumped.
+    pub const DUMPED: Providers = Providers::of(&[
+        Provider::Uprobe,
+        Provider::Uretprobe,
+        Provider::Usdt,
+        Provider::Watchpoint,
+        Provider::Asyncwatchpoint,
+    ]);
     /// Those that fire while a process or the kernel runs on its behalf.
     pub const TRACED: Providers = Providers::of(&[
         Provider::Kprobe,

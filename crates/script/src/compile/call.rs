@@ -363,10 +363,17 @@ impl<'c, 'a> Call<'c, 'a> {
                 .help("what leads here is the script's own condition")),
             "signal" | "signal_thread" => self.signal(),
             "override" => self.overridden(),
+            "core" => {
+                self.compiler.asm.byte(Op::ExitTo, CORE_DUMP);
+                Ok(())
+            }
             name => Events::new(self.compiler, self.expr).call(name, self.arguments),
         }
     }
 }
+
+/// The debug facility that writes a core dump (`exit 3`).
+const CORE_DUMP: u8 = 3;
 
 /// Whether all points of the probe can have what else needs code in the kernel.
 fn has_in_kernel(compiler: &Compiler<'_>, name: &str) -> bool {

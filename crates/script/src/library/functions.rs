@@ -51,6 +51,10 @@ pub(super) const TABLE: &[Entry] = &[
     function("comptime", ANY, Same(0)).about(
         "a value that is known when the script is checked; `if comptime` keeps the branch that is taken",
     ),
+    function("core", &[], Nothing)
+        .within(Providers::DUMPED)
+        .needs(Needs::Unsafe)
+        .about("ends the action, and dumps the core of the process, which goes on"),
     function("default_str_length", &[], Unsigned(8)).about("the length to which strings are read"),
     function("delete", &[needed("map", Map), optional("key", Key)], Gives::Bool)
         .about("removes an entry of a map"),
