@@ -32,8 +32,10 @@
 
 mod addresses;
 mod arguments;
+mod at_programs;
 mod check;
 mod command_start;
+mod completions;
 mod control;
 mod convert;
 mod cost;
@@ -83,6 +85,7 @@ mod tools;
 mod top;
 mod usage;
 mod watch;
+mod wrappers;
 
 use std::process::ExitCode;
 
@@ -125,11 +128,8 @@ fn main() -> ExitCode {
         Command::Convert(arguments) => convert::convert(&arguments),
         Command::Report(arguments) => report::report(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
-        Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Arguments::command(), "dprobes", &mut script);
-            let written = std::io::Write::write_all(&mut std::io::stdout(), &script);
-            written.map(|()| ExitCode::SUCCESS).map_err(|error| Failure::new(format!("the script: {error}")))
+        Command::Completions { shell, words } => {
+            completions::completions(shell, &words, Arguments::command())
         }
         Command::Help(arguments) => help::help(&arguments, Arguments::command()).map(|()| ExitCode::SUCCESS),
         Command::Man { page } => man::man(page, Arguments::command()).map(|()| ExitCode::SUCCESS),

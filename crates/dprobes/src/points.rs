@@ -1,41 +1,16 @@
-//! `--at MODULE:FUNCTION:POINT` and `--do 'STATEMENTS'`: probes without a program file.
-//!
-//! They are converted to a program's text, one per module, and then handled like all programs:
-//!
-//! ```text
-//! --at libc.so.6:malloc:entry --at libc.so.6:free:entry --do 'push arg, 0; log 1'
-//!
-//!     name = "libc.so.6"                  --do:    push arg, 0
-//!     vars = 64                                     log 1
-//!     gvars = 64
-//!     offset = "malloc":entry
-//!     #include "--do"
-//!     offset = "free":entry
-//!     #include "--do"
-//! ```
+//! `--at MODULE:FUNCTION:POINT`: points of functions on the command line, which `at_programs` makes
+//! programs of.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use image::Pattern;
 use process::{ImageCache, Module};
 use rpn::FunctionPoint;
-use serde::{Deserialize, Serialize};
 
 use crate::Failure;
-use crate::arguments::{Probes, Program};
 
-/// The name of the generated program in messages.
-const AT: &str = "--at";
-/// The name of its handler.
-const DO: &str = "--do";
-/// The name of the program that watches a variable.
-const WATCH: &str = "watch";
-/// Number of local, and of global, variables that a handler may use.
-const VARIABLES: u32 = 64;
-/// The handler without `--do`: counts hits and records nothing.
-const COUNT: &str = "abort\n";
-/// The same where records are asked for: each hit is one, without data.
-const RECORD: &str = "exit\n";
+/// The module that is the process's own program.
+pub(crate) const PROGRAM: &str = "a.out";
 
 /// A probepoint of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,45 +30,6 @@ impl At {
     pub(crate) fn each(&self) -> impl Iterator<Item = String> {
         let pid = self.pid.map(|pid| format!("pid{pid}:")).unwrap_or_default();
         self.points.iter().map(move |point| format!("{pid}{}:{}:{point}", self.module, self.function))
-    }
-}
-
-/// The text of a program that is not in a file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Text {
-    program: String,
-    handler: String,
-}
-
-impl Text {
-    /// The program's path in messages.
-    pub(crate) fn path() -> PathBuf {
-        AT.into()
-    }
-
-    /// The program that watches a variable.
-    pub(crate) fn of_watch(program: String) -> Text {
-        Text { program, handler: String::new() }
-    }
-
-    /// The path of that program in messages.
-    pub(crate) fn path_of_watch() -> PathBuf {
-        WATCH.into()
-    }
-
-    /// The same text with its first probepoint only.
-    pub(crate) fn first(&self) -> Text {
-        let end = self.program.match_indices('\n').map(|(at, _)| at + 1);
-        let mut lines = end.map(|end| &self.program[..end]);
-        let first = lines.find(|text| text.contains("#include")).unwrap_or(&self.program);
-        Text { program: first.to_owned(), handler: self.handler.clone() }
-    }
-
-    /// The text at a path, if the path is the program's or its handler's.
-    pub(crate) fn at(&self, path: &Path) -> Option<&str> {
-        [(AT, &self.program), (WATCH, &self.program), (DO, &self.handler)]
-            .into_iter()
-            .find_map(|(name, text)| (path == Path::new(name)).then_some(text.as_str()))
     }
 }
 
@@ -234,64 +170,6 @@ fn single_colon(text: &str) -> Option<usize> {
     text.match_indices(':').map(|(at, _)| at).find(|at| !double(*at))
 }
 
-/// The programs of a command line: that of its file, or one per module of its `--at`s. With
-/// `records`, hits of the latter are recorded if `--do` does not say what to do.
-pub(crate) fn programs(probes: &Probes, records: bool) -> Vec<Program> {
-    if let Some(file) = &probes.file {
-        return vec![Program { file: file.clone(), preprocessor: probes.preprocessor.clone(), text: None }];
-    }
-    let mut modules: Vec<(&str, Vec<(&str, FunctionPoint)>)> = Vec::new();
-    let ats = probes.at.iter().flat_map(|at| at.points.iter().map(move |&point| (at, point)));
-    for (at, point) in ats {
-        let wanted = (at.function.as_str(), point);
-        match modules.iter_mut().find(|(module, _)| *module == at.module) {
-            Some((_, ats)) if ats.contains(&wanted) => {}
-            Some((_, ats)) => ats.push(wanted),
-            None => modules.push((&at.module, vec![wanted])),
-        }
-    }
-    let usual = if records { RECORD } else { COUNT };
-    let handler = probes.handler.as_deref().map_or_else(|| usual.to_owned(), lines);
-    let program = |(module, ats): (&str, Vec<(&str, FunctionPoint)>)| Program {
-        file: Text::path(),
-        preprocessor: probes.preprocessor.clone(),
-        text: Some(Text { program: text(module, &ats, probes.handler.is_some()), handler: handler.clone() }),
-    };
-    modules.into_iter().map(program).collect()
-}
-
-fn text(module: &str, ats: &[(&str, FunctionPoint)], has_handler: bool) -> String {
-    let mut text = match module {
-        "kernel" | "vmlinux" => "name = vmlinux\nmodtype = kernel\n".to_owned(),
-        _ => format!("name = {}\n", quoted(module)),
-    };
-    if has_handler {
-        text += &format!("vars = {VARIABLES}\ngvars = {VARIABLES}\n");
-    }
-    for (function, point) in ats {
-        text += &format!("offset = {}:{point}\n#include \"{DO}\"\n", quoted(function));
-    }
-    text
-}
-
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))
-}
-
-/// Splits a handler's statements into lines, at each `;` outside quotes.
-fn lines(statements: &str) -> String {
-    let mut quoted = false;
-    let mut lines: String = statements
-        .chars()
-        .map(|character| {
-            quoted ^= character == '"';
-            if character == ';' && !quoted { '\n' } else { character }
-        })
-        .collect();
-    lines.push('\n');
-    lines
-}
-
 /// Checks that probepoints whose module is a pattern match something in a process. Those that name
 /// a module wait for it, or are refused when it is mapped.
 ///
@@ -332,7 +210,6 @@ fn check_one(at: &At, point: FunctionPoint, pid: i32, modules: &[Module]) -> Res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arguments::Preprocessor;
 
     fn at(module: &str, function: &str, point: FunctionPoint) -> Result<At, String> {
         Ok(At { module: module.into(), function: function.into(), points: vec![point], pid: None })
@@ -416,31 +293,5 @@ mod tests {
             let failure = are_for(std::slice::from_ref(&both), pids).expect_err("it names another");
             assert!(failure.message().contains("`pid4711:`"), "{failure}");
         }
-    }
-
-    #[test]
-    fn a_module_has_one_program_and_statements_a_line_each() {
-        let ats =
-            "libc:malloc:entry a.out:f\"g:return libc:free:entry libc:malloc:entry kernel:vfs_*".split(' ');
-        let probes = Probes {
-            file: None,
-            at: ats.map(|text| parse(text).expect("it is one")).collect(),
-            handler: Some("push arg, 0; log 1".into()),
-            preprocessor: Preprocessor::default(),
-        };
-        let texts: Vec<String> = programs(&probes, false)
-            .iter()
-            .map(|program| program.text.clone().expect("it is no file").program)
-            .collect();
-        assert_eq!(
-            texts,
-            [
-                "name = \"libc\"\nvars = 64\ngvars = 64\noffset = \"malloc\":entry\n#include \"--do\"\n\
-                 offset = \"free\":entry\n#include \"--do\"\n",
-                "name = \"a.out\"\nvars = 64\ngvars = 64\noffset = \"f\\\"g\":return\n#include \"--do\"\n",
-                "name = vmlinux\nmodtype = kernel\nvars = 64\ngvars = 64\noffset = \"vfs_*\":entry\n#include \"--do\"\n",
-            ]
-        );
-        assert_eq!(lines("a; b \"c;d\"; e"), "a\n b \"c;d\"\n e\n");
     }
 }

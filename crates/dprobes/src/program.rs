@@ -17,7 +17,7 @@ use image::{Image, Machine};
 use rpn::{Arch, Compiled, DiskFiles, Files, Object, Options, Selection};
 
 use crate::arguments::{Preprocessor, Program, Select};
-use crate::{Failure, points, ppdf, symbols};
+use crate::{Failure, at_programs, ppdf, symbols};
 
 /// Compiles a program for a machine; notes and warnings go to standard error.
 pub(crate) fn compile(program: &Program, arch: Arch) -> Result<Compiled, Failure> {
@@ -194,7 +194,7 @@ impl<'a> Text<'a> {
 #[derive(Default)]
 struct CachedFiles {
     /// A program that is not in a file.
-    text: Option<points::Text>,
+    text: Option<at_programs::Text>,
     read: RefCell<HashMap<PathBuf, Vec<u8>>>,
 }
 

@@ -19,7 +19,8 @@ use crate::messages::{count, tell};
 use crate::output::{Output, Told};
 use crate::started_command::{FAILED, RunCommand, end_as_command, run_command};
 use crate::{
-    Failure, front, outfile, points, program, progress, silent, stats, summary, symbols, targets, templates,
+    Failure, at_programs, front, outfile, points, program, progress, silent, stats, summary, symbols,
+    targets, templates, wrappers,
 };
 
 /// Runs a command with probes in it.
@@ -47,7 +48,11 @@ pub(crate) fn run(arguments: &Run) -> Result<ExitCode, Failure> {
         tracer.insert(program, options, None);
     }
     let options = StartOptions { signal_mask: mask, group: Some(front.group) };
-    let RunCommand { pid, report, ended } = run_command(&mut tracer, &watch, &arguments.command, &options)?;
+    let started = run_command(&mut tracer, &watch, &arguments.command, &options);
+    let RunCommand { pid, report, ended } = started.map_err(|failure| {
+        let probes_program = arguments.probes.at.iter().any(|at| at.module == points::PROGRAM);
+        wrappers::explain(failure, probes_program, &arguments.command)
+    })?;
     drop(watch);
     output.events.destroy_all();
     drop(plugins);
@@ -111,7 +116,7 @@ pub(crate) fn attach(arguments: &Attach, pids: &[i32], engine: Engine) -> Result
 /// Says which handlers make records with nothing in them: what ends without `abort` is a record.
 fn tell_empty(probes: &Probes, programs: &[Loaded]) {
     // Without `--do` it is what was asked for.
-    if probes.file.is_none() && probes.handler.is_none() {
+    if probes.file.is_none() && probes.handlers.texts().is_empty() {
         return;
     }
     for object in programs.iter().map(|loaded| loaded.program.main()) {
@@ -189,7 +194,7 @@ pub(crate) fn load(
         let options = options(tracing, engine.into(), &program)?;
         Ok(Loaded { name, program, header: header(tracing), options })
     };
-    points::programs(probes, has_targets(tracing)).iter().map(load).collect()
+    at_programs::programs(probes, has_targets(tracing))?.iter().map(load).collect()
 }
 
 /// Loads the programs of a command line for the kernel engine, with the texts that they were

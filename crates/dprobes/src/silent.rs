@@ -27,29 +27,59 @@ pub(crate) fn elsewhere(ats: &[At], report: &Report, pids: &[i32]) -> Vec<String
     if silent.is_empty() {
         return Vec::new();
     }
-    let mut cache = ImageCache::new();
-    let modules = pids.iter().filter_map(|&pid| Some((pid, process::modules(pid, &mut cache).ok()?)));
-    let modules: Vec<(i32, Vec<Module>)> = modules.collect();
-    silent.into_iter().filter_map(|at| line(at, &modules)).collect()
+    let modules = of_processes(pids);
+    let line = |at: &At| why(&at.module, &at.function, &modules, |place| format!("--at {place}"));
+    silent.into_iter().filter_map(line).collect()
 }
 
-fn line(at: &At, processes: &[(i32, Vec<Module>)]) -> Option<String> {
+/// Processes, and the modules that each has.
+pub(crate) type Modules = [(i32, Vec<Module>)];
+
+/// The modules of processes that have not ended.
+pub(crate) fn of_processes(pids: &[i32]) -> Vec<(i32, Vec<Module>)> {
+    let mut cache = ImageCache::new();
+    pids.iter().filter_map(|&pid| Some((pid, process::modules(pid, &mut cache).ok()?))).collect()
+}
+
+/// What is likely if a function of a module was not hit. `probe` says how a place such as
+/// `libc:malloc` is probed.
+pub(crate) fn why(
+    module_name: &str,
+    function: &str,
+    processes: &Modules,
+    probe: impl Fn(&str) -> String,
+) -> Option<String> {
     let mut names: Vec<String> = Vec::new();
+    let mut is_inlined = false;
     for (pid, modules) in processes {
         let root = PathBuf::from(format!("/proc/{pid}/root"));
-        let others = modules.iter().filter(|module| !module.is_named(&at.module, &root));
-        for module in others.filter(|module| !module.image.lookup(&at.function).matches.is_empty()) {
+        let mut own = modules.iter().filter(|module| module.is_named(module_name, &root));
+        is_inlined |= own.any(|module| module.image.is_inlined(function));
+        let others = modules.iter().filter(|module| !module.is_named(module_name, &root));
+        for module in others.filter(|module| !module.image.lookup(function).matches.is_empty()) {
             let name = printable::path(module.path.file_name()?.as_ref()).to_string();
             if !names.contains(&name) && names.len() < MOST {
                 names.push(name);
             }
         }
     }
-    let function = printable::text(&at.function);
-    let first = names.first()?;
-    Some(format!(
-        "`{function}` was not hit in {}; a function of this name is in {} too: `--at {first}:{function}`",
-        printable::text(&at.module),
-        names.join(", ")
-    ))
+    let is_main = function == "main";
+    let function = printable::text(function);
+    Some(match names.first() {
+        Some(first) => format!(
+            "`{function}` was not hit in {}; a function of this name is in {} too: `{}`",
+            printable::text(module_name),
+            names.join(", "),
+            probe(&format!("{first}:{function}"))
+        ),
+        None if is_inlined => format!(
+            "`{function}` was not hit; the compiler has put it into callers, which do not reach it: a script can \
+             probe its lines, `uprobe:BINARY:FILE.c:LINE`"
+        ),
+        None if is_main => {
+            "`main` was not hit: it is called once, when a program starts; `dprobes run` is there before it"
+                .to_owned()
+        }
+        None => return None,
+    })
 }

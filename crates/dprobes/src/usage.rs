@@ -46,6 +46,7 @@ fn explanation(error: &Error, words: &[OsString]) -> Option<String> {
     nothing_to_probe(error)
         .or_else(|| before_the_command(words))
         .or_else(|| process_as_file(error, words))
+        .or_else(|| nothing_to_list(error))
         .or_else(|| foreign_option(error, words))
 }
 
@@ -54,6 +55,16 @@ fn nothing_to_probe(error: &Error) -> Option<String> {
     let is_missing = error.kind() == ErrorKind::MissingRequiredArgument && names(error, "PROG.rpn");
     is_missing.then(|| {
         "what to probe is missing: a program file, or functions, as in `--at libc:malloc`; `dprobes list` shows them"
+            .to_owned()
+    })
+}
+
+/// What was not said of a list.
+fn nothing_to_list(error: &Error) -> Option<String> {
+    let is_missing = error.kind() == ErrorKind::MissingRequiredArgument && names(error, "<FILE>");
+    let is_list = is_missing && error.to_string().contains("dprobes list");
+    is_list.then(|| {
+        "what to list is missing: a file or a library, as in `dprobes list libc`, or a process, as in `-p 4711`"
             .to_owned()
     })
 }

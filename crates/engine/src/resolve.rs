@@ -261,6 +261,8 @@ pub(crate) fn symbol(name: &str, image: &Image, remark: &mut dyn FnMut(String)) 
             return Err(NotPlaced::Data(name.to_owned()));
         }
         let hint = match Hint::near(image.nearest_names(name)) {
+            _ if image.imports(name) => Hint::Imported,
+            _ if image.is_inlined(name) => Hint::Inlined,
             Hint::List if image.functions().is_empty() => Hint::NoSymbols,
             hint => hint,
         };

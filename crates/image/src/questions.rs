@@ -13,7 +13,12 @@ use super::restartable::DESCRIPTOR;
 use super::selection::Selected;
 use super::separate::SymbolMismatch;
 use super::usdt::{self, StaticProbe};
-use super::{boundary, entry_points, flow, lookup, outline, restartable, selection, separate};
+use super::{
+    DebugTypes, boundary, entry_points, flow, lookup, outline, restartable, selection, separate, table,
+};
+
+/// The most bytes of debug information that are read to say why a name is not found.
+const DEBUG_INFORMATION: u64 = 64 << 20;
 
 impl Image {
     /// Whether an instruction starts at an address: disassembles from the nearest known start
@@ -73,6 +78,19 @@ impl Image {
     /// mean".
     pub fn nearest_names(&self, name: &str) -> Vec<String> {
         lookup::nearest_names(self, name)
+    }
+
+    /// Whether a name is that of a function of another module, which this one calls.
+    pub fn imports(&self, name: &str) -> bool {
+        table::imported(&self.source, &self.headers).any(|symbol| symbol.name == name)
+    }
+
+    /// Whether the compiler has put a function into its callers wherever it is called, by the debug
+    /// information in this file itself. If that is very large, it is not asked.
+    pub fn is_inlined(&self, name: &str) -> bool {
+        let section = self.headers.section(".debug_info");
+        let is_small = section.is_some_and(|section| section.size <= DEBUG_INFORMATION);
+        is_small && DebugTypes::read(self).is_ok_and(|types| types.has_inlined(name).unwrap_or(false))
     }
 
     /// The functions that a name means, one for each address: as of [`Image::lookup`], or for

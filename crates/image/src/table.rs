@@ -48,6 +48,8 @@ enum Wanted {
     Code,
     /// Data, wherever it is.
     Data,
+    /// Functions of other modules.
+    Imported,
 }
 
 /// Reads the symbols of the table that `section` describes.
@@ -65,6 +67,12 @@ pub(crate) fn read_section(
 pub(crate) fn data(source: &Source, headers: &Headers) -> impl Iterator<Item = Symbol> {
     let tables = [elf::SHT_SYMTAB, elf::SHT_DYNSYM].into_iter().filter_map(|kind| headers.section_of(kind));
     tables.flat_map(|section| read_wanted(source, headers, section, None, Wanted::Data)).flatten()
+}
+
+/// The functions that the file calls in other modules, by its dynamic symbols. Damage is ignored.
+pub(crate) fn imported(source: &Source, headers: &Headers) -> impl Iterator<Item = Symbol> {
+    let table = headers.section_of(elf::SHT_DYNSYM).into_iter();
+    table.flat_map(|section| read_wanted(source, headers, section, None, Wanted::Imported)).flatten()
 }
 
 fn read_wanted(
@@ -161,6 +169,9 @@ fn read_class<Entry: Sym<Endian = Endianness> + Pod>(
                 elf::STT_TLS => SymbolKind::ThreadLocal,
                 _ => SymbolKind::Data,
             }),
+            Wanted::Imported => (entry.st_shndx(endian) == elf::SHN_UNDEF
+                && entry.st_type() == elf::STT_FUNC)
+                .then_some(SymbolKind::Code(FunctionKind::Function)),
         };
         let Some(kind) = kind else { continue };
         let at = entry.st_name(endian) as usize;

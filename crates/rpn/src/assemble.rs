@@ -18,6 +18,7 @@ use crate::check::{MAX_NAMES, show, within};
 use crate::expression::{Expression, Name};
 use crate::keys::Key;
 use crate::object::{ModuleKind, Object, Proc, SymbolUse};
+use crate::spellings::ARGUMENT;
 
 /// Writes a program's code into `object`, which already has the headers.
 pub(crate) fn assemble(program: &Program, object: &mut Object, messages: &mut Messages) {
@@ -133,6 +134,12 @@ struct Label {
     name: Name,
     offset: usize,
     used: bool,
+}
+
+/// The number in a name such as `arg0`, as other tracers call an argument.
+fn argument(name: &str) -> Option<u8> {
+    let number = name.strip_prefix(ARGUMENT)?;
+    if number.is_empty() { Some(0) } else { number.parse().ok() }
 }
 
 fn find_labels(body: &Body, layout: &Layout, messages: &mut Messages) -> BTreeMap<String, Label> {
@@ -332,7 +339,10 @@ impl Writer<'_> {
             )
             .label("expected a number")
             .help("`push SYMBOL` is for the symbols of the kernel (`modtype = kernel` or `kmod`)");
-            return Err(wrong.suggest(near));
+            return Err(match argument(&symbol.text) {
+                Some(number) => wrong.help(format!("write `push {ARGUMENT}, {number}`")),
+                None => wrong.suggest(near),
+            });
         }
         let addend = i64::try_from(value.number).map_err(|_| {
             Diagnostic::error(expression.place, "this offset from its symbol is too large")

@@ -20,6 +20,8 @@ use ObsoleteName::{Absent, Removed, Renamed};
 /// `push arg, N`: an argument of the probed function. Written like an instruction, it becomes
 /// several.
 pub(crate) const ARGUMENT: &str = "arg";
+/// How the first argument is pushed, in messages.
+pub(crate) const FIRST_ARGUMENT: &str = "push arg, 0";
 /// `push retval`: the return value of the probed function.
 pub(crate) const RESULT: &str = "retval";
 

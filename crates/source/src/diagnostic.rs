@@ -6,7 +6,7 @@ use std::ops::Range;
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Element, Group, Level, Origin, Renderer, Snippet};
 
-use crate::text::{Position, SourceLocation, Sources, Span};
+use crate::text::{Position, Source, SourceLocation, Sources, Span};
 
 /// The severity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -175,11 +175,13 @@ impl Diagnostic {
         elements
     }
 
-    /// `included from ...`, innermost first.
+    /// `included from ...`, innermost first. A text that was made from options is not named: nobody
+    /// has seen it.
     fn inclusions(&self, sources: &Sources) -> Vec<String> {
         let mut path = sources.path_to(self.span);
         path.pop();
         path.reverse();
+        path.retain(|(source, _)| !sources.get(*source).is_some_and(Source::is_option));
         let locate = |(source, start)| sources.locate(Span { source, start, end: start });
         path.into_iter().map(|at| format!("included from {}", locate(at))).collect()
     }

@@ -80,6 +80,13 @@ pub struct Source {
     pub included: Option<Span>,
 }
 
+impl Source {
+    /// Whether it is the value of an option, not a file.
+    pub(crate) fn is_option(&self) -> bool {
+        self.name.starts_with("--")
+    }
+}
+
 /// A line and a column, both from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {

@@ -44,7 +44,7 @@ impl Names {
             return String::new();
         }
         let logged = self.logged.get(&(event.place.program, event.place.probe));
-        let values = logged.unwrap_or(&LoggedForms::UNKNOWN).values(event.record);
+        let values = logged.unwrap_or(&LoggedForms::UNKNOWN).values(event.record, None);
         String::from_utf8_lossy(&values).into_owned()
     }
 }

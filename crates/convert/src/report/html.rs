@@ -60,7 +60,7 @@ fn head(out: &mut String, found: &Findings) {
             "<p>{} &middot; {} &middot; <code>{}</code></p>",
             markup(&about.host),
             markup(&about.kernel),
-            markup(&about.command.join(" "))
+            markup(&about.command_line())
         );
     }
     if let Some((least, _)) = found.times {

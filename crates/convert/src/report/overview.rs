@@ -141,7 +141,7 @@ fn head(found: &Findings, out: &mut Vec<u8>) {
     out.push(b'{');
     text("name", &found.name, out);
     text("host", &found.about.host, out);
-    text("command", &found.about.command.join(" "), out);
+    text("command", &found.about.command_line(), out);
     number("records", found.records, out);
     number("dropped", found.dropped, out);
     key("complete", out);

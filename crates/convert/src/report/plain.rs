@@ -77,7 +77,7 @@ fn head(out: &mut String, found: &Findings) {
     let about = &found.about;
     line(out, format!("{}: {}", clean(&found.name), count_of(found.records, "record")));
     if !about.host.is_empty() {
-        let command = about.command.join(" ");
+        let command = about.command_line();
         line(
             out,
             format!("  made on {}, {}, by: {}", clean(&about.host), clean(&about.kernel), clean(&command)),

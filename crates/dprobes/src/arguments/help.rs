@@ -16,12 +16,12 @@ Examples:
   dprobes help scripts source lines      the section with this heading
   dprobes help scripts ustack            what the page says of a word
   dprobes help session stop
-  dprobes help examples --to .            writes the examples to ./examples")]
+  dprobes help examples -o .              writes the examples to ./examples")]
 pub(crate) struct Help {
     /// A command, a page with words of a section, or `examples`
     #[arg(value_name = "TOPIC")]
     pub(crate) topic: Vec<String>,
     /// Of `examples`: write them to a new folder in DIR
-    #[arg(long, value_name = "DIR")]
-    pub(crate) to: Option<PathBuf>,
+    #[arg(short, long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) output: Option<PathBuf>,
 }

@@ -42,6 +42,7 @@ pub(crate) use insert::{ApplyPpdf, GetVars, Insert, Placing, Query, Remove, Sess
 pub(crate) use list::List;
 pub(crate) use moment::{Moment, moment};
 pub(crate) use probes::{Preprocessor, Probes, Program, Select};
+pub(crate) use processes::ids_of;
 pub(crate) use report::Report;
 pub(crate) use run::{Attach, Run};
 pub(crate) use serve::Serve;
@@ -163,6 +164,9 @@ pub(crate) enum Command {
     Completions {
         /// The shell
         shell: clap_complete::Shell,
+        /// Instead of the script: what the last of these words of a command line may become
+        #[arg(last = true, hide = true, allow_hyphen_values = true)]
+        words: Vec<std::ffi::OsString>,
     },
     /// Show the help of a command, or a page of the documentation
     Help(Help),

@@ -3,11 +3,12 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
 
 use super::values::definition;
-use crate::points::{At, Text};
+use crate::at_programs::Text;
+use crate::points::At;
 
 /// What is probed: a program, or points of functions.
 #[derive(Debug, Args)]
@@ -25,13 +26,79 @@ pub(crate) struct Probes {
     /// Without --do, hits are counted per function.
     #[arg(long, value_name = "MODULE:FUNCTION[:POINT]", value_parser = crate::points::parse, conflicts_with = "file")]
     pub(crate) at: Vec<At>,
-    /// What to do at each hit of --at: instructions of the probe language, separated by ;
-    ///
-    /// There are 64 local variables (lv) and 64 global ones (gv).
-    #[arg(long = "do", value_name = "STATEMENTS", requires = "at", conflicts_with = "file")]
-    pub(crate) handler: Option<String>,
+    #[command(flatten)]
+    pub(crate) handlers: Handlers,
     #[command(flatten)]
     pub(crate) preprocessor: Preprocessor,
+}
+
+/// What is done at the points of `--at`.
+#[derive(Debug, Default)]
+pub(crate) struct Handlers {
+    texts: Vec<String>,
+    /// Where on the command line these, and the points, are.
+    places: Vec<usize>,
+    points: Vec<usize>,
+}
+
+/// Its argument.
+#[derive(Args)]
+struct Do {
+    /// What to do at each hit of --at: instructions of the probe language, separated by ;
+    ///
+    /// One --do is for all points; of several, each is for the points before it, up to the last
+    /// --do. There are 64 local variables (lv) and 64 global ones (gv).
+    #[arg(long = "do", value_name = "STATEMENTS", requires = "at", conflicts_with = "file")]
+    handler: Vec<String>,
+}
+
+impl Handlers {
+    /// The texts, in the order of the command line.
+    pub(crate) fn texts(&self) -> &[String] {
+        &self.texts
+    }
+
+    /// Which text is for the `--at` with this number; none if only the hits are counted.
+    pub(crate) fn of(&self, at: usize) -> Option<usize> {
+        match self.texts.len() {
+            0 | 1 => self.texts.first().map(|_| 0),
+            _ => self.places.iter().position(|place| Some(place) > self.points.get(at)),
+        }
+    }
+}
+
+impl FromArgMatches for Handlers {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Handlers, clap::Error> {
+        let places = |id| matches.indices_of(id).into_iter().flatten().collect::<Vec<usize>>();
+        let Do { handler: texts } = Do::from_arg_matches(matches)?;
+        let handlers = Handlers { texts, places: places("handler"), points: places("at") };
+        let used: Vec<usize> = (0..handlers.points.len()).filter_map(|at| handlers.of(at)).collect();
+        match handlers.texts.iter().enumerate().find(|(number, _)| !used.contains(number)) {
+            Some((_, text)) if !used.is_empty() => Err(clap::Error::raw(
+                clap::error::ErrorKind::ValueValidation,
+                format!(
+                    "no `--at` for `--do '{}'`: of several --do, each is for the --at before it\n",
+                    printable::text(text)
+                ),
+            )),
+            _ => Ok(handlers),
+        }
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Handlers::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for Handlers {
+    fn augment_args(command: Command) -> Command {
+        Do::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Do::augment_args_for_update(command)
+    }
 }
 
 /// A probe program and how it is compiled.

@@ -27,12 +27,23 @@ impl Processes {
     }
 }
 
+/// The processes that a word means; none if it is wrong.
+pub(crate) fn ids_of(text: &str) -> Vec<i32> {
+    named(text).map(|named| named.0).unwrap_or_default()
+}
+
 /// What one word means.
 #[derive(Clone, Debug)]
 struct Named(Vec<i32>);
 
-/// Parses a process id, or the name of processes.
+/// Parses a process id, or the name of processes. Several ids with white space between them are
+/// what a shell makes of `-p "$(pgrep app)"`.
 fn named(text: &str) -> Result<Named, String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    if words.len() > 1 && words.iter().all(|word| word.bytes().all(|byte| byte.is_ascii_digit())) {
+        let each: Result<Vec<Named>, String> = words.into_iter().map(named).collect();
+        return each.map(|each| Named(each.into_iter().flat_map(|named| named.0).collect()));
+    }
     if text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
         let id = text.parse().ok().filter(|id| *id > 0);
         return id.map(|id| Named(vec![id])).ok_or_else(|| format!("{text} is no process id"));
@@ -97,6 +108,7 @@ mod tests {
     #[test]
     fn ids_and_names_are_processes() {
         assert_eq!(named("17").expect("an id").0, [17]);
+        assert_eq!(named("17\n4711\n").expect("what pgrep prints").0, [17, 4711]);
         for wrong in ["", "0", "99999999999", "-4", "no program is called so"] {
             assert!(named(wrong).is_err(), "{wrong}");
         }

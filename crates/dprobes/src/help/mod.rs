@@ -35,10 +35,10 @@ pub(crate) fn help(arguments: &Help, mut whole: Command) -> Result<(), Failure> 
     // So that subcommands are named `dprobes run` and have `--help`.
     whole.build();
     let words: Vec<&str> = arguments.topic.iter().map(String::as_str).collect();
-    if let Some(directory) = &arguments.to {
+    if let Some(directory) = &arguments.output {
         return match &words[..] {
             [EXAMPLES] => write(directory),
-            _ => Err(Failure::new("`--to DIR` is for `dprobes help examples`").with_status(2)),
+            _ => Err(Failure::new("`-o DIR` is for `dprobes help examples`").with_status(2)),
         };
     }
     let is_terminal = io::stdout().is_terminal();
@@ -108,7 +108,7 @@ fn list() -> String {
     };
     let lines: String = pages::examples().map(line).collect();
     format!(
-        "{lines}\n`dprobes help {EXAMPLES}/NAME` shows one; `dprobes help {EXAMPLES} --to DIR` writes all to DIR/{EXAMPLES}.\n"
+        "{lines}\n`dprobes help {EXAMPLES}/NAME` shows one; `dprobes help {EXAMPLES} -o DIR` writes all to DIR/{EXAMPLES}.\n"
     )
 }
 

@@ -257,7 +257,7 @@ sources of dprobes.
             let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
             for topic in words.split("`dprobes help ").skip(1).filter_map(|rest| rest.split('`').next()) {
                 let is_there = pages::page(topic).is_some() || pages::example(topic).is_some();
-                let is_there = is_there || topic.starts_with("examples --to ");
+                let is_there = is_there || topic.starts_with("examples -o ");
                 assert!(is_there || topic.contains("TOPIC"), "{}: no page is `{topic}`", page.name);
             }
             for path in words.split(['`', ' ', '(', ',']).filter(|word| word.starts_with("examples/")) {

@@ -84,7 +84,7 @@ use crate::control::Watch;
 use crate::hooks::Plugins;
 use crate::output::Output;
 use crate::session::{self, Loaded};
-use crate::{Failure, points};
+use crate::{Failure, at_programs, points};
 use attaching::{Program, To};
 pub(crate) use emitting::{EmittedHandler, could_run, emit};
 pub(crate) use in_kernel::SystemMap;
@@ -163,7 +163,7 @@ pub(crate) fn attach(arguments: &Attach) -> Result<ExitCode, Failure> {
         items: None,
         allow_panic: *allow_panic,
     };
-    run(points::programs(probes, session::has_targets(tracing)), select, with, |programs| {
+    run(at_programs::programs(probes, session::has_targets(tracing))?, select, with, |programs| {
         session::open(tracing, programs, true)
     })
 }

@@ -357,7 +357,7 @@ impl<'a> Prepared<'a> {
             ));
         }
         if was_run && !self.arguments.printed.quiet && script.0.borrow().status.is_none() {
-            unhit::tell_of(report, self.places);
+            unhit::tell_of(report, self.places, self.pids);
         }
     }
 }

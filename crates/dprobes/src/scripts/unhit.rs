@@ -8,10 +8,10 @@ use script::{AttachPoint, AttachTarget, Provider};
 
 use super::places::Places;
 use crate::messages::tell;
-use crate::summary;
+use crate::{silent, summary};
 
 /// Tells of functions that were named exactly, and had no hit while they were probed.
-pub(super) fn tell_of(report: &Report, places: &Places) {
+pub(super) fn tell_of(report: &Report, places: &Places, pids: &[i32]) {
     let mut hits: BTreeMap<u32, u64> = BTreeMap::new();
     // What is waited for was told.
     for probe in report.probes.iter().filter(|probe| probe.address.is_some()) {
@@ -24,8 +24,19 @@ pub(super) fn tell_of(report: &Report, places: &Places) {
         .filter(|(point, _)| is_exact(point))
         .collect();
     let told = silent.iter().filter(|(point, _)| !silent.iter().any(|(other, _)| is_implied(point, other)));
-    let lines = summary::without_a_hit(told.map(|(_, name)| printable::text(name).into_owned()));
+    let told: Vec<&(&AttachPoint, &str)> = told.collect();
+    let lines = summary::without_a_hit(told.iter().map(|(_, name)| printable::text(name).into_owned()));
     lines.lines().for_each(|line| tell(&format!("note: {line}")));
+    if told.is_empty() {
+        return;
+    }
+    let modules = silent::of_processes(pids);
+    for (point, _) in told {
+        let AttachTarget::Function { binary, function, .. } = &point.place else { continue };
+        let provider = if matches!(point.provider, Provider::Uretprobe) { "uretprobe" } else { "uprobe" };
+        let likely = silent::why(&binary.path, function, &modules, |place| format!("{provider}:{place}"));
+        likely.into_iter().for_each(|line| tell(&format!("note: {line}")));
+    }
 }
 
 /// Whether an attach point is a function, and no pattern.

@@ -7,14 +7,18 @@
 //! ```
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::Builder;
 
 use convert::{Event, Form, Json, TemplateSet, TraceFacts, convert};
-use trace::store::{Filter, Reader};
+use trace::line::{Functions, LoggedForms};
+use trace::store::{Filter, Info, Reader};
+use trace::stored;
 
 use super::http::Refused;
 
@@ -91,7 +95,8 @@ fn read(
     let mut known = TraceFacts::new(reader.info());
     let sheet = TemplateSet::new(None, reader.info());
     let out = Shared::default();
-    let mut lines = Lines { skip, text, json: Json::new(out.clone()), out, sender };
+    let values = Values::new(reader.info());
+    let mut lines = Lines { skip, text, json: Json::new(out.clone()), out, values, sender };
     reader.select(filter).map_err(unreadable)?;
     match convert(&mut reader, &mut known, &sheet, &mut lines, |_| {}) {
         Ok(_) => Ok(()),
@@ -115,6 +120,35 @@ impl Write for Shared {
     }
 }
 
+/// What records have logged, as text.
+#[derive(Debug)]
+struct Values {
+    /// By program and probe.
+    logged: HashMap<(u32, u32), LoggedForms>,
+    functions: Arc<dyn Functions>,
+}
+
+impl Values {
+    fn new(info: &Info) -> Values {
+        let form = |probe: &trace::store::Probe| {
+            Some(((probe.program, probe.number), LoggedForms::parse(probe.logged.as_deref()?)))
+        };
+        Values { logged: info.probes.iter().filter_map(form).collect(), functions: stored::functions(info) }
+    }
+
+    /// Adds them as a last member, `values`, to a line of JSON.
+    fn add(&self, event: &Event<'_>, line: &mut Vec<u8>) {
+        let logged = self.logged.get(&(event.place.program, event.place.probe));
+        let values = logged.unwrap_or(&LoggedForms::UNKNOWN).values(event.record, Some(&*self.functions));
+        let text = String::from_utf8_lossy(values.trim_ascii());
+        // Text is always valid.
+        let text = serde_json::to_string(&text).unwrap_or_default();
+        if let Some(end) = line.iter().rposition(|byte| *byte == b'}') {
+            line.splice(end.., format!(",\"values\":{text}}}").into_bytes());
+        }
+    }
+}
+
 /// Records as JSON, each a line.
 struct Lines<'a> {
     /// How many are skipped.
@@ -124,6 +158,7 @@ struct Lines<'a> {
     /// Writes records to `out`.
     json: Json<Shared>,
     out: Shared,
+    values: Values,
     sender: &'a SyncSender<Line>,
 }
 
@@ -135,7 +170,8 @@ impl Form for Lines<'_> {
         }
         self.json.record(event)?;
         self.json.finish()?;
-        let line = self.out.0.take();
+        let mut line = self.out.0.take();
+        self.values.add(event, &mut line);
         let small = line.to_ascii_lowercase();
         if !self.text.is_empty() && !small.windows(self.text.len()).any(|part| part == self.text) {
             return Ok(());

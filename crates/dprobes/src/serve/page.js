@@ -206,7 +206,7 @@ async function refresh(whole) {
 async function records() {
   const find = new FormData($("find")).get("text");
   const answer = await ask("/records", chosen({ skip, text: find }));
-  const values = record => record.fields ? JSON.stringify(record.fields) : record.data || "";
+  const values = record => record.fields ? JSON.stringify(record.fields) : record.values || record.data || "";
   table("records", ["time", "thread", "probe", "values"], answer.records.map(record =>
     [record.iso || "", (record.comm || "") + "[" + [...new Set([record.pid, record.tid])].join(":") + "]",
       (record.module || "?") + ":" + (/[*?[]/.test(record.probe || "?") ? record.symbol || record.probe || "?" : record.probe), values(record)]));

@@ -18,14 +18,14 @@ use crate::arguments::{
     ApplyPpdf, Cost, Export, GetVars, Insert, Placing, Plugin, Preprocessor, Program, Query, Remove, Runner,
     Session, SessionAction, Which,
 };
-use crate::{Failure, kernel_engine, points, ppdf, program, symbols, targets, templates};
+use crate::{Failure, at_programs, kernel_engine, points, ppdf, program, symbols, targets, templates};
 
 /// How long a new session may take to accept connections.
 const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Inserts programs and returns; the session keeps the probes.
 pub(crate) fn insert(arguments: &Insert) -> Result<ExitCode, Failure> {
-    let programs = points::programs(&arguments.probes, has_targets(&arguments.placing));
+    let programs = at_programs::programs(&arguments.probes, has_targets(&arguments.placing))?;
     let pids = arguments.placing.processes.ids();
     let for_all = arguments.probes.at.iter().find(|at| ["a.out", "*"].contains(&at.module.as_str()));
     if let Some(at) = for_all.filter(|_| pids.is_empty()) {

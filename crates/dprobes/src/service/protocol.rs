@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Failure;
 use crate::arguments::LogFormat;
-use crate::points::Text;
+use crate::at_programs::Text;
 
 /// Largest message, in bytes.
 const LIMIT: u64 = 1 << 24;

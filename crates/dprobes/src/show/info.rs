@@ -53,7 +53,7 @@ fn head(text: &mut String, path: &str, size: u64, info: &Info) {
         line("made by", format!("dprobes {}, process {}", clean(&about.version), about.pid));
         let on = format!("{}, {}, {}, {processors}", about.host, about.kernel, about.machine);
         line("on", clean(&on).into_owned());
-        line("command", clean(&about.command.join(" ")).into_owned());
+        line("command", clean(&about.command_line()).into_owned());
         line("began", date(about.start));
     }
     if let Some((least, greatest)) = info.times {

@@ -18,9 +18,9 @@ use engine::{Lost, Note, Observer, Placed, Report};
 use trace::{Items, Record};
 
 use crate::arguments::{Program, Select, Watch, WatchAccess};
+use crate::at_programs::Text;
 use crate::messages::tell;
 use crate::output::Output;
-use crate::points::Text;
 use crate::{Failure, kernel_engine, session, targets};
 use lines::Lines;
 use variable::Watched;

@@ -7,7 +7,7 @@ use crate::support::{Scratch, dprobes, find_program, need, run};
 #[test]
 fn examples_are_written_once_and_are_right() {
     let scratch = Scratch::new();
-    let write = || run(dprobes().args(["help", "examples", "--to", "."]).current_dir(scratch.path()));
+    let write = || run(dprobes().args(["help", "examples", "-o", "."]).current_dir(scratch.path()));
     let (status, out, err) = write();
     assert!(status.success() && out.is_empty() && err.is_empty(), "{out}{err}");
     let folder = scratch.path().join("examples");
@@ -29,7 +29,7 @@ fn examples_are_written_once_and_are_right() {
 fn a_plugin_is_built_of_the_examples_alone() {
     let compiler = need!("help: plugin", find_program("gcc"), "gcc");
     let scratch = Scratch::new();
-    let (status, _, err) = run(dprobes().args(["help", "examples", "--to"]).arg(scratch.path()));
+    let (status, _, err) = run(dprobes().args(["help", "examples", "-o"]).arg(scratch.path()));
     assert!(status.success(), "{err}");
     let folder = scratch.path().join("examples/plugins");
     let mut command = Command::new(compiler);

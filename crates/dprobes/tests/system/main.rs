@@ -14,6 +14,7 @@ mod bounds;
 mod budget;
 mod children;
 mod classic;
+mod completions;
 mod convert;
 mod copies;
 mod core;

@@ -78,6 +78,11 @@ mod tests {
         assert_eq!(of(Hint::near(Vec::new())), "no symbol `f`; `dprobes list` shows the functions");
         let near = Hint::near(vec!["g".to_owned(), "h".to_owned()]);
         assert_eq!(of(near.clone()), "no symbol `f`; did you mean `g`, `h`?");
+        assert_eq!(
+            of(Hint::Imported),
+            "no symbol `f`; it is called from here and is in another module; `*` for the module means any"
+        );
+        assert!(of(Hint::Inlined).contains("into its callers"));
         assert!(NotPlaced::NoMatch { pattern: "f*".to_owned(), hint: near }.suggests_names());
         assert!(!NotPlaced::NoMatch { pattern: "f*".to_owned(), hint: Hint::List }.suggests_names());
     }

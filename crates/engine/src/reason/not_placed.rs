@@ -299,6 +299,10 @@ pub enum Hint {
     NoSymbols,
     /// The functions can be listed.
     List,
+    /// It was inlined wherever it is called.
+    Inlined,
+    /// It is a function of another module, which this one calls.
+    Imported,
     /// Similar names.
     Near(Vec<String>),
 }
@@ -318,6 +322,14 @@ impl fmt::Display for Hint {
                 "the file has no symbols: give the offset in the file as a number, or with --sym the file that has them"
             ),
             Hint::List => write!(f, "`dprobes list` shows the functions"),
+            Hint::Inlined => write!(
+                f,
+                "the compiler has put the function into its callers; a script can probe its lines: \
+                 `uprobe:BINARY:FILE.c:LINE`"
+            ),
+            Hint::Imported => {
+                write!(f, "it is called from here and is in another module; `*` for the module means any")
+            }
             Hint::Near(names) => {
                 let names: Vec<String> =
                     names.iter().map(|name| format!("`{}`", printable::text(name))).collect();

@@ -23,6 +23,7 @@
 //! | `ranges` | the unit that has an address |
 //! | `scan` | goes through a unit without reading what is inside of functions and types |
 //! | `named` | types and constants by name |
+//! | `inlined` | functions that are in their callers only |
 //! | `shapes`, `text` | what a type is; its name |
 //! | `lines`, `line_table` | the code of source lines; the line of all code |
 //! | `functions`, `locations` | parameters of a function, and where the compiler says they are |
@@ -31,6 +32,7 @@
 mod classes;
 mod functions;
 mod golang;
+mod inlined;
 mod kinds;
 mod line_table;
 mod lines;
@@ -160,6 +162,14 @@ impl DebugTypes {
     /// The information is damaged, or too large.
     pub fn line(&self, file: &str, line: u64) -> Result<LineCode, NoTypes> {
         self.with(|reader| lines::line(reader, file, line))
+    }
+
+    /// Whether a function of this name was inlined wherever it is called.
+    ///
+    /// # Errors
+    /// The information is damaged, or too large.
+    pub fn has_inlined(&self, name: &str) -> Result<bool, NoTypes> {
+        self.with(|reader| inlined::has(reader, name))
     }
 
     /// The line tables of all units.

@@ -13,7 +13,7 @@ use crate::ast::{Instruction, Line, Operand};
 use crate::expression::{self, Grammar, Name};
 use crate::lex::{Kind, Token};
 use crate::registers::{Register, is_register};
-use crate::spellings::{ObsoleteName, forms, is_reserved, pieces};
+use crate::spellings::{ARGUMENT, FIRST_ARGUMENT, ObsoleteName, RESULT, forms, is_reserved, pieces};
 
 impl Parser<'_> {
     pub(super) fn instruction(&mut self) -> Result<(), Diagnostic> {
@@ -258,7 +258,9 @@ fn unknown(first: &Token, second: &Token, arch: Arch) -> Diagnostic {
     }
     // `pop xx`: the first word is valid.
     let mut words: Vec<&str> = Vec::new();
-    for word in same_start.iter().filter_map(|name| pieces(name).nth(1)) {
+    let fetched = if first.is_word("push") { &[ARGUMENT, RESULT][..] } else { &[] };
+    let second_words = same_start.iter().filter_map(|name| pieces(name).nth(1));
+    for word in fetched.iter().copied().chain(second_words) {
         if !words.contains(&word) {
             words.push(word);
         }
@@ -267,8 +269,12 @@ fn unknown(first: &Token, second: &Token, arch: Arch) -> Diagnostic {
         return Diagnostic::error(second.place, "`mem` without a width")
             .label("expected `mem, u8`, `mem, u16`, `mem, u32` or `mem, u64`");
     }
-    let list = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
     let here = second.kind == Kind::Name && !second.starts_line;
+    if here && first.is_word("push") && second.is_word(ARGUMENT) {
+        return Diagnostic::error(second.place, "`push arg` without the number of the argument")
+            .label(format!("expected `{FIRST_ARGUMENT}` for the first one"));
+    }
+    let list = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
     let wrong = if here {
         let both = format!("{} {}", first.text, second.text);
         Diagnostic::error(second.place, format!("no instruction is called {}", quote(&both)))
@@ -281,6 +287,9 @@ fn unknown(first: &Token, second: &Token, arch: Arch) -> Diagnostic {
     match arch.register(&second.text).filter(|_| here && words.contains(&"r")) {
         Some(register) => {
             wrong.help(format!("write `{} r, {}`", first.text.to_ascii_lowercase(), register.name))
+        }
+        None if here && first.is_word("log") && wrong.help.is_none() => {
+            wrong.help(format!("`log 1` logs the top of the stack: `{FIRST_ARGUMENT}`, then `log 1`"))
         }
         None => wrong,
     }

@@ -6,6 +6,7 @@
 //! number for so many words and a `p` for each item with a prefix (a string, memory, variables),
 //! and forms are separated by `|`: `2p|1` is "two words and a string, or a word".
 
+use super::Functions;
 use crate::Record;
 use crate::template::Prefixed;
 
@@ -103,10 +104,11 @@ impl LoggedForms {
         }
     }
 
-    /// The values of a record as text, each after a blank; addresses without names.
-    pub fn values(&self, record: &Record) -> Vec<u8> {
+    /// The values of a record as text, each after a blank; addresses with names if functions are
+    /// known.
+    pub fn values(&self, record: &Record, functions: Option<&dyn Functions>) -> Vec<u8> {
         let mut out = Vec::new();
-        super::value::append(&self.decode(&record.data, record.word), record, None, &mut out);
+        super::value::append(&self.decode(&record.data, record.word), record, functions, &mut out);
         out
     }
 

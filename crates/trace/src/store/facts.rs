@@ -166,6 +166,19 @@ macro_rules! facts {
     };
 }
 
+impl About {
+    /// The command line as a shell takes it: words with other characters than those of names and
+    /// numbers are quoted.
+    pub fn command_line(&self) -> String {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./:=,@+%^".contains(&byte);
+        let quoted = |word: &String| match !word.is_empty() && word.bytes().all(is_plain) {
+            true => word.clone(),
+            false => format!("'{}'", word.replace('\'', r"'\''")),
+        };
+        self.command.iter().map(quoted).collect::<Vec<_>>().join(" ")
+    }
+}
+
 facts! {
     /// Where and how the trace was made. The first fact of a store.
     1 About {

@@ -24,6 +24,14 @@ fn about() -> About {
     }
 }
 
+#[test]
+fn a_command_line_can_be_given_to_a_shell_again() {
+    let mut about = about();
+    about.command =
+        ["dprobes", "run", "--at", "a.out:f*", "--do", "push 'x'", ""].map(str::to_owned).to_vec();
+    assert_eq!(about.command_line(), r"dprobes run --at 'a.out:f*' --do 'push '\''x'\''' ''");
+}
+
 /// A record that differs from its neighbours in everything.
 fn record(number: u32) -> Record {
     Record {
