@@ -242,7 +242,12 @@ fn points(
         // A file offset, as for functions.
         let Some(offset) = image.offset_of_address(site.vaddr) else { continue };
         let text = image.instruction_text(site.vaddr).unwrap_or_default();
-        if writeln!(out, "{offset:#010x}  {file}:{}  {text}", printable::text(&site.function)).is_err() {
+        // A function may have several returns; `--at` takes one by its offset.
+        let mut functions = image.select_named(&site.function).into_iter().map(|function| function.vaddr);
+        let start = functions.find(|start| point == FunctionPoint::Return && *start <= site.vaddr);
+        let distance = start.map(|start| format!("+{:#x}", site.vaddr - start));
+        let function = site.function.clone() + &distance.unwrap_or_default();
+        if writeln!(out, "{offset:#010x}  {file}:{}  {text}", printable::text(&function)).is_err() {
             break;
         }
     }

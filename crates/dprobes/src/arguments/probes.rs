@@ -16,6 +16,9 @@ pub(crate) struct Probes {
     /// The probe program, or the PPDF built from one
     #[arg(value_name = "PROG.rpn", required_unless_present = "at")]
     pub(crate) file: Option<PathBuf>,
+    // Before `at`: what is parsed into a field is no longer among the matches.
+    #[command(flatten)]
+    pub(crate) handlers: Handlers,
     /// Probe points of functions, named as in DTrace's pid provider; may be given several times
     ///
     /// MODULE is a library (libc.so.6, or libc for short), a path, a.out for the program itself, or
@@ -24,10 +27,8 @@ pub(crate) struct Probes {
     /// hexadecimal offset. All may be patterns with * ? [ ] (a POINT pattern matches entry and
     /// return); an empty value matches everything. A prefix pidPID: names the process of -p.
     /// Without --do, hits are counted per function.
-    #[arg(long, value_name = "MODULE:FUNCTION[:POINT]", value_parser = crate::points::parse, conflicts_with = "file")]
+    #[arg(long, value_name = "MODULE:FUNCTION[:POINT]", display_order = 0, value_parser = crate::points::parse, conflicts_with = "file")]
     pub(crate) at: Vec<At>,
-    #[command(flatten)]
-    pub(crate) handlers: Handlers,
     #[command(flatten)]
     pub(crate) preprocessor: Preprocessor,
 }
@@ -77,7 +78,7 @@ impl FromArgMatches for Handlers {
             Some((_, text)) if !used.is_empty() => Err(clap::Error::raw(
                 clap::error::ErrorKind::ValueValidation,
                 format!(
-                    "no `--at` for `--do '{}'`: of several --do, each is for the --at before it\n",
+                    "no `--at` for `--do '{}'`: of several --do, each is for the --at before it",
                     printable::text(text)
                 ),
             )),

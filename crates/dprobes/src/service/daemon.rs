@@ -175,7 +175,9 @@ fn take(stream: &UnixStream, calls: &Sender<Event>) {
                 let _ = calls.send(Event::Call(request, reply));
                 answer.recv().unwrap_or_else(|_| Reply::failed("the session is ending"))
             }
-            Err(error) => Reply::failed(format!("this request is not understood: {error}")),
+            Err(error) => Reply::failed(format!(
+                "this request is not understood: {error}; a session of another version is ended by `dprobes session stop`"
+            )),
         }
     } else {
         Reply::failed("this session belongs to another user")

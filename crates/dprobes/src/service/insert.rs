@@ -25,6 +25,7 @@ use super::scan;
 use super::session::Session;
 use crate::arguments::{Buffering, Preprocessor, Program, Select, Shown};
 use crate::kernel_engine::{self, ToInsert};
+use crate::points::PROGRAM;
 use crate::program::ForKernel;
 use crate::session::Loaded;
 use crate::{Failure, messages, program, symbols, targets, templates};
@@ -120,9 +121,13 @@ impl Session<'_> {
             return Err(format!("probes are just being inserted in `{module}`; try it again"));
         }
         if insert.mode == Mode::New && !old.is_empty() {
+            let own = match module.as_str() == PROGRAM {
+                true => "; `a.out` is one name for the programs of all processes: name this one by its file",
+                false => "",
+            };
             return Err(format!(
                 "probes are inserted in `{module}` already; add --merge to add these to them, or --replace to put these in \
-                 their place"
+                 their place{own}"
             ));
         }
         if old.iter().any(|&number| self.kernel.has(number) != choice.is_kernel()) {

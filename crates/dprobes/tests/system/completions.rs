@@ -26,7 +26,8 @@ fn completed(line: &str) -> Vec<String> {
 #[test]
 fn bash_completes_what_only_the_machine_knows() {
     need!("completions: bash", find_program("bash"), "bash");
-    let server = Server::start(&target("server.c"), [] as [&str; 0]);
+    let program = need!("completions", target("server"), "gcc");
+    let server = Server::start(&program, [] as [&str; 0]);
     let pid = server.pid();
     let has = |line: &str, word: &str| {
         let found = completed(line);
