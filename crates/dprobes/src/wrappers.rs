@@ -1,5 +1,5 @@
-//! Commands that begin with a wrapper (`env ./app`, `sh -c './app'`): `a.out` is the wrapper, and its
-//! functions are seldom meant.
+//! Commands that begin with a wrapper (`env ./app`, `sh -c './app'`): `a.out` is the wrapper, and
+//! its functions are seldom meant.
 
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;

@@ -81,7 +81,13 @@ fn every_entry_and_every_return_is_counted_however_it_was_compiled() {
 fn the_target_has_what_is_hard_about_it() {
     let program = need!("points", target("points"), "gcc");
     let returns = listed(&program, "t_*", "return");
-    let of = |function: &str| returns.iter().filter(|(_, name, _)| name == function).collect::<Vec<_>>();
+    let is_of = |name: &str, function: &str| name.split('+').next() == Some(function);
+    let of = |function: &str| returns.iter().filter(|(_, name, _)| is_of(name, function)).collect::<Vec<_>>();
+    for (at, name, _) in &returns {
+        let Some((function, offset)) = name.split_once("+0x") else { continue };
+        let start = symbol_address(&program, function).expect("it is a function");
+        assert_eq!(u64::from_str_radix(offset, 16), Ok(at - start), "where in it: {name}");
+    }
     assert!(of("t_switch").len() >= 3, "several returns: {returns:?}");
     assert!(of("t_tail").iter().all(|(.., text)| text.starts_with("jmp")), "a tail call: {returns:?}");
     assert!(of("t_pointer").iter().all(|(.., text)| text.starts_with("jmp *")), "{returns:?}");
