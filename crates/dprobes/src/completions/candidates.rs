@@ -169,7 +169,7 @@ mod tests {
             assert!(found.iter().any(|found| found == word), "{line}: {found:?}");
         };
         has(format!("attach -p {id} --at a"), "a.out:");
-        has(format!("attach --at li"), "libc:");
+        has("attach --at li".to_owned(), "libc:");
         has(format!("count -p {id} li"), "libc:");
         has(format!("count -p {id} libc:mallo"), "libc:malloc");
         has(format!("list -p {id} libc:callo"), "libc:calloc");
