@@ -16,6 +16,10 @@ pub(crate) fn add(trials: &mut Trials) {
         });
     }
     trials.add("changed: what is in no single register is refused", || with_gcc(refused));
+    for engine in ["auto", "trap"] {
+        let name = format!("changed: the core of a process is dumped ({engine})");
+        trials.add(name, move || with_gcc(|scratch| dumped(scratch, engine)));
+    }
 }
 
 fn with_gcc(test: impl FnOnce(&Scratch)) {
@@ -57,6 +61,7 @@ fn traced(scratch: &Scratch, engine: &str, option: &str, script: &str) -> (Optio
     let program = compile(scratch, option);
     let script = script.replace("PROGRAM", &program.to_string_lossy());
     let mut command = dprobes();
+    command.current_dir(scratch.path());
     command.args(["trace", "--engine", engine, "--unsafe", "-q", "-e", &script, "--"]).arg(&program);
     let (status, stdout, stderr) = run(&mut command);
     (status.code(), stdout, stderr)
@@ -96,6 +101,28 @@ uprobe:PROGRAM:answer { args.n = 5; *(uint32 *)-8 = 1; args.n = 6; }
     // When dprobes prints, and when the program does, is not ordered.
     lines.sort_unstable();
     assert_eq!(lines, ["-4 text 200 0 66", "3 5", "3 7 seven 5 17 hello 3 3", "before"]);
+}
+
+/// The action ends where it asks for the dump; the program goes on.
+fn dumped(scratch: &Scratch, engine: &str) {
+    let script = r#"
+uprobe:PROGRAM:serve /arg1 > 0/ { core(); }
+uprobe:PROGRAM:answer { if (args.n == 4) { printf("before\n"); core(); } printf("behind\n"); }
+"#;
+    let (status, stdout, _) = traced(scratch, engine, "-O1", script);
+    assert_eq!(status, Some(0));
+    let mut lines: Vec<&str> = stdout.lines().filter(|line| !line.is_empty()).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["-4 text 200 0 66", "3 4", "3 7 seven 5 17 hello 3 3", "before"]);
+    let files = std::fs::read_dir(scratch.path())
+        .expect("it is there")
+        .map(|file| file.expect("it can be read").path());
+    let is_core = |path: &std::path::PathBuf| {
+        path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"core."))
+    };
+    let cores: Vec<_> = files.filter(is_core).collect();
+    assert_eq!(cores.len(), 1, "{cores:?}");
+    assert!(std::fs::read(&cores[0]).expect("it is ours").starts_with(b"\x7fELF"));
 }
 
 fn refused(scratch: &Scratch) {
