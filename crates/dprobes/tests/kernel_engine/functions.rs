@@ -1,8 +1,8 @@
 //! Points of functions: entries, returns, patterns, every instruction.
 
-use crate::support::{Scratch, build, copy, need, needs_kernel, run, start, start_file, target};
+use crate::support::{Scratch, build, copy, need, needs_kernel, repository, start_file, target};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What the program `points` says of its functions: how often each was entered and left.
@@ -113,84 +113,52 @@ fn each_instruction_of_a_function_is_probed_and_what_cannot_be_is_said() {
     assert!(outcome.stats.probes[0].hits > 0, "{outcome:#?}");
 }
 
-/// The addresses of the instructions in some sections of a program, as objdump finds them, and
-/// their texts.
-fn instructions(objdump: &Path, program: &Path, sections: &[&str]) -> BTreeMap<u64, String> {
-    let mut command = Command::new(objdump);
-    command
-        .args(["-d", "--no-show-raw-insn"])
-        .args(sections.iter().flat_map(|name| ["-j", name]))
-        .arg(program);
-    let (status, listing, error) = run(&mut command);
-    assert!(status.success(), "{error}");
-    let line = |line: &str| {
-        let (address, text) = line.trim_start().split_once(":\t")?;
-        Some((u64::from_str_radix(address, 16).ok()?, text.to_owned()))
+/// The program `every` with the code that is to be probed as functions.
+fn every(scratch: &Scratch) -> Option<PathBuf> {
+    let gcc = testing::find_program("gcc")?;
+    let source = std::fs::read_to_string(repository().join("tests/targets/every.S")).expect("it is there");
+    let function = |(section, from, to): (&str, &str, &str)| {
+        format!(".section {section}\nend_of_{from}:\n.type {from}, @function\n.size {from}, {to} - {from}\n")
     };
-    listing.lines().filter_map(line).collect()
+    let functions = [
+        (".probed", "probed_start", "probed_main"),
+        (".probed", "probed_main", "probed_end"),
+        (".probed_bmi", "probed_bmi", "end_of_probed_bmi"),
+        (".probed_avx", "probed_avx", "end_of_probed_avx"),
+        (".probed_avx512", "probed_avx512", "end_of_probed_avx512"),
+    ];
+    let functions: String = functions.into_iter().map(function).collect();
+    let source = scratch.file("every.S", &(source + &functions));
+    let program = scratch.path().join("every");
+    let mut command = Command::new(gcc);
+    command.args(["-nostdlib", "-static", "-no-pie", "-o"]).arg(&program).arg(source);
+    command.output().is_ok_and(|output| output.status.success()).then_some(program)
 }
 
-/// Where the program `every` is in memory, less the offset in its file.
-const BASE: u64 = 0x40_0000;
-
-/// A program with a probe on each of some instructions of the program `every`.
-fn on_each<'a>(program: &Path, addresses: impl Iterator<Item = &'a u64>) -> String {
-    let handler = |(number, address): (usize, &u64)| {
-        format!("offset = {:#x}\nminor = {}\nabort\n", address - BASE, number + 1)
-    };
-    let handlers: String = addresses.enumerate().map(handler).collect();
-    format!("name = \"{}\"\nmodtype = user\nlogmax = 0\n{handlers}", program.display())
-}
-
-/// The kernel's uprobes execute some instructions wrongly; these are refused.
+/// The kernel's uprobes execute some instructions wrongly; these are left out.
 #[test]
 fn a_program_of_all_instructions_does_what_it_does_without_probes() {
     needs_kernel!("functions");
     let scratch = Scratch::new();
-    let program = copy(&scratch, &need!("bpf: functions", target("every"), "gcc"), "every");
-    let objdump = need!("bpf: functions", testing::find_program("objdump"), "objdump");
-    let sections = [".probed", ".probed_bmi", ".probed_avx", ".probed_avx512"];
-    let mut all = instructions(&objdump, &program, &sections);
-    let mut refused: BTreeMap<u64, (String, String)> = BTreeMap::new();
-    loop {
-        let (status, said) = start(&on_each(&program, all.keys()), &[]).refused();
-        assert_eq!(status, Some(1), "{said}");
-        let armed = said.split_once(" probes armed in ").and_then(|(before, _)| before.rsplit(' ').next());
-        let armed: usize = armed.and_then(|number| number.parse().ok()).expect("it says how many");
-        let before = refused.len();
-        for line in said.lines().filter(|line| line.contains(":0x")) {
-            let (_, rest) = line.split_once(":0x").expect("it has it");
-            let (offsets, reason) = rest.split_once(": ").expect("it says why");
-            for offset in offsets.split(" and ").next().unwrap_or_default().split(", ") {
-                let offset = u64::from_str_radix(offset.trim_start_matches("0x"), 16).expect("a number");
-                if let Some(text) = all.remove(&(BASE + offset)) {
-                    refused.insert(BASE + offset, (text, reason.to_owned()));
-                }
-            }
-        }
-        assert!(refused.len() > before, "{said}");
-        if all.len() == armed {
-            break;
-        }
-    }
-    let cases = [
-        ("syscall", "it calls the kernel, and the kernel's uprobes would lose its thread there"),
-        ("pushf", "it stores the flags"),
-        ("kmovw", "the kernel's uprobes take this vector instruction for a jump"),
-        ("vmovdqu64", "the kernel's uprobes take this vector instruction for a jump"),
-    ];
-    for (name, why) in cases {
-        let is_it = |(text, reason): &(String, String)| text.starts_with(name) && reason.starts_with(why);
-        assert!(refused.values().any(is_it), "{name}: {refused:#?}");
-    }
-    assert!(refused.len() < 40 && all.len() > 900, "{} and {refused:#?}", all.len());
+    let program = need!("bpf: functions", every(&scratch), "gcc");
     let expected = Command::new(&program).output().expect("it starts");
-    let mut session = start(&on_each(&program, all.keys()), &[]);
+    assert_eq!(expected.status.code(), Some(42));
+    let at = format!("{}:probed_*:*", program.display());
+    let mut session = start_file(Path::new(""), &["--dont-verify-opcodes", "--at", &at]);
     session.armed();
     let found = Command::new(&program).output().expect("it starts");
     let outcome = session.stop().ended_with(0);
     assert_eq!(found.status, expected.status);
     assert!(found.stdout == expected.stdout, "it has computed something else");
-    let hit = outcome.stats.probes.iter().filter(|probe| probe.hits > 0).count();
-    assert!(hit > 800, "{hit} of {}", all.len());
+    for reason in [
+        "it calls the kernel, and the kernel's uprobes would lose its thread there",
+        "it stores the flags",
+        "the kernel's uprobes take this vector instruction for a jump",
+        "the kernel's uprobes do not take this instruction",
+    ] {
+        assert!(outcome.stderr.contains(reason), "{reason}: {}", outcome.stderr);
+    }
+    let places = outcome.stats.probes[0].places.as_ref().expect("there are some");
+    let sites: usize = places.iter().map(|place| place.sites).sum();
+    assert!(sites > 900 && outcome.stats.probes[0].hits > 900, "{sites} in {places:#?}");
 }
