@@ -33,8 +33,8 @@ pub(super) fn mishandled(instruction: &[u8], is_64_bit: bool) -> Option<&'static
 }
 
 /// Whether the kernel does something of its own for instructions with this opcode, as if it were
-/// that of one without VEX: jumps on conditions, `nop`, far calls, `popf`, returns, calls and jumps,
-/// far ones and indirect ones.
+/// that of one without VEX: jumps on conditions, `nop`, far calls, `popf`, returns, calls and
+/// jumps, far ones and indirect ones.
 fn is_of_a_jump(opcode: u8) -> bool {
     matches!(
         opcode,
