@@ -44,6 +44,15 @@ impl Versions {
         Versions { main, other, refused: None }
     }
 
+    /// The same program with another name for its module.
+    pub fn of_module(mut self, module: &str) -> Versions {
+        module.clone_into(&mut self.main.module);
+        if let Ok(other) = &mut self.other {
+            module.clone_into(&mut other.module);
+        }
+        self
+    }
+
     /// The version that reports show. All versions have its module name, and its probes by index.
     pub fn main(&self) -> &Object {
         &self.main
@@ -131,6 +140,8 @@ mod tests {
         assert_eq!(both.of(Machine::I386).map(|object| object.arch), Ok(Arch::I386));
         assert!(both.of(Machine::Other(2)).is_err());
         assert_eq!((both.of_word(Word::W4).arch, both.of_word(Word::W8).arch), (Arch::I386, Arch::X86_64));
+        let renamed = both.clone().of_module("b");
+        assert!(renamed.all().all(|object| object.module == "b") && renamed.all().count() == 2);
         both.refuse(Machine::X86_64, "no");
         assert_eq!(both.of(Machine::X86_64), Err(given("no")));
         assert!(both.of(Machine::I386).is_ok());

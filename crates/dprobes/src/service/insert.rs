@@ -57,6 +57,15 @@ struct Directed<'a> {
     targets: &'a [Target],
 }
 
+/// The path of the program that processes run, if it is the same for all of them.
+fn program_of(pids: &[i32]) -> Option<String> {
+    let path =
+        |pid: &i32| std::fs::read_link(format!("/proc/{pid}/exe")).ok()?.into_os_string().into_string().ok();
+    let first = path(pids.first()?)?;
+    let is_there = !first.ends_with(" (deleted)");
+    (is_there && pids.iter().all(|pid| path(pid).as_ref() == Some(&first))).then_some(first)
+}
+
 impl Session<'_> {
     /// Inserts the probes of a file. The client gets its answer at once or, if the kernel runs
     /// them, when they are attached.
@@ -89,8 +98,14 @@ impl Session<'_> {
             preprocessor: Preprocessor { define: insert.defines.clone(), include: insert.includes.clone() },
         };
         let select = Select { group: insert.groups.clone(), kind: insert.types.clone() };
-        let ForKernel { versions: program, sources } =
+        let ForKernel { versions: mut program, sources } =
             program::load_again(&program, &select).map_err(|failure| failure.message().to_owned())?;
+        // Programs of the session are told apart by their modules.
+        if program.main().module == PROGRAM
+            && let Some(path) = program_of(&insert.processes)
+        {
+            program = program.of_module(&path);
+        }
         let module = &program.main().module;
         let old = self.programs(Some(module));
         let choice = self.choose(insert, program.main(), &old, refused)?;
@@ -122,7 +137,7 @@ impl Session<'_> {
         }
         if insert.mode == Mode::New && !old.is_empty() {
             let own = match module.as_str() == PROGRAM {
-                true => "; `a.out` is one name for the programs of all processes: name this one by its file",
+                true => "; these are the programs of several processes: name one by its file",
                 false => "",
             };
             return Err(format!(

@@ -213,6 +213,33 @@ fn probes_of_one_module_are_not_those_of_another() {
     }
 }
 
+/// `a.out` is the program of the processes that are named, and known by its path.
+#[test]
+fn the_program_of_a_process_is_another_ones_too() {
+    let program = need!("session", target("server"), "gcc");
+    let session = Session::new();
+    let paths = ["one", "two"].map(|name| session.path().join(name));
+    paths.iter().for_each(|path| _ = std::fs::copy(&program, path).expect("there is room"));
+    let mut servers = paths.each_ref().map(|path| start(path));
+    for (server, path) in servers.iter().zip(&paths) {
+        let said = session.done(&["insert", "-p", &server.pid().to_string(), "--at", "a.out:server_work"]);
+        assert!(said.contains(&format!("inserted in `{}`", path.display())), "{said}");
+    }
+    let again = ["insert", "-p", &servers[0].pid().to_string(), "--at", "a.out:server_work"];
+    assert!(session.fails(&again).contains("already; add --merge"));
+    for (server, calls) in servers.iter_mut().zip([3, 5]) {
+        assert_eq!(server.ask(&format!("call {calls}")), format!("done {calls}"));
+    }
+    let shown = session.done(&["query", "--all"]);
+    for (path, hits) in paths.iter().zip(["hits 3 runs 3", "hits 5 runs 5"]) {
+        let (_, rest) = shown.split_once(&path.display().to_string()).unwrap_or_else(|| panic!("{shown}"));
+        assert!(rest.contains(hits), "{shown}");
+    }
+    session.done(&["remove", "--name", &paths[0].display().to_string()]);
+    becomes_traced(servers[0].pid(), false);
+    session.done(&["remove", "--all"]);
+}
+
 #[test]
 fn processes_of_others_are_probed_only_by_name() {
     let module = need!("session", target("server"), "gcc");
