@@ -73,6 +73,13 @@ pub(crate) fn parse(text: &str) -> Result<At, String> {
     if all.bytes().all(|byte| byte == b':') {
         return Err(HOW.to_owned());
     }
+    if module.is_empty() && function.contains('/') && !function.contains("operator") {
+        let file = printable::text(function);
+        return Err(format!(
+            "`{file}` is a file, and the function is missing: {file}:FUNCTION:POINT; for an offset in the file, write \
+             a program with `offset =`"
+        ));
+    }
     Ok(At { module: any(module), function: any(function), points, pid })
 }
 
@@ -235,6 +242,7 @@ mod tests {
             ("a.out:ns::f(int, b::c<d::e>):entry", "a.out", "ns::f(int, b::c<d::e>)", entry),
             ("ns::f:entry", "*", "ns::f", entry),
             ("a.out:operator[]:entry", "a.out", "operator[]", entry),
+            ("operator/:entry", "*", "operator/", entry),
             ("pid:libc:malloc:entry", "libc", "malloc", entry),
             ("libc:malloc:", "libc", "malloc", FunctionPoint::Each),
             ("malloc:", "*", "malloc", FunctionPoint::Each),
@@ -275,6 +283,9 @@ mod tests {
             "pid99999999999:libc:malloc:entry",
             "libc:m[:entry",
             "libc:f:entry2",
+            "/bin/ls",
+            "/bin/ls:0x1496",
+            "::./app:entry",
             ":::",
         ] {
             assert!(parse(text).is_err(), "{text}: {:?}", parse(text));
