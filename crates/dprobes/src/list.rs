@@ -1,6 +1,7 @@
 //! `dprobes list`: shows modules, functions, points of functions and static probes that can be
-//! probed, and variables that can be watched.
+//! probed, functions of the kernel, and variables that can be watched.
 
+mod kernel_functions;
 mod static_probes;
 mod tactics;
 mod variables;
@@ -22,6 +23,8 @@ use crate::scripts::program_named;
 
 /// Bytes of the longest instruction.
 const LONGEST: usize = 15;
+/// The kernel, as `--at` names it.
+const KERNEL: &str = "kernel";
 
 /// Lists the modules of a process, or the functions or static probes of a file or process.
 pub(crate) fn list(arguments: &List) -> Result<ExitCode, Failure> {
@@ -34,6 +37,14 @@ pub(crate) fn list(arguments: &List) -> Result<ExitCode, Failure> {
             }
             if arguments.data {
                 return finish(variables::of_file(&file, arguments.pattern.as_deref(), &mut out)?, out);
+            }
+            if file.as_os_str() == KERNEL && !file.exists() {
+                if arguments.tactics || arguments.points.is_some() {
+                    return Err(Failure::new("of the kernel, functions are listed, and no points of them")
+                        .with_status(2));
+                }
+                let wanted = Wanted::parse(arguments.pattern.as_deref().unwrap_or("*"))?;
+                return finish(kernel_functions::of_kernel(&wanted.function, &mut out)?, out);
             }
             let image = Image::open(&file).map_err(Failure::new)?;
             let wanted = Wanted::parse(arguments.pattern.as_deref().unwrap_or("*"))?;

@@ -18,11 +18,12 @@ Examples:
   dprobes list --tactics -p 4711 'libc:mem*' --points '*'   each of their instructions, in a process
   dprobes list -u /usr/bin/python3 'gc__*'   static probes (USDT) and the types of their arguments
   dprobes list --data -p 4711 'a.out:*state*'   variables for `dprobes watch`, with their sizes
+  dprobes list kernel 'vfs_*'          functions of the kernel, and why some cannot be probed
   dprobes list -p 4711                 the modules of a process
   dprobes list -p 4711 libc            the functions of one of them
   dprobes list -p 4711 'libc:mall*'    those whose names match")]
 pub(crate) struct List {
-    /// A program or shared library: its path, or its name, as in libc; with -p, the pattern
+    /// A program or shared library: its path, or its name, as in libc; kernel; with -p, the pattern
     #[arg(value_name = "FILE", required_unless_present = "pid")]
     pub(crate) file: Option<OsString>,
     /// Functions whose names match, with * ? [ ]; MODULE:FUNCTION for both. With --data, variables.

@@ -87,7 +87,7 @@ use crate::session::{self, Loaded};
 use crate::{Failure, at_programs, points};
 use attaching::{Program, To};
 pub(crate) use emitting::{EmittedHandler, could_run, emit};
-pub(crate) use in_kernel::SystemMap;
+pub(crate) use in_kernel::{KernelFunction, SystemMap};
 pub(crate) use inserted::{InKernel, Said, ToInsert, globals, values};
 pub(crate) use kernel_names::KernelNames;
 pub(crate) use kernel_symbols::KernelSymbols;
@@ -261,6 +261,19 @@ pub(crate) fn check_options(buffering: &Buffering) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The functions of the running kernel whose names match.
+///
+/// # Errors
+/// The kernel does not show its symbols.
+pub(crate) fn kernel_functions(matches: impl Fn(&str) -> bool) -> Result<Vec<KernelFunction>, String> {
+    Ok(in_kernel::Kernel::read(None)?.functions(matches))
+}
+
+/// Whether this kernel has kprobes, and lets this process use them.
+pub(crate) fn has_kprobes() -> bool {
+    Feature::Kprobe.is_available()
+}
+
 /// Whether this process may have the kernel run programs.
 pub(crate) fn is_allowed() -> bool {
     rights::check().is_ok()
@@ -271,7 +284,7 @@ pub(crate) fn check_rights<'a>(mut objects: impl Iterator<Item = &'a rpn::Object
     rights::check().map_err(Failure::new)?;
     process::check_proc().map_err(Failure::new)?;
     process::allow_many_files();
-    if objects.any(needs_kprobes) && !Feature::Kprobe.is_available() {
+    if objects.any(needs_kprobes) && !has_kprobes() {
         return Err(Failure::new(
             "this kernel has no kprobes (CONFIG_KPROBES), or does not let this process use them: nothing in the kernel can be probed",
         ));

@@ -126,7 +126,9 @@ pub(crate) fn trials() -> Vec<Trial> {
     let refused = "printf 'name = vmlinux\\nmodtype = kernel\\noffset = no_such_function\\nexit\\n\
         offset = vfs_read+1\\nexit\\noffset = vfs_read\\nopcode = 0x91\\nexit\\n\
         offset = get_stack_info_noinstr\\nexit\\n' > bad.rpn
-        ! dprobes attach bad.rpn 2>&1";
+        ! dprobes attach bad.rpn 2>&1
+        dprobes list kernel 'get_stack_info*' 2>&1
+        dprobes list kernel vfs_read 2>&1";
     vec![
         Trial::shell("kernel engine: all processes are probed", &processes, |text| {
             assert_eq!(counts(text, "/bin/leaf:leaf_work:entry"), [520, 520, 0, 0, 520, 0], "{text}");
@@ -206,6 +208,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         ),
         Trial::shell("kernel engine: what cannot be probed in the kernel is refused", refused, |text| {
             for reason in [
+                "  kernel:get_stack_info_noinstr  (not probed: it is code that must not be instrumented (noinstr))\n",
+                " functions cannot be probed\n",
+                "  kernel:vfs_read\n",
                 "no_such_function: /proc/kallsyms has no function `no_such_function`",
                 "vfs_read+1: address 0x",
                 "is inside the instruction at 0x",

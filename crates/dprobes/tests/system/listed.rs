@@ -48,3 +48,30 @@ fn variables_are_where_the_program_has_them() {
     let (status, _, said) = run(dprobes().args(["list", "--data"]).arg(&program).arg("nothing*"));
     assert_eq!((status.code(), said.as_str()), (Some(1), "dprobes: error: nothing matches\n"));
 }
+
+/// The kernel's own list of its functions says where they are; who may not see that is told.
+#[test]
+fn functions_of_the_kernel_are_where_it_says() {
+    let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    let of = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let (address, kind, name) = (words.next()?, words.next()?, words.next()?);
+        (name == "vfs_read" && kind.eq_ignore_ascii_case("t")).then(|| address.to_owned())
+    };
+    let Some(address) = symbols.lines().find_map(of) else {
+        return testing::skipped("list: kernel", "a kernel that shows its symbols");
+    };
+    let (status, listed, said) = run(dprobes().args(["list", "kernel", "vfs_rea*"]));
+    if address.bytes().all(|digit| digit == b'0') {
+        assert!(status.code() == Some(1) && said.contains("the kernel hides its addresses"), "{said}");
+        return;
+    }
+    assert_eq!(status.code(), Some(0), "{said}");
+    let line = listed.lines().find(|line| line.ends_with("  kernel:vfs_read")).unwrap_or_default();
+    assert!(line.starts_with(&format!("0x{address} ")), "{address}: {listed}");
+    assert!(listed.contains(":vfs_readv\n") && !listed.contains("vfs_write"), "{listed}");
+    let (status, _, said) = run(dprobes().args(["list", "kernel", "no_such_function*"]));
+    assert!(status.code() == Some(1) && said.contains("nothing matches"), "{said}");
+    let (status, _, said) = run(dprobes().args(["list", "kernel", "--tactics"]));
+    assert!(status.code() == Some(2) && said.contains("no points of them"), "{said}");
+}

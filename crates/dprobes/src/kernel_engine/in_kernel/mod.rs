@@ -7,6 +7,7 @@
 //! | `address = 0xffffffff81234567` | an address |
 //! | `offset = FUNCTION:POINT` | points of functions; exits are found by disassembling the running text |
 
+mod forbidden;
 mod symbols;
 mod system_map;
 mod text;
@@ -14,7 +15,6 @@ mod text;
 pub(crate) use system_map::SystemMap;
 
 use std::fs;
-use std::ops::Range;
 use std::path::Path;
 
 use engine::Refused;
@@ -23,6 +23,7 @@ use image::Pattern;
 use rpn::{FunctionPoint, Location, ModuleKind, Object, Probe};
 
 use super::places::LeftOut;
+use forbidden::Forbidden;
 use symbols::Symbols;
 use symbols::{Lookup, Symbol};
 pub(super) use symbols::{names, parse_line};
@@ -49,6 +50,17 @@ pub(super) struct KernelPlan {
     pub(super) remarks: Vec<(usize, String)>,
 }
 
+/// A function of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KernelFunction {
+    pub(crate) address: u64,
+    /// Bytes up to the next symbol; 0 if there is none.
+    pub(crate) size: u64,
+    pub(crate) name: String,
+    /// Why it cannot be probed, if it cannot.
+    pub(crate) refused: Option<&'static str>,
+}
+
 /// What is known of the kernel, or of one of its modules.
 #[derive(Debug)]
 pub(super) struct Kernel {
@@ -58,7 +70,7 @@ pub(super) struct Kernel {
     /// The start of its text, from which numbers are counted.
     base: Option<u64>,
     text: Option<Text>,
-    forbidden: Vec<(Range<u64>, &'static str)>,
+    forbidden: Forbidden,
 }
 
 impl Kernel {
@@ -84,12 +96,7 @@ impl Kernel {
             Some(module) => Some(module.base),
             None => address_of(&symbols, "_text"),
         };
-        let mut forbidden = blacklist();
-        let noinstr =
-            (address_of(&symbols, "__noinstr_text_start"), address_of(&symbols, "__noinstr_text_end"));
-        if let (Some(start), Some(end)) = noinstr {
-            forbidden.push((start..end, "it is code that must not be instrumented (noinstr)"));
-        }
+        let forbidden = Forbidden::read(|name| address_of(&symbols, name));
         Ok(Kernel { symbols, source, base, text: Text::open(), forbidden })
     }
 
@@ -295,12 +302,23 @@ impl Kernel {
     /// # Errors
     /// There is none.
     pub(super) fn probeable(&self, pattern: &str) -> Result<Vec<String>, String> {
-        let is_free = |it: &&Symbol| !self.forbidden.iter().any(|(range, _)| range.contains(&it.address));
+        let is_free = |it: &&Symbol| self.forbidden.at(it.address).is_none();
         let found = self.select(pattern)?.into_iter().filter(is_free);
         let mut names: Vec<String> = found.map(|symbol| symbol.name.clone()).collect();
         names.sort();
         names.dedup();
         Ok(names)
+    }
+
+    /// The functions whose names match, and why those are not probed that cannot be.
+    pub(super) fn functions(&self, matches: impl Fn(&str) -> bool) -> Vec<KernelFunction> {
+        let of = |it: &Symbol| KernelFunction {
+            address: it.address,
+            size: self.symbols.end(it.address).map_or(0, |end| end - it.address),
+            name: it.name.clone(),
+            refused: self.forbidden.at(it.address),
+        };
+        self.symbols.functions(matches).into_iter().map(of).collect()
     }
 
     fn unknown(&self, name: &str) -> String {
@@ -320,7 +338,7 @@ impl Kernel {
         is_boundary: bool,
         verify: bool,
     ) -> Result<(), String> {
-        if let Some((_, why)) = self.forbidden.iter().find(|(range, _)| range.contains(&address)) {
+        if let Some(why) = self.forbidden.at(address) {
             return Err(format!("no probe can be at {address:#x}: {why}"));
         }
         let Some(text) = self.text.as_ref().filter(|_| verify) else { return Ok(()) };
@@ -367,21 +385,6 @@ fn ambiguous(name: &str, all: &[u64]) -> String {
         all.len(),
         shown.join(", ")
     )
-}
-
-/// The code that kprobes refuse, as the kernel lists it; nothing if it does not show its list.
-fn blacklist() -> Vec<(Range<u64>, &'static str)> {
-    let text = fs::read_to_string("/sys/kernel/debug/kprobes/blacklist").unwrap_or_default();
-    let ranges = text.lines().filter_map(forbidden_range);
-    ranges.map(|range| (range, "the kernel forbids it (/sys/kernel/debug/kprobes/blacklist)")).collect()
-}
-
-/// A line of the list: `0xffffffff81000000-0xffffffff81000010  function`.
-fn forbidden_range(line: &str) -> Option<Range<u64>> {
-    let (start, rest) = line.split_once('-')?;
-    let end = rest.split_ascii_whitespace().next()?;
-    let number = |text: &str| u64::from_str_radix(text.trim().strip_prefix("0x")?, 16).ok();
-    Some(number(start)?..number(end)?)
 }
 
 /// A module that the kernel has loaded.
@@ -434,12 +437,5 @@ mod tests {
         assert_eq!(found.base, 0xffff_ffff_c000_0000);
         assert_eq!(find_module(text, "c"), None);
         assert_eq!(find_module(text, "a"), None);
-    }
-
-    #[test]
-    fn the_kernels_list_of_forbidden_code_is_read() {
-        let line = "0xffffffff81000000-0xffffffff81000010\tnative_get_debugreg";
-        assert_eq!(forbidden_range(line), Some(0xffff_ffff_8100_0000..0xffff_ffff_8100_0010));
-        assert_eq!(forbidden_range("nothing"), None);
     }
 }
