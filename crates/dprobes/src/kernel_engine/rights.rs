@@ -25,7 +25,7 @@ fn lacks(status: &str) -> Option<String> {
         NEEDED.iter().filter(|(number, _)| !has(*number)).map(|(_, name)| *name).collect();
     (!missing.is_empty() && !has(SYS_ADMIN)).then(|| {
         format!(
-            "the kernel engine needs root, or CAP_BPF and CAP_PERFMON (this process lacks {}); `dprobes attach -p PID` probes a process of your own without them",
+            "the kernel engine needs root, or CAP_BPF and CAP_PERFMON (this process lacks {}); with -p PID, a process of your own is probed without them",
             missing.join(" and ")
         )
     })
