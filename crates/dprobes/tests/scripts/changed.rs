@@ -106,7 +106,6 @@ uprobe:PROGRAM:answer { args.n = 5; *(uint32 *)-8 = 1; args.n = 6; }
 /// The action ends where it asks for the dump; the program goes on.
 fn dumped(scratch: &Scratch, engine: &str) {
     let script = r#"
-uprobe:PROGRAM:serve /arg1 > 0/ { core(); }
 uprobe:PROGRAM:answer { if (args.n == 4) { printf("before\n"); core(); } printf("behind\n"); }
 "#;
     let (status, stdout, _) = traced(scratch, engine, "-O1", script);
