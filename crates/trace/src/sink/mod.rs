@@ -2,8 +2,9 @@
 //!
 //! A [`Sink`] takes the records of any number of programs and the facts about them. [`Target`] is
 //! the name of one on a command line. The sinks are `text`, `store`, `ctf`, `ltt`, `klog`, `serial`
-//! and `journal`; that of `otlp` is the command's, since it needs other crates. A failure of one does
-//! not affect the others. All that may be slow is written by a thread behind a [`crate::queue`]:
+//! and `journal`; that of `otlp` is the command's, since it needs other crates. A failure of one
+//! does not affect the others. All that may be slow is written by a thread behind a
+//! [`crate::queue`]:
 //!
 //! ```text
 //! tracer -> text, store: made here -> blocks of bytes   -> thread: file
