@@ -16,7 +16,7 @@ use crate::arguments::{
     Arguments, ByArgument, Command, Count, CountFormat, Functions, Latency, ShortcutOutput, Stacks, of_script,
 };
 use crate::points::At;
-use crate::{Failure, kernel_engine, scripts, session, stdout, usage};
+use crate::{Failure, kernel_engine, messages, scripts, session, stdout, usage};
 
 /// Counts the calls of functions.
 pub(crate) fn count(arguments: &Count) -> Result<ExitCode, Failure> {
@@ -75,13 +75,23 @@ pub(crate) fn latency(arguments: &Latency) -> Result<ExitCode, Failure> {
 
 /// How a script says what an argument is.
 fn key(of: &Functions, by: &ByArgument) -> String {
-    if !by.is_named() {
-        return if by.is_text { format!("str({})", by.name) } else { by.name.clone() };
+    let name = &by.name;
+    if by.is_text {
+        return if by.is_named() { format!("str(args.{name})") } else { format!("str({name})") };
     }
-    let value = format!("args.{}", by.name);
-    let is_text =
-        by.is_text || scripts::points_to_text(&points("uprobe", &of.functions), &by.name, &of.traced);
-    if is_text { format!("str({value})") } else { value }
+    let text = scripts::text_argument(&points("uprobe", &of.functions), name, &of.traced);
+    match (by.is_named(), text) {
+        (true, Some(_)) => format!("str(args.{name})"),
+        (true, None) => format!("args.{name}"),
+        (false, Some(called)) => {
+            let called = printable::text(&called);
+            messages::tell(&format!(
+                "note: {name} points to text: `--by {called}`, or `--by 'str({name})'`, shows it"
+            ));
+            name.clone()
+        }
+        (false, None) => name.clone(),
+    }
 }
 
 /// Shows from where functions are called.

@@ -72,4 +72,4 @@ pub(crate) use check::{check, is_script};
 pub(crate) use metrics::now;
 pub(crate) use run::trace;
 pub(crate) use scope::{files_named, program_named};
-pub(crate) use text_arguments::points_to_text;
+pub(crate) use text_arguments::text_argument;

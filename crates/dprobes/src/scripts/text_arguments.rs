@@ -9,9 +9,9 @@ use super::programs::Programs;
 use super::scope::{Scope, program_named};
 use crate::arguments::Traced;
 
-/// Whether an argument of this name is a `char *` in all functions of these attach points that have
-/// it. Without debug information this is not known.
-pub(crate) fn points_to_text(points: &str, name: &str, traced: &Traced) -> bool {
+/// The name of an argument, given by its name or as `arg0`, that is a `char *` in all functions of
+/// these attach points that have it. Without debug information this is not known.
+pub(crate) fn text_argument(points: &str, argument: &str, traced: &Traced) -> Option<String> {
     let pids = traced.processes.ids();
     let command = traced.command.first().and_then(|word| program_named(word));
     let system_wide = pids.is_empty() && traced.command.is_empty();
@@ -29,14 +29,24 @@ pub(crate) fn points_to_text(points: &str, name: &str, traced: &Traced) -> bool 
         checked.script.items.iter().filter_map(|it| if let Item::Probe(it) = it { Some(it) } else { None });
     let functions = probes.flat_map(|probe| &probe.points);
     let functions = functions.filter_map(|point| checked.programs().functions(point).ok()).flatten();
-    let mut known = functions.filter_map(|of| type_of(&of, name)).peekable();
-    known.peek().is_some() && known.all(|text| is_text(&text))
+    let known: Vec<(String, String)> = functions.filter_map(|of| named(&of, argument)).collect();
+    known.iter().all(|(_, text)| is_text(text)).then(|| known.first().map(|(name, _)| name.clone()))?
 }
 
-/// The type of the argument that is called so.
-fn type_of(functions: &Functions, name: &str) -> Option<String> {
+/// The name and the type of an argument.
+fn named(functions: &Functions, argument: &str) -> Option<(String, String)> {
     let arguments = &functions.signature.as_ref().ok()?.arguments;
-    arguments.iter().find(|argument| argument.name == name).map(|argument| argument.text.clone())
+    let number = argument.strip_prefix("arg").and_then(|number| number.parse::<usize>().ok());
+    let found = match number {
+        // Floats are passed elsewhere, and are not counted.
+        Some(number) => arguments.iter().filter(|it| !is_float(&it.text)).nth(number),
+        None => arguments.iter().find(|it| it.name == argument),
+    };
+    found.map(|found| (found.name.clone(), found.text.clone()))
+}
+
+fn is_float(declared: &str) -> bool {
+    !declared.contains('*') && declared.split_whitespace().any(|word| matches!(word, "float" | "double"))
 }
 
 /// Whether a type is that of a string in C.

@@ -140,6 +140,12 @@ fn latencies_are_apart_for_each_value_of_an_argument() {
     for by in ["name", "str(arg1)", "str(name)"] {
         assert_eq!(counts(by), ["@call_ns[serve, read] 4", "@call_ns[serve, write] 2"], "{by}");
     }
+    // The address of a text tells little.
+    let by = |by: &str| {
+        crate::support::run(dprobes().args(["latency", "a.out:serve", "--by", by, "--"]).arg(&program)).2
+    };
+    assert!(by("arg1").contains("note: arg1 points to text: `--by name`, or `--by 'str(arg1)'`, shows it"));
+    assert!(!by("arg0").contains("points to text"));
     for (by, why) in [("none", "none"), ("kind + 1", "an argument is expected")] {
         let mut command = dprobes();
         command.args(["latency", "a.out:serve", "--by", by, "--"]).arg(&program);
