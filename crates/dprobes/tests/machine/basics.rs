@@ -7,10 +7,11 @@ use testing::machine::{Command, End};
 
 pub(crate) fn trials() -> Vec<Trial> {
     vec![
-        // First, so that all others show that the machine is booted again.
+        // First, so that all others show that the machine is booted again. What a command has printed
+        // is on its way out for a moment.
         Trial::new(
             "basics: a panic",
-            Command::shell("echo before; echo c > /proc/sysrq-trigger"),
+            Command::shell("echo before; sleep 1; echo c > /proc/sysrq-trigger"),
             |output| {
                 assert_eq!(output.end, End::Panicked("sysrq triggered crash".to_string()), "{output:#?}");
                 assert_eq!(output.stdout, "before\n", "{output:#?}");
