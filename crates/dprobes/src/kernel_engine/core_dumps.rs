@@ -128,7 +128,10 @@ impl Dumper {
     /// Has a process dumped.
     fn answer(&mut self, request: &DumpRequest) {
         let number = request.probe as usize;
-        let Some(probe) = self.probes.get_mut(number) else { return };
+        let Some(probe) = self.probes.get_mut(number) else {
+            self.requests.done(request);
+            return;
+        };
         // Also an attempt counts: it has made the thread wait.
         probe.left = probe.left.saturating_sub(1);
         let Probe { codes, waits, left } = *probe;
@@ -169,6 +172,8 @@ impl Dumper {
             registers: waits.then_some(request.registers),
             since: now.checked_sub(request.age()).unwrap_or(now),
         };
+        let no_thread =
+            format!("{} core dump of process {} failed: no thread to trace it", hit.head, hit.process);
         let (requests, mut teller) = (&self.requests, Teller(self.say.clone()));
         // What the tracer has not let go, such as a thread that has just been born, the kernel lets
         // go when the tracing thread ends.
@@ -180,7 +185,7 @@ impl Dumper {
             };
             // Without a thread, the one of the process goes on after a moment.
             if let Err(error) = Builder::new().name("core dump".to_owned()).spawn_scoped(scope, trace) {
-                self.say(format!("core dump of process {} failed: no thread: {error}", request.tgid));
+                self.say(format!("{no_thread}: {error}"));
             }
         });
     }
