@@ -7,10 +7,14 @@
 //!     RF is set                 the tracer has answered it: return
 //!     the table has rip - 1     a slot: rip = slot, return;  none yet: wait until the byte is not int3 any more, rip -= 1, return
 //!     the byte is not int3      it was taken out meanwhile: rip -= 1, return
-//!   info is of a step or a watched address, and the thread is the one that the tracer steps:
-//!     TF = 0, RF = 1, signal mask = the thread's own, return
+//!   info is of a step or a watched address, and the tracer was stepping a thread: this is it
+//!     TF = 0, RF = 1, signal mask = the thread's own, return; from now on no thread is stepped
+//!   info is of a watched address: RF = 1, return
 //!   otherwise: as if there were no handler: the default action, and the signal once more
 //! ```
+//!
+//! A thread keeps the debug registers that a dead tracer has set: it stops at each of its hits, in
+//! signal handlers too, until a tracer clears them.
 //!
 //! The code is position-independent; its data ([`super::Words`]) are one page after it.
 
@@ -60,28 +64,26 @@ global_asm!(
     "mov rax, [rsi + 16]", // si_addr
     "mov [rdx + {rip}], rax",
     "ret",
-    // A single step or a watched address: is it the thread with the noted fs base?
+    // A single step or a watched address: was the tracer stepping a thread?
     "20:",
     "cmp eax, {trace}",
     "je 21f",
     "cmp eax, {watch}",
     "jne 80f",
     "21:",
-    "sub rsp, 16",
-    "mov edi, {get_fs}",
-    "mov rsi, rsp",
-    "mov eax, {arch_prctl}",
-    "syscall",
-    "pop rax",
-    "pop rcx",
-    "cmp rax, [r9 + 16]",
-    "jne 80f",
-    "cmp qword ptr [r9 + 24], 0",
-    "je 80f",
+    "xor ecx, ecx",
+    "xchg [r9 + {stepped}], rcx",
+    "test rcx, rcx",
+    "je 22f",
     "and dword ptr [rdx + {flags}], {not_tf}",
+    "mov rcx, [r9 + {stepped} + 8]",
+    "mov [rdx + {mask}], rcx",
+    "jmp 23f",
+    "22:",
+    "cmp eax, {watch}",
+    "jne 80f",
+    "23:",
     "or dword ptr [rdx + {flags}], 0x10000",
-    "mov rax, [r9 + 32]",
-    "mov [rdx + {mask}], rax",
     "ret",
     // Not our site: the program's own `int3`, unless the site was disarmed meanwhile.
     "30:",
@@ -154,6 +156,7 @@ global_asm!(
     "dprobes_guard_end:",
     ".popsection",
     page = const super::CODE,
+    stepped = const super::Words::STEPPED,
     kernel = const 0x80,
     put_back = const crate::signal::PUT_BACK,
     trace = const 2,
@@ -165,9 +168,7 @@ global_asm!(
     mask = const 296,
     factor = const super::table::FACTOR,
     tries = const 10_000,
-    get_fs = const 0x1003,
     sigtrap = const libc::SIGTRAP,
-    arch_prctl = const libc::SYS_arch_prctl,
     nanosleep = const libc::SYS_nanosleep,
     rt_sigaction = const libc::SYS_rt_sigaction,
     getpid = const libc::SYS_getpid,
@@ -198,18 +199,20 @@ pub(super) fn returns_at() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guard::CODE;
+    use crate::guard::{CODE, Words};
     use crate::signal::PUT_BACK;
 
-    #[test]
-    fn a_thread_that_was_put_back_goes_on_where_its_signal_says() {
-        let mut info = [0u64; 16];
-        info[0] = libc::SIGTRAP as u64;
-        info[1] = PUT_BACK as u64;
-        let mut result = libc::SYS_rt_tgsigqueueinfo;
-        // SAFETY: the code is copied to memory of its own, which is only executed. The handler is
-        // installed while one signal comes, to this thread, and sends it to the second of two
-        // places in this block. All arguments of the calls are valid.
+    const STEP: i32 = 2;
+    const WATCHED: i32 = 4;
+    const USR1: u64 = 1 << (libc::SIGUSR1 - 1);
+
+    /// Installs the handler, calls `with` with the address of its words, and restores what was.
+    fn installed(with: impl FnOnce(*mut u64)) {
+        // One test at a time: a process has one handler.
+        static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // SAFETY: the code is copied to memory of its own, which is only executed. All arguments of
+        // the calls are valid.
         unsafe {
             let size = 2 * CODE as usize;
             let (write, private) =
@@ -223,6 +226,78 @@ mod tests {
             action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
             let mut before: libc::sigaction = std::mem::zeroed();
             assert_eq!(libc::sigaction(libc::SIGTRAP, &action, &mut before), 0);
+            with(base.byte_add(CODE as usize).cast());
+            libc::sigaction(libc::SIGTRAP, &before, std::ptr::null_mut());
+            libc::munmap(base, size);
+        }
+    }
+
+    fn trap(code: i32) -> [u64; 16] {
+        let mut info = [0; 16];
+        info[0] = libc::SIGTRAP as u64;
+        info[1] = code as u64;
+        info
+    }
+
+    /// Sends this thread a signal; returns the signals that it blocks afterwards.
+    fn send(code: i32) -> u64 {
+        let info = trap(code);
+        let mut mask = 0_u64;
+        // SAFETY: the arguments are valid, and the set has the kernel's eight bytes.
+        unsafe {
+            let (process, thread) = (libc::getpid(), libc::syscall(libc::SYS_gettid));
+            libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, libc::SIGTRAP, info.as_ptr());
+            libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, 0, &raw mut mask, 8);
+        }
+        mask
+    }
+
+    #[test]
+    fn a_thread_that_was_stepped_gets_its_mask_back_once() {
+        installed(|words| {
+            // SAFETY: the words are in memory of the handler; a mask is that of this thread.
+            let (step, mask) = unsafe { (words.byte_add(Words::STEPPED as usize), words.byte_add(24)) };
+            let set_mask = |mask: u64| unsafe {
+                libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, 8)
+            };
+            for code in [STEP, WATCHED] {
+                set_mask(0);
+                // SAFETY: as above.
+                unsafe { (mask.write_volatile(USR1), step.write_volatile(1)) };
+                assert_eq!(send(code), USR1, "of the thread that the tracer stepped");
+                // SAFETY: as above.
+                assert_eq!(unsafe { step.read_volatile() }, 0);
+                set_mask(0);
+                assert_eq!(send(WATCHED), 0, "a debug register is left: nothing is given back any more");
+            }
+        });
+    }
+
+    #[test]
+    fn a_step_of_nobody_ends_the_process_as_without_a_handler() {
+        installed(|_| {
+            // SAFETY: the child only sends itself a signal, and ends.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                send(WATCHED);
+                send(STEP);
+                // SAFETY: ends the child.
+                unsafe { libc::_exit(0) };
+            }
+            let mut status = 0;
+            // SAFETY: a child of this process.
+            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+            assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGTRAP, "{status:#x}");
+        });
+    }
+
+    #[test]
+    fn a_thread_that_was_put_back_goes_on_where_its_signal_says() {
+        let mut info = trap(PUT_BACK);
+        let mut result = libc::SYS_rt_tgsigqueueinfo;
+        // SAFETY: one signal comes to this thread, whose handler sends it to the second of two
+        // places in this block. All arguments of the call are valid.
+        installed(|_| unsafe {
             std::arch::asm!(
                 "lea {place}, [rip + 22f]",
                 "mov [r10 + 16], {place}",
@@ -241,9 +316,7 @@ mod tests {
                 out("rcx") _,
                 out("r11") _,
             );
-            libc::sigaction(libc::SIGTRAP, &before, std::ptr::null_mut());
-            libc::munmap(base, size);
-        }
+        });
         assert_eq!(result, 2);
     }
 }

@@ -4,7 +4,7 @@
 //!   traced. It sends the thread to the site's slot, uncounted. So the program lives on until the
 //!   bytes are restored, or for good.
 //! * A thread that the tracer single-steps with its signals blocked gets its signal mask and trap
-//!   flag back by the same handler.
+//!   flag back by the same handler, which also answers debug registers that the tracer has left.
 //! * A thread in a system call for the tracer returns through a frame in this memory
 //!   ([`process::StubMemory`]).
 //!
@@ -35,7 +35,7 @@ use std::io;
 
 use mask::MaskingTraps;
 pub(crate) use mask_calls::MaskCalls;
-use process::{Call, Caller, Error, Memory, STUB, Stopped, StubMemory};
+use process::{Call, Caller, Error, Memory, STUB, StubMemory};
 use table::Table;
 
 use crate::ledger::{Mapped, Piece};
@@ -69,8 +69,7 @@ struct Words;
 impl Words {
     /// The table's address and mask.
     const TABLE: u64 = 0;
-    /// Of the thread that is single-stepped: its fs base, whether there is one, and its signal
-    /// mask.
+    /// Whether a thread is single-stepped, and its signal mask.
     const STEPPED: u64 = 16;
     /// A `struct sigaction` in the kernel's layout: handler, flags, return, mask.
     const ACTION: u64 = 64;
@@ -174,13 +173,17 @@ impl Guard {
         let _ = self.table.enter_all(sites, memory);
     }
 
-    /// Notes a thread that is about to be single-stepped, with its signal mask.
-    pub(crate) fn steps(&self, thread: &Stopped, mask: u64, memory: &Memory) -> Result<(), Error> {
-        let words = [thread.registers()?.fs_base(), 1, mask];
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    /// Notes that a thread with this signal mask is about to be single-stepped. No other is, since
+    /// there is one tracer, and a program that steps itself has a handler of its own.
+    pub(crate) fn steps(&self, mask: u64, memory: &Memory) {
+        let words = u128::from(mask) << 64 | 1;
         // Fails only if the process is gone.
-        let _ = memory.poke(self.base + WORDS + Words::STEPPED, &bytes);
-        Ok(())
+        let _ = memory.poke(self.base + WORDS + Words::STEPPED, &words.to_le_bytes());
+    }
+
+    /// Notes that this is over.
+    pub(crate) fn stepped(&self, memory: &Memory) {
+        let _ = memory.poke(self.base + WORDS + Words::STEPPED, &[0; 8]);
     }
 
     /// Writes everything except the table.

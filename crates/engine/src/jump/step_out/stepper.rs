@@ -69,7 +69,7 @@ impl<'a> Stepper<'_, 'a> {
         if let Some(space) = self.followed.spaces.get(&number)
             && let Some(guard) = &space.calls.guard
         {
-            guard.steps(&thread, mask, &space.code.memory)?;
+            guard.steps(mask, &space.code.memory);
         }
         set_trap_flag(&mut thread, TRAP_FLAG)?;
         thread.set_signal_mask(!RAISED)?;
@@ -163,6 +163,11 @@ impl<'a> Stepper<'_, 'a> {
         self.drainer().no_longer_waiting(number, &patience);
         thread.set_signal_mask(mask)?;
         set_trap_flag(&mut thread, stepping)?;
+        if let Some(space) = self.followed.spaces.get(&number)
+            && let Some(guard) = &space.calls.guard
+        {
+            guard.stepped(&space.code.memory);
+        }
         if held_stop {
             thread.stop_again();
         }
