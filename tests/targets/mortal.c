@@ -7,11 +7,13 @@
  *   forks     starts processes that compute and end
  *   modules   loads and unloads a library
  *   signals   computes, is interrupted by a timer, sleeps and waits in a pipe
+ *   storm     computes, and is interrupted each 200 microseconds; the signal's handler computes while fs is elsewhere
  * Prints "pid N" first. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +61,19 @@ __attribute__((noinline, noclone)) unsigned long work(void) {
         free(text);
     }
     return sum ^ (unsigned long)(weight * 1024);
+}
+
+/* Nothing here is found through fs, which is memory of zeros meanwhile. */
+static void interrupted(int signal) {
+    static uint64_t elsewhere[8192];
+    static unsigned long sum;
+    uint64_t before;
+    (void)signal;
+    __asm__ volatile("rdfsbase %0" : "=r"(before));
+    __asm__ volatile("wrfsbase %0" ::"r"(elsewhere + 4096) : "memory");
+    sum = mix(sum, 1);
+    __asm__ volatile("wrfsbase %0" ::"r"(before) : "memory");
+    alarms++;
 }
 
 static unsigned long expected;
@@ -130,6 +145,17 @@ static void in_signals(void) {
         wrong("the sleep");
 }
 
+/* The timer is set anew only when there was time to compute: on a busy machine the signals would be all that runs. */
+static void in_storm(void) {
+    static sig_atomic_t seen = -1;
+    struct itimerval once = { { 0, 0 }, { 0, 200 } };
+    if (alarms != seen) {
+        seen = alarms;
+        setitimer(ITIMER_REAL, &once, NULL);
+    }
+    check();
+}
+
 int main(int argc, char **argv) {
     const char *way = argc > 1 ? argv[1] : "loop";
     struct sigaction ending = { .sa_handler = end, .sa_flags = SA_RESTART }, alarming = { .sa_handler = alarmed, .sa_flags = SA_RESTART };
@@ -139,6 +165,8 @@ int main(int argc, char **argv) {
     sigaddset(&blocked, SIGUSR2);
     sigprocmask(SIG_SETMASK, &blocked, NULL);
     sigaction(SIGTERM, &ending, NULL);
+    if (strcmp(way, "storm") == 0)
+        alarming.sa_handler = interrupted;
     sigaction(SIGALRM, &alarming, NULL);
     expected = work();
     if (strcmp(way, "signals") == 0)
@@ -154,6 +182,8 @@ int main(int argc, char **argv) {
             in_modules();
         else if (strcmp(way, "signals") == 0)
             in_signals();
+        else if (strcmp(way, "storm") == 0)
+            in_storm();
         else
             check();
     }

@@ -22,7 +22,7 @@ use crate::other;
 pub use program::{Found, Program, look};
 
 /// What the program does.
-pub const WAYS: [&str; 5] = ["loop", "threads", "forks", "modules", "signals"];
+pub const WAYS: [&str; 6] = ["loop", "threads", "forks", "modules", "signals", "storm"];
 
 /// When the tracer is killed.
 pub const PHASES: [&str; 3] = ["arming", "running", "disarming"];

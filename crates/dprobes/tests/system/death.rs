@@ -332,7 +332,7 @@ fn the_tracer_at_any_moment() {
     // Spread over the time that arming, running and disarming take, in an order that is always the
     // same.
     for (number, way) in
-        ["loop", "threads", "forks", "modules", "signals"].into_iter().cycle().take(15).enumerate()
+        ["loop", "threads", "forks", "modules", "signals", "storm"].into_iter().cycle().take(18).enumerate()
     {
         let server = Server::start(&program, [way]);
         server.line();
