@@ -7,14 +7,20 @@
 //! are run at the beginning of each of its sections: there services are started, by commands
 //! that end in ` &`. The module [`session`] says how commands run, [`shape`] what is compared.
 //!
+//! Commands outside of sessions are run, too: [`mentioned`] says how.
+//!
 //! `UPDATE_DOCUMENTS=1` writes what was printed into the documents wherever it differs from what is
 //! shown. Read the difference, and shorten what is long by a line `...`.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+mod claims;
 mod document;
+mod inline;
+mod mentioned;
 mod session;
 mod shape;
+mod synopsis;
 
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
@@ -54,6 +60,9 @@ fn main() -> ExitCode {
     let updates = std::env::var_os("UPDATE_DOCUMENTS").is_some();
     let mut trials = Trials::new();
     trials.add("shape: what is compared", shape::examples);
+    trials.add("inline: what is a command", inline::examples);
+    trials.add("synopsis: what a command stands for", synopsis::examples);
+    mentioned::add(&mut trials, &DOCUMENTS);
     let differing = Arc::new(Mutex::new(Vec::new()));
     for name in DOCUMENTS {
         let document = Document::read(name);

@@ -6,9 +6,9 @@
 //! others of that name run on the machine.
 
 use std::collections::HashMap;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use testing::{Scratch, find_program, is_root, repository};
@@ -17,6 +17,9 @@ use crate::document::Section;
 
 /// How long a command may take, on a machine with other work.
 const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How long a command that is silent until its end goes on.
+const SILENCE: Duration = Duration::from_secs(4);
 
 /// How often to look whether a service has started.
 const STEP: Duration = Duration::from_millis(10);
@@ -46,7 +49,21 @@ impl Session {
             std::fs::copy(service.path(), scratch.path().join(service.file_name()))
                 .expect("a source can be copied");
         }
+        let home = scratch.path().join("home");
+        std::fs::create_dir(&home).expect("a fresh directory");
+        std::fs::set_permissions(&home, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+            .expect("it is this process's");
         Session { scratch, services: HashMap::new() }
+    }
+
+    /// Where its commands run.
+    pub(crate) fn directory(&self) -> &Path {
+        self.scratch.path()
+    }
+
+    /// The process of a service.
+    pub(crate) fn process(&self, name: &str) -> u32 {
+        self.services[name].id()
     }
 
     fn shell(&self, words: &str) -> Command {
@@ -57,6 +74,8 @@ impl Session {
         command.arg("-c").arg(words).current_dir(self.scratch.path()).stdin(Stdio::null());
         // Programs of the distribution are before others of their names, as for `find_program`.
         command.env("PATH", format!("{}:/usr/bin:/bin:{path}", directory.display())).env("LC_ALL", "C.UTF-8");
+        // A background session of its own.
+        command.env("DPROBES_SESSION_DIR", self.scratch.path().join("home"));
         command
     }
 
@@ -78,6 +97,35 @@ impl Session {
         let output = shell.output().expect("a shell can be started");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         Outcome { succeeded: output.status.success(), text }
+    }
+
+    /// Runs a command of dprobes that goes on until it is ended: a moment after it has printed
+    /// something, or after some seconds if it `is_silent` until then. `may_be_killed`: the signal
+    /// need not be handled.
+    pub(crate) fn run_until_ended(&mut self, words: &str, is_silent: bool, may_be_killed: bool) -> Outcome {
+        let words = self.with_processes(words);
+        let said = self.scratch.path().join("home/said");
+        let mut command = self.shell(&format!("exec 2>&1; exec {words}"));
+        command.stdout(std::fs::File::create(&said).expect("it can be made"));
+        let mut child = testing::spawn(&mut command).expect("a shell can be started");
+        let has_said = || std::fs::metadata(&said).is_ok_and(|file| file.len() > 0);
+        let patience = if is_silent { SILENCE } else { TIMEOUT };
+        let early = waited(&mut child, patience, has_said);
+        let ended = early.or_else(|| {
+            std::thread::sleep(STEP * 50);
+            // SAFETY: a system call on a child that has not been waited for. (Jobs of a shell in
+            // the background ignore SIGINT.)
+            unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+            waited(&mut child, TIMEOUT, || false)
+        });
+        // If it does not end by itself.
+        let _ = child.kill();
+        let _ = child.wait();
+        let text = std::fs::read(&said).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let is_killed = |status: ExitStatus| status.signal() == Some(libc::SIGTERM);
+        let succeeded = ended.is_some_and(|it| it.success() || may_be_killed && is_killed(it));
+        Outcome { succeeded, text }
     }
 
     /// Starts a service, and waits until it executes its program: a shell does so first.
@@ -118,6 +166,18 @@ impl Session {
     }
 }
 
+/// Waits for the end of a child, for so long, or until something else has come.
+fn waited(child: &mut Child, patience: Duration, has_come: impl Fn() -> bool) -> Option<ExitStatus> {
+    let begin = Instant::now();
+    loop {
+        let ended = child.try_wait().expect("it is a child");
+        if ended.is_some() || has_come() || begin.elapsed() > patience {
+            return ended;
+        }
+        std::thread::sleep(STEP);
+    }
+}
+
 impl Drop for Session {
     fn drop(&mut self) {
         for child in self.services.values_mut() {
@@ -145,16 +205,29 @@ pub(crate) fn lacks(test: &str, sections: &[&Section]) -> Option<(String, String
             }
         }
     }
-    let needs_kernel = |words: &str| {
-        let words = format!("{words} ");
-        let is_one = ["dprobes trace ", "dprobes count ", "dprobes tools run "];
-        is_one.iter().any(|each| words.starts_with(each))
-            && ![" -p ", " --pid ", " -- ", " -l ", " -lv ", " -c "].iter().any(|each| words.contains(each))
-    };
     if commands().any(|shown| needs_kernel(&shown.words)) && !(is_root() && allows_bpf()) {
         return Some((format!("bpf: documents: {test}"), "root, and a kernel that runs eBPF".to_string()));
     }
     None
+}
+
+/// Whether a command is one that the kernel's engine runs: without a process and without a
+/// command.
+pub(crate) fn needs_kernel(words: &str) -> bool {
+    let words = format!("{words} ");
+    let mut ones = ["trace", "count", "latency", "stacks", "attach", "top", "insert", "tools run"].iter();
+    let has = |each: &str| words.contains(each);
+    ones.any(|each| words.starts_with(&format!("dprobes {each} ")))
+        && ![" -p ", " --pid ", " -- ", " -l ", " -lv ", " -c "].iter().any(|each| has(each))
+}
+
+/// Whether commands of the kernel's engine run here; if not, a test says so.
+pub(crate) fn runs_kernel_engine(test: &str) -> bool {
+    let runs = is_root() && allows_bpf();
+    if !runs {
+        testing::skipped(test, "root, and a kernel that runs eBPF");
+    }
+    runs
 }
 
 /// Whether this kernel lets root load eBPF programs.
