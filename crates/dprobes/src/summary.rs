@@ -239,6 +239,10 @@ fn functions(point: &str, places: &[PlaceReport], names: Names) -> String {
         return String::new();
     }
     let total: u64 = places.iter().map(|place| place.hits).fold(0, u64::saturating_add);
+    // That one function has no hit is said in one line.
+    if total == 0 && !Pattern::is_one(point) {
+        return String::new();
+    }
     let several = places.iter().any(|place| place.module != places[0].module);
     let mut text = format!("\n{:>12} {:>7}  {point}\n", "hits", "%");
     let name = |place: &PlaceReport| {

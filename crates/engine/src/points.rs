@@ -86,6 +86,27 @@ pub(crate) fn find(
     symbols: &Image,
     module: &Image,
 ) -> Result<Found, Missing> {
+    find_named(function, point, symbols, module, false)
+}
+
+/// The same, with a name of its own for each return, if it is one function that is meant: those
+/// of many would be too many.
+pub(crate) fn find_apart(
+    function: &str,
+    point: FunctionPoint,
+    symbols: &Image,
+    module: &Image,
+) -> Result<Found, Missing> {
+    find_named(function, point, symbols, module, !Pattern::is_one(function))
+}
+
+fn find_named(
+    function: &str,
+    point: FunctionPoint,
+    symbols: &Image,
+    module: &Image,
+    apart: bool,
+) -> Result<Found, Missing> {
     let mut found = Found::default();
     let functions = select(function, symbols)?;
     let mut targets: BTreeMap<u64, String> = BTreeMap::new();
@@ -112,9 +133,10 @@ pub(crate) fn find(
         &resolvers,
         "its implementations are not known, so the probe is on its resolver, which runs once",
     ));
+    let apart = apart && targets.len() == 1;
     let mut seen = BTreeSet::new();
     for (vaddr, name) in &targets {
-        match sites_of(*vaddr, name, point, symbols, module) {
+        match sites_of(*vaddr, name, point, apart, symbols, module) {
             Ok((sites, remark)) => {
                 found.sites.extend(sites.into_iter().filter(|(site, _)| seen.insert(*site)));
                 if let Some(remark) = remark {
@@ -190,13 +212,15 @@ fn targets_of(selected: &Selected, symbols: &Image) -> Vec<(u64, String)> {
     symbols.implementations(selected.vaddr).into_iter().map(|vaddr| (vaddr, called(vaddr))).collect()
 }
 
-/// The sites in one function, and what was left out.
+/// The sites in one function, each with the function's name or its own, and what was left out.
 type Sites = (Vec<(u64, String)>, Option<NotPlaced>);
 
+/// The sites in one function. If `apart`, each return has a name of its own.
 fn sites_of(
     vaddr: u64,
     name: &str,
     point: FunctionPoint,
+    apart: bool,
     symbols: &Image,
     module: &Image,
 ) -> Result<Sites, NotPlaced> {
@@ -218,7 +242,8 @@ fn sites_of(
         FunctionPoint::Entry => Ok((Vec::new(), None)),
         FunctionPoint::Return if outline.exits.is_empty() => Err(NotPlaced::NeverReturns),
         FunctionPoint::Return => {
-            Ok((outline.exits.iter().map(|(site, _)| (*site, name.to_owned())).collect(), remark))
+            let name = |site: u64| if apart { at(site) } else { name.to_owned() };
+            Ok((outline.exits.iter().map(|(site, _)| (*site, name(*site))).collect(), remark))
         }
         FunctionPoint::Offset(offset) if offset >= own.end - own.start => {
             Err(NotPlaced::BeyondFunction { size: own.end - own.start, offset })

@@ -100,7 +100,7 @@ pub(crate) fn plan(
             (None, _) if !definition.sites.is_empty() => resolved(definition, &module.image),
             (None, Location::Points { function, point }) => {
                 let symbols = symbols.unwrap_or(&module.image);
-                match points::find(function, *point, symbols, &module.image) {
+                match points::find_apart(function, *point, symbols, &module.image) {
                     Ok(found) => Ok(found),
                     // The program names several modules; not all of them have the function.
                     Err(Missing::Function(_)) if Pattern::is_one(program.module()) => continue,

@@ -7,8 +7,9 @@
 //!
 //! The time is that of the hit, in UTC. The thread's number follows that of its process where the
 //! two differ: `app[4711:4713]`. The probe's name is that of its program; where a probe has sites
-//! in several functions, it is that of the function hit. What the handler logged follows, decoded
-//! by what its instructions write ([`LoggedForms`]).
+//! in several functions, it is that of the function hit. A function may return in several places:
+//! its name ends with the distance of the one that was hit, `libc:getenv:return+0xe5`. What the
+//! handler logged follows, decoded by what its instructions write ([`LoggedForms`]).
 
 mod forms;
 mod value;
@@ -66,6 +67,11 @@ impl LineProbe {
         let is_spread =
             names_several(module) || module.is_empty() || names_several(point) || point.starts_with(':');
         LineProbe { module: module.to_owned(), point: point.to_owned(), is_spread, codes, logged }
+    }
+
+    /// Whether its sites are where functions return.
+    fn is_return(&self) -> bool {
+        self.point.ends_with(":return")
     }
 }
 
@@ -191,13 +197,11 @@ impl Line {
         match probe {
             None => code(codes, out),
             Some(probe) => {
-                let hit = probe.is_spread.then_some(self.view.functions.as_ref()).flatten();
-                match hit.and_then(|functions| functions.at(record.pid, record.eip)) {
-                    Some(function) => spread(probe, &function, out),
-                    None => {
-                        let name = format!("{}:{}", probe.module, probe.point);
-                        out.extend_from_slice(printable::text(&name).as_bytes());
-                    }
+                let is_asked = probe.is_spread || probe.is_return();
+                let functions = self.view.functions.as_ref().filter(|_| is_asked);
+                match functions.and_then(|functions| functions.at(record.pid, record.eip)) {
+                    Some(function) if probe.is_spread => spread(probe, &function, out),
+                    hit => named(probe, hit.as_ref(), out),
                 }
                 // A handler may set other codes, which then say what the record is.
                 if probe.codes != codes {
@@ -214,6 +218,22 @@ fn code((major, minor): (u32, u32), out: &mut Vec<u8>) {
     let _ = write!(out, "({major},{minor})");
 }
 
+/// Appends the name of a probe as its program writes it; of one at returns with the place that
+/// was hit. That is not in the function's own bytes if it is in a part that the compiler has put
+/// elsewhere, or in an end shared with another function; or the function has another name, too.
+fn named(probe: &LineProbe, hit: Option<&Function>, out: &mut Vec<u8>) {
+    let function = probe.point.strip_suffix(":return").unwrap_or(&probe.point).trim_matches('"');
+    // Names of C++ may be given without their parameters.
+    let is_own = |name: &str| name == function || name.split('(').next() == Some(function);
+    let place = match hit {
+        None => String::new(),
+        Some(hit) if is_own(&hit.name) => format!("+{:#x}", hit.offset),
+        Some(hit) => format!(" <{}+{:#x}>", hit.name, hit.offset),
+    };
+    let name = format!("{}:{}{place}", probe.module, probe.point);
+    out.extend_from_slice(printable::text(&name).as_bytes());
+}
+
 /// Appends the name of a probe with several sites: with the function that was hit.
 fn spread(probe: &LineProbe, function: &Function, out: &mut Vec<u8>) {
     let module = match probe.module.contains(['*', '?', '[']) || probe.module.is_empty() {
@@ -221,7 +241,8 @@ fn spread(probe: &LineProbe, function: &Function, out: &mut Vec<u8>) {
         false => &probe.module,
     };
     let point = match probe.point.rsplit_once(':') {
-        Some((_, point @ ("entry" | "return"))) => format!(":{point}"),
+        Some((_, "entry")) => ":entry".to_owned(),
+        Some((_, "return")) => format!(":return+{:#x}", function.offset),
         _ if function.offset == 0 => String::new(),
         _ => format!("+{:#x}", function.offset),
     };

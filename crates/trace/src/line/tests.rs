@@ -67,7 +67,20 @@ fn a_probe_in_several_functions_is_named_by_the_one_hit() {
     let records = [record(0, b""), record(1, b""), record(2, b""), Record { eip: 1, ..record(0, b"") }];
     assert_eq!(
         lines_of(Items::NONE, probes, &records),
-        "app:second:entry\napp:second+0x4\napp:second:return\napp:f*:entry\n"
+        "app:second:entry\napp:second+0x4\napp:second:return+0x4\napp:f*:entry\n"
+    );
+}
+
+#[test]
+fn a_return_is_named_with_its_place() {
+    let probes = vec![probe("second:return", ""), probe("\"second\":return", ""), probe("f:return", "")];
+    let other = Record { eip: 0x401018, ..record(0, b"") };
+    let unknown = Record { eip: 1, ..record(0, b"") };
+    let records = [record(0, b""), other, record(1, b""), record(2, b""), unknown];
+    assert_eq!(
+        lines_of(Items::NONE, probes, &records),
+        "app:second:return+0x4\napp:second:return+0x8\napp:\"second\":return+0x4\n\
+         app:f:return <second+0x4>\napp:second:return\n"
     );
 }
 
