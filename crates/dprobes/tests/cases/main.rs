@@ -7,6 +7,7 @@
 //! | keyword | what |
 //! |---|---|
 //! | `NAME text` | what the case shows |
+//! | `NEEDS words` | programs, or `root`: without them the case is skipped |
 //! | `FILE name` | a file in the case's directory, with the indented text |
 //! | `ARGS words` | the arguments of dprobes, as a shell would split them |
 //! | `SHELL line` | instead: a line for `sh`, in which `$DPROBES` is the command |
@@ -86,7 +87,8 @@ fn parse(text: &str) -> (String, Vec<Case>) {
             let (keyword, rest) = line.split_once(' ').unwrap_or((line, ""));
             match keyword {
                 "NAME" => cases.push(Case { name: rest.to_string(), entries: Vec::new() }),
-                "FILE" | "ARGS" | "SHELL" | "MENTIONS" | "EXIT" | "STDOUT" | "STDERR" | "RECORDS" => {
+                "NEEDS" | "FILE" | "ARGS" | "SHELL" | "MENTIONS" | "EXIT" | "STDOUT" | "STDERR"
+                | "RECORDS" => {
                     let case = cases.last_mut().expect("a case begins with NAME");
                     case.entries.push((keyword.to_string(), rest.to_string(), String::new()));
                 }
@@ -257,15 +259,28 @@ fn play(case: &Case, place: &Place) -> (Case, Vec<String>) {
 
 /// The directory of the programs that cases name, all of them built; `None` without gcc.
 fn programs() -> Option<PathBuf> {
-    for name in ["leaf", "places", "float"] {
+    for name in ["leaf", "places", "float", "silent", "tight"] {
         target(name)?;
     }
     variant("leaf", "leaf-stripped", &["-s"])?;
     Some(target("server")?.parent().expect("programs are in a directory").to_path_buf())
 }
 
+/// What a case needs and this machine lacks.
+fn lacks(case: &Case) -> Option<&str> {
+    let has = |need: &&str| match *need {
+        "root" => testing::is_root(),
+        program => testing::find_program(program).is_some(),
+    };
+    case.first("NEEDS")?.0.split_whitespace().find(|need| !has(need))
+}
+
 /// Plays a case in an empty directory. A bad case must touch nothing.
 fn check(case: &Case, targets: &Path, bad: bool) -> Result<(), String> {
+    if let Some(need) = lacks(case) {
+        testing::skipped(&format!("cases: {}", case.name), need);
+        return Ok(());
+    }
     let (seen, mut wrong) = in_a_place(case, targets, bad);
     wrong.extend(compare(case, &seen));
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
@@ -291,6 +306,11 @@ fn in_a_place(case: &Case, targets: &Path, bad: bool) -> (Case, Vec<String>) {
         wrong.push("the server has ended".to_string());
     }
     (seen, wrong)
+}
+
+/// A case with what it prints here, if it can be played here.
+fn updated(case: &Case, targets: &Path, bad: bool) -> Case {
+    if lacks(case).is_some() { case.clone() } else { in_a_place(case, targets, bad).0 }
 }
 
 /// The case files of a directory.
@@ -334,7 +354,7 @@ fn main() -> ExitCode {
             count += cases.len();
             if let Some(targets) = programs.as_deref().filter(|_| std::env::var_os("UPDATE_CASES").is_some())
             {
-                let seen: Vec<Case> = cases.iter().map(|case| in_a_place(case, targets, bad).0).collect();
+                let seen: Vec<Case> = cases.iter().map(|case| updated(case, targets, bad)).collect();
                 std::fs::write(&file, print(&head, &seen)).expect("the cases can be rewritten");
                 continue;
             }
