@@ -9,7 +9,14 @@ use crate::spawn;
 
 /// How the processor is made. Emulated, it is the same everywhere; KVM in a virtual machine may
 /// hang.
-const PROCESSOR: [&str; 6] = ["-accel", "tcg", "-cpu", "max", "-smp", "2"];
+const PROCESSOR: [&str; 4] = ["-accel", "tcg", "-cpu", "max"];
+
+/// How many processors there are, if instructions are not counted.
+const PROCESSORS: [&str; 2] = ["-smp", "2"];
+
+/// One processor, of which each instruction takes a nanosecond by all clocks of the machine; time in
+/// which it waits is skipped.
+const COUNTED: [&str; 4] = ["-smp", "1", "-icount", "shift=0,sleep=off"];
 
 /// Memory in MiB, if nothing else is said. The files are in it, packed and unpacked while the
 /// kernel boots.
@@ -41,11 +48,13 @@ pub(super) struct Hardware<'a> {
     pub(super) initramfs: &'a Path,
     /// In MiB.
     pub(super) memory: u32,
+    /// Whether its clock counts instructions.
+    pub(super) counts: bool,
 }
 
 /// Boots a machine with these files, waits for its end, and collects what it has said.
 pub(super) fn boot(
-    Hardware { kernel, initramfs, memory }: &Hardware<'_>,
+    Hardware { kernel, initramfs, memory, counts }: &Hardware<'_>,
     parameters: &str,
     commands: &[Command],
     directory: &Path,
@@ -55,7 +64,8 @@ pub(super) fn boot(
         std::fs::write(file, "").expect("a scratch file can be written");
     }
     let mut command = std::process::Command::new(kernel.qemu());
-    command.args(PROCESSOR).args(["-m", &memory.to_string()]);
+    command.args(PROCESSOR).args(if *counts { &COUNTED[..] } else { &PROCESSORS[..] });
+    command.args(["-m", &memory.to_string()]);
     command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
     command.arg("-serial").arg(file_device(&console)).arg("-debugcon").arg(file_device(&reports));
     command.arg("-kernel").arg(kernel.image()).arg("-initrd").arg(initramfs);

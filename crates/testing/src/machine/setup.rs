@@ -18,6 +18,8 @@ pub struct Machine {
     parameters: String,
     /// In MiB.
     memory: u32,
+    /// Whether its clock counts instructions.
+    counts: bool,
 }
 
 /// Where a file's contents come from.
@@ -38,6 +40,7 @@ impl Machine {
             files: BTreeMap::new(),
             parameters: String::new(),
             memory: boot::MEMORY,
+            counts: false,
         };
         machine.put("/init", Source::Path(kernel.init().to_path_buf()));
         machine.put("/bin/busybox", Source::Path(kernel.busybox()));
@@ -86,6 +89,12 @@ impl Machine {
         self.memory = mebibytes;
     }
 
+    /// Has its clocks count instructions of one processor, a nanosecond each: times are then the same
+    /// on a busy machine. It is slower.
+    pub fn count_instructions(&mut self) {
+        self.counts = true;
+    }
+
     /// Boots the machine and runs the commands one after another; again from the next one if the
     /// machine ends before all have run. What a command leaves behind (files, loaded modules) is
     /// there for those after it, unless the machine was booted anew.
@@ -99,8 +108,8 @@ impl Machine {
         while outputs.len() < commands.len() {
             let rest = &commands[outputs.len()..];
             self.write_initramfs(&initramfs, rest).expect("the machine's files can be read and packed");
-            let hardware =
-                boot::Hardware { kernel: &self.kernel, initramfs: &initramfs, memory: self.memory };
+            let (memory, counts) = (self.memory, self.counts);
+            let hardware = boot::Hardware { kernel: &self.kernel, initramfs: &initramfs, memory, counts };
             let seen = boot::boot(&hardware, &self.parameters, rest, scratch.path());
             let before = seen.outputs.len();
             outputs.extend(seen.outputs);
