@@ -33,6 +33,10 @@ impl Execution for Kernel {
             self.went = went;
             return Interpreter::new().run(program, entry, machine);
         }
+        if only_loaded() {
+            self.went = loaded(AttachKind::Uprobe, program, entry, self.sleepable);
+            return Interpreter::new().run(program, entry, machine);
+        }
         let Some(moved) = Moved::map(machine).filter(|moved| !moved.is_ambiguous(program.code)) else {
             self.went = Went::NoSuchMemory;
             return Interpreter::new().run(program, entry, machine);
@@ -117,10 +121,7 @@ fn as_thread(program: &Program<'_>, entry: usize) -> Option<Went> {
         )
     };
     let mut instructions = vm::instructions(program.code, program.word).filter_map(|it| it.instruction());
-    instructions.any(|it| asks(it.op)).then(|| match live::load_at(AttachKind::Uprobe, program, entry) {
-        Ok(()) => Went::Verified,
-        Err(refusal) => Went::Refused(refusal.reason.to_string()),
-    })
+    instructions.any(|it| asks(it.op)).then(|| loaded(AttachKind::Uprobe, program, entry, false))
 }
 
 /// How a case goes whose machine is one of the kernel: no kernel probe can be hit as it wants.
@@ -133,10 +134,22 @@ fn as_kernel_probe(program: &Program<'_>, entry: usize, machine: &TestMachine) -
         || !machine.fields.is_empty()
         || !machine.model_specific.is_empty()
         || machine.wide.keys().any(kernel);
-    grants.then(|| match live::load_at(AttachKind::Kprobe, program, entry) {
+    grants.then(|| loaded(AttachKind::Kprobe, program, entry, false))
+}
+
+/// How a case goes that the verifier is to accept, and that is not run.
+fn loaded(place: AttachKind, program: &Program<'_>, entry: usize, sleepable: bool) -> Went {
+    match live::load_at(place, program, entry, sleepable) {
         Ok(()) => Went::Verified,
         Err(refusal) => Went::Refused(refusal.reason.to_string()),
-    })
+    }
+}
+
+/// The variable with which programs are loaded, and not run.
+pub(super) const ONLY_LOADED: &str = "DPROBES_CASES_ONLY_LOADED";
+
+fn only_loaded() -> bool {
+    std::env::var_os(ONLY_LOADED).is_some()
 }
 
 /// Runs the cases of a file, with programs that may sleep or not.
@@ -176,6 +189,9 @@ fn check(case: &Case, word: Word, kernel: &mut Kernel) -> Result<(), String> {
 
 macro_rules! files {
     ($($test:ident)*) => {
+        /// The files of the cases.
+        pub(super) const FILES: &[&str] = &[$(stringify!($test)),*];
+
         $(#[test]
         fn $test() {
             file(stringify!($test));

@@ -67,7 +67,7 @@ fn the_longest_programs_are_accepted() {
         });
         let longest = refused.expect("some are too long") - 4000;
         let code = [&start[..], &piece.repeat(longest), &[Op::Exit as u8]].concat();
-        live::load_at(AttachKind::Uprobe, &program(&code), 0).expect("it is compiled");
+        live::load_at(AttachKind::Uprobe, &program(&code), 0, false).expect("it is compiled");
     }
 }
 

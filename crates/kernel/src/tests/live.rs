@@ -139,6 +139,26 @@ fn maps((layout, locals, globals): Key, program: &Program<'_>) -> Maps {
     Maps::with(layout, 1, locals, &globals, &SMALL, tables).expect("maps")
 }
 
+type AllMaps = MutexGuard<'static, HashMap<Key, Maps>>;
+
+fn all_maps() -> AllMaps {
+    MAPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Maps for a program: those of earlier runs, since new ones take long; but a script's are its own.
+fn maps_of<'a>(
+    program: &Program<'_>,
+    handler: &Handler<'_>,
+    all: &'a mut AllMaps,
+    own: &'a mut Option<Maps>,
+) -> &'a mut Maps {
+    let key = (Layout::of(handler), program.locals.len(), program.globals.len());
+    match program.maps.infos.is_empty() && program.constants.0.is_empty() {
+        true => all.entry(key).or_insert_with(|| maps(key, program)),
+        false => own.insert(maps(key, program)),
+    }
+}
+
 /// Copies words to other words.
 fn copy(from: &[AtomicU64], to: &[AtomicU64]) {
     for (from, to) in from.iter().zip(to) {
@@ -159,19 +179,8 @@ pub(super) fn run(
     let handler = handler(program, entry);
     let size = SMALL.size(1).expect("the processors");
     let compiled = compile(&handler, &target(size, sleepable))?;
-    let key = (Layout::of(&handler), program.locals.len(), program.globals.len());
-    let (mut all, mut own);
-    // A script's maps are its own.
-    let maps = match program.maps.infos.is_empty() && program.constants.0.is_empty() {
-        true => {
-            all = MAPS.lock().unwrap_or_else(PoisonError::into_inner);
-            all.entry(key).or_insert_with(|| maps(key, program))
-        }
-        false => {
-            own = maps(key, program);
-            &mut own
-        }
-    };
+    let (mut all, mut own) = (all_maps(), None);
+    let maps = maps_of(program, &handler, &mut all, &mut own);
     maps.enable(0);
     copy(program.locals, maps.locals());
     copy(program.globals, maps.globals());
@@ -193,11 +202,17 @@ pub(super) fn run(
 }
 
 /// Compiles and loads a program for a kind of place.
-pub(super) fn load_at(place: AttachKind, program: &Program<'_>, entry: usize) -> Result<(), Refusal> {
+pub(super) fn load_at(
+    place: AttachKind,
+    program: &Program<'_>,
+    entry: usize,
+    sleepable: bool,
+) -> Result<(), Refusal> {
     let handler = handler(program, entry);
-    let maps = maps((Layout::of(&handler), program.locals.len(), program.globals.len()), program);
-    let compiled = compile(&handler, &Target { place, ..target(maps.size(), false) })?;
-    load(&maps, &compiled);
+    let (mut all, mut own) = (all_maps(), None);
+    let maps = maps_of(program, &handler, &mut all, &mut own);
+    let compiled = compile(&handler, &Target { place, ..target(maps.size(), sleepable) })?;
+    load(maps, &compiled);
     Ok(())
 }
 

@@ -90,7 +90,7 @@ fn kernel_probes_are_verified() {
     .concat();
     let program = Program { word: Word::W8, code: &code, autostacktrace: true, ..Program::default() };
     for place in [AttachKind::Kprobe, AttachKind::Kretprobe, AttachKind::KernelBreakpoint] {
-        live::load_at(place, &program, 0).expect("nothing is refused");
+        live::load_at(place, &program, 0, false).expect("nothing is refused");
     }
 }
 
@@ -146,5 +146,5 @@ fn stores_are_verified_or_refused() {
     }
     let code = [push(16), push(5), vec![Op::PopMem64 as u8, Op::Exit as u8]].concat();
     let program = Program { word: Word::W8, code: &code, ..Program::default() };
-    live::load_at(AttachKind::Uprobe, &program, 0).expect("nothing is refused");
+    live::load_at(AttachKind::Uprobe, &program, 0, false).expect("nothing is refused");
 }
