@@ -11,11 +11,13 @@ mod basics;
 mod calls;
 mod command;
 mod examples;
+mod inserted;
 mod kernel_engine;
 mod kernel_probes;
 mod modules;
 mod one_liners;
 mod oracle;
+mod scripts;
 mod trial;
 mod typed;
 
@@ -28,7 +30,7 @@ use testing::machine::{Command, Kernel, Machine};
 use trial::Trial;
 
 /// The programs of `tests/targets` that are in the machine.
-const TARGETS: [&str; 4] = ["leaf", "calls", "watched", "breakpoints"];
+const TARGETS: [&str; 6] = ["leaf", "calls", "watched", "breakpoints", "tight", "scripted"];
 
 /// The modules of the kernel that are in the machine, not loaded.
 const MODULES: [&str; 2] = ["ifb", "brd"];
@@ -49,6 +51,9 @@ fn machine(kernel: &Kernel) -> Machine {
     for (name, text) in examples::files() {
         machine.file(&format!("/examples/{name}"), text);
     }
+    for (name, text) in scripts::files() {
+        machine.file(&name, text);
+    }
     machine
 }
 
@@ -60,9 +65,11 @@ fn main() -> ExitCode {
         one_liners::trials(),
         calls::trials(),
         examples::trials(),
+        inserted::trials(),
         kernel_engine::trials(),
         kernel_probes::trials(),
         typed::trials(),
+        scripts::trials(),
     ];
     let list: Vec<Trial> = list.into_iter().flatten().filter(|trial| Trials::chooses(trial.name)).collect();
     let mut trials = Trials::new();
