@@ -43,6 +43,8 @@ pub(super) struct Taken {
 pub(super) struct Told {
     /// Processes and sites.
     placed: HashSet<(u32, usize, u32)>,
+    /// The last of these: most often the next hit is one of the same.
+    last: Option<(u32, usize, u32)>,
     /// Probes and facilities.
     exits: HashSet<(usize, usize, u8)>,
     /// Wall-clock times of records that no target took: the first, the last, how many.
@@ -125,12 +127,16 @@ impl Program {
 
     /// Tells of the first hit of a site in a process: then the site's address there is known.
     fn tell_placed(&self, taken: &Taken, observer: &mut dyn Observer, told: &mut Told) {
+        let hit = (taken.pid, taken.program, taken.site);
+        if told.last.replace(hit) == Some(hit) {
+            return;
+        }
         let Some(site) = self.site(taken.site) else { return };
         let Some(module) = &site.module else { return };
         if told.placed.len() >= TOLD {
             told.placed.clear();
         }
-        if !told.placed.insert((taken.pid, taken.program, taken.site)) {
+        if !told.placed.insert(hit) {
             return;
         }
         let vaddr = module.image.address_of_offset(site.offset).unwrap_or(site.offset);
