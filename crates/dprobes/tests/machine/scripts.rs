@@ -82,7 +82,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         assert_eq!(scripts.len(), chosen().count(), "{text}");
         let wrong = |script: &&&str| {
             let is_refused = script.contains("the kernel refuses");
-            let is_untold = script.contains("\nstatus ") && !script.contains("dprobes: error: ");
+            let is_untold = script.contains("\nstatus ") && !script.contains("error: ");
             is_refused || is_untold
         };
         let wrong: Vec<&&str> = scripts.iter().filter(wrong).collect();

@@ -1,5 +1,5 @@
-//! These tests on Linux 6.1, in the virtual machine of the tests: its verifier is older than that of
-//! most machines, it has kprobes, and it lets programs write memory.
+//! These tests on Linux 6.1, in the virtual machine of the tests: its verifier is older than that
+//! of most machines, it has kprobes, and it lets programs write memory.
 //!
 //! A few run there by default. To load every program of the cases, and to run them, takes from half
 //! an hour to hours, since the processor is emulated:

@@ -14,8 +14,8 @@ const PROCESSOR: [&str; 4] = ["-accel", "tcg", "-cpu", "max"];
 /// How many processors there are, if instructions are not counted.
 const PROCESSORS: [&str; 2] = ["-smp", "2"];
 
-/// One processor, of which each instruction takes a nanosecond by all clocks of the machine; time in
-/// which it waits is skipped.
+/// One processor, of which each instruction takes a nanosecond by all clocks of the machine; the
+/// time in which it waits is skipped.
 const COUNTED: [&str; 4] = ["-smp", "1", "-icount", "shift=0,sleep=off"];
 
 /// Memory in MiB, if nothing else is said. The files are in it, packed and unpacked while the

@@ -89,8 +89,8 @@ impl Machine {
         self.memory = mebibytes;
     }
 
-    /// Has its clocks count instructions of one processor, a nanosecond each: times are then the same
-    /// on a busy machine. It is slower.
+    /// Has its clocks count instructions of one processor, a nanosecond each: times are then the
+    /// same on a busy machine. It is slower.
     pub fn count_instructions(&mut self) {
         self.counts = true;
     }
