@@ -257,8 +257,9 @@ mod tests {
         installed(|words| {
             // SAFETY: the words are in memory of the handler; a mask is that of this thread.
             let (step, mask) = unsafe { (words.byte_add(Words::STEPPED as usize), words.byte_add(24)) };
-            let set_mask = |mask: u64| unsafe {
-                libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, 8)
+            let set_mask = |mask: u64| {
+                // SAFETY: the set has the kernel's eight bytes.
+                unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, 8) }
             };
             for code in [STEP, WATCHED] {
                 set_mask(0);
