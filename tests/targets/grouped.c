@@ -64,7 +64,8 @@ static void noted(int signal, siginfo_t *info, void *context) {
     (void)signal, (void)info;
     uint64_t rip = ((ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
     uint64_t offset = rip - (uint64_t)grouped_0;
-    int in_code = (rip >= 0x400000 && rip < 0x500000) || rip > 0x7f0000000000;
+    /* The trampolines are within 2 GiB of the program; libraries may begin anywhere in the upper terabytes. */
+    int in_code = (rip >= 0x400000 && rip < 0x500000) || rip > 0x100000000;
     int covered = offset < FUNCTIONS * SPACE && offset % SPACE > 0 && offset % SPACE < 6;
     if (!in_code || (probed && covered)) __atomic_add_fetch(&shown, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&signals, 1, __ATOMIC_RELAXED);

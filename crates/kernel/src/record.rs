@@ -100,6 +100,12 @@ pub struct RawRecord<'a> {
 }
 
 impl<'a> RawRecord<'a> {
+    /// The time of a record; `None` if it is too short to be one.
+    pub(crate) fn time(bytes: &[u8]) -> Option<u64> {
+        let field = bytes.get(..HEADER)?.get(TIME as usize..)?.first_chunk()?;
+        Some(u64::from_le_bytes(*field))
+    }
+
     /// Reads a record; `None` if it is none that a program writes.
     pub fn parse(bytes: &'a [u8]) -> Option<RawRecord<'a>> {
         let (head, body) = bytes.split_at_checked(HEADER)?;

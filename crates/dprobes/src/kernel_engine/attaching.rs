@@ -20,6 +20,7 @@ use super::files::Found;
 use super::handlers::{self, Bound, Handlers, Spot};
 use super::in_kernel::Kernel;
 use super::numbers::Numbers;
+use super::records::Spare;
 use super::refusals::{refusal_of_kprobe, refusal_of_uprobe};
 use super::{kinds, places, report, semaphores, tracepoints};
 use crate::Failure;
@@ -41,6 +42,8 @@ pub(super) struct Program {
     pub(super) sites: Vec<SiteOfFile>,
     /// What writes core dumps, if a handler may ask for one.
     pub(super) dumps: Option<CoreDumps>,
+    /// Memory for records.
+    pub(super) spare: Spare,
 }
 
 /// What is known of a probe beside the kernel's counts.
@@ -163,6 +166,7 @@ impl Program {
             numbers,
             sites: Vec::new(),
             dumps,
+            spare: Spare::default(),
         };
         program.check()?;
         Ok(program)

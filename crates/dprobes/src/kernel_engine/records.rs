@@ -53,15 +53,38 @@ pub(super) struct Records {
     pub(super) traces: Option<Record>,
 }
 
+/// Records that were handed over, whose memory is used again.
+#[derive(Debug, Default)]
+pub(super) struct Spare(Vec<Record>);
+
+/// As many are kept, at most.
+const SPARE: usize = 4096;
+
+impl Spare {
+    /// Keeps the memory of a record.
+    pub(super) fn keep(&mut self, record: Record) {
+        if self.0.len() < SPARE {
+            self.0.push(record);
+        }
+    }
+
+    /// An empty record.
+    fn empty(&mut self) -> Record {
+        let Some(Record { mut name, mut data, .. }) = self.0.pop() else { return Record::default() };
+        name.clear();
+        data.clear();
+        Record { name, data, ..Record::default() }
+    }
+}
+
 /// Makes the records of a run.
-pub(super) fn records(raw: &RawRecord<'_>, hit: Hit<'_>, clock: Clock) -> Records {
-    let record = |major: u32, minor: u32, data: &[u8]| Record {
-        major,
-        minor,
-        probe: hit.probe as u32,
-        word: hit.object.word().bytes(),
-        data: data.to_vec(),
-        ..header(raw, hit.items, clock)
+pub(super) fn records(raw: &RawRecord<'_>, hit: Hit<'_>, clock: Clock, spare: &mut Spare) -> Records {
+    let mut record = |major: u32, minor: u32, data: &[u8]| {
+        let mut record = header(raw, hit.items, clock, spare.empty());
+        (record.major, record.minor) = (major, minor);
+        (record.probe, record.word) = (hit.probe as u32, hit.object.word().bytes());
+        record.data.extend_from_slice(data);
+        record
     };
     let minor = hit.object.probes.get(hit.probe).map_or(0, |definition| definition.minor);
     // With `logmax = 0` nothing is logged at all.
@@ -72,9 +95,9 @@ pub(super) fn records(raw: &RawRecord<'_>, hit: Hit<'_>, clock: Clock) -> Record
     }
 }
 
-/// A record's header, with the items that are wanted.
-fn header(raw: &RawRecord<'_>, items: Items, clock: Clock) -> Record {
-    let mut record = Record { cpu: raw.cpu, pid: raw.tgid, tid: raw.tid, ..Record::default() };
+/// Fills in the header of an empty record, with the items that are wanted.
+fn header(raw: &RawRecord<'_>, items: Items, clock: Clock, mut record: Record) -> Record {
+    (record.cpu, record.pid, record.tid) = (raw.cpu, raw.tgid, raw.tid);
     if items.contains(Items::UID) {
         record.uid = raw.uid;
     }
@@ -88,7 +111,7 @@ fn header(raw: &RawRecord<'_>, items: Items, clock: Clock) -> Record {
         record.time = clock.time(raw.time);
     }
     if items.contains(Items::PROCNAME) {
-        record.name = String::from_utf8_lossy(raw.comm).into_owned();
+        record.name.push_str(&String::from_utf8_lossy(raw.comm));
     }
     record
 }
@@ -132,16 +155,19 @@ mod tests {
         let object = object(TEXT);
         let clock = Clock { offset: 100 };
         let hit = Hit { object: &object, probe: 0, items: Items::ALL };
-        let made = records(&raw(b"log", b"trace"), hit, clock);
+        let made = records(&raw(b"log", b"trace"), hit, clock, &mut Spare::default());
         let log = made.log.expect("it is kept");
         assert_eq!((log.major, log.minor, log.data.as_slice(), log.time), (7, 9, &b"log"[..], 105));
         assert_eq!((log.uid, log.cs, log.eip, log.ss, log.esp), (12, 0x33, 0x1000, 0x2b, 0x2000));
         assert_eq!((log.name.as_str(), log.pid, log.tid, log.word), ("name", 10, 11, 8));
         let traces = made.traces.expect("there are some");
         assert_eq!((traces.major, traces.minor, traces.data.as_slice()), (0, 0, &b"trace"[..]));
-        let log = records(&raw(b"", b""), Hit { items: Items::DEFAULT, ..hit }, clock).log;
+        let mut spare = Spare::default();
+        spare.keep(log);
+        let log = records(&raw(b"", b""), Hit { items: Items::DEFAULT, ..hit }, clock, &mut spare).log;
         let log = log.expect("a log without bytes is one, too");
         assert_eq!((log.uid, log.eip, log.esp, log.time, log.name.as_str()), (0, 0, 0, 0, ""));
+        assert!(log.data.is_empty() && log.data.capacity() > 0, "the memory is that of the first");
     }
 
     #[test]
@@ -149,8 +175,9 @@ mod tests {
         let (some, none) = (object(TEXT), object(&format!("logmax = 0\n{TEXT}")));
         let hit = Hit { object: &some, probe: 0, items: Items::DEFAULT };
         let aborted = RawRecord { end: End::Abort, ..raw(b"log", b"") };
-        assert!(records(&aborted, hit, Clock { offset: 0 }).log.is_none());
-        let made = records(&raw(b"", b"t"), Hit { object: &none, ..hit }, Clock { offset: 0 });
+        let mut spare = Spare::default();
+        assert!(records(&aborted, hit, Clock { offset: 0 }, &mut spare).log.is_none());
+        let made = records(&raw(b"", b"t"), Hit { object: &none, ..hit }, Clock { offset: 0 }, &mut spare);
         assert!(made.log.is_none() && made.traces.is_some());
     }
 

@@ -54,7 +54,7 @@ pub(super) struct Told {
 impl Program {
     /// Takes the records that have come; with `all`, after the program was detached, the last ones.
     pub(super) fn take(&mut self, program: usize, clock: Clock, all: bool, taken: &mut Vec<Taken>) {
-        let Program { maps, numbers, versions, sites, options, .. } = self;
+        let Program { maps, numbers, versions, sites, options, spare, .. } = self;
         let mut give = |raw: kernel::RawRecord<'_>| {
             let Some(probe) = numbers.probe(raw.probe) else { return };
             let site = sites.get(raw.site as usize);
@@ -62,7 +62,7 @@ impl Program {
             let version = machine.and_then(|machine| versions.of(machine).ok());
             let object = version.unwrap_or_else(|| versions.main());
             let Some(definition) = object.probes.get(probe) else { return };
-            let made = records(&raw, Hit { object, probe, items: options.items }, clock);
+            let made = records(&raw, Hit { object, probe, items: options.items }, clock, spare);
             let codes = (raw.major.unwrap_or(object.major), raw.minor.unwrap_or(definition.minor));
             let exit = match raw.end {
                 // What has come of a dump is told where it is written.
@@ -99,8 +99,8 @@ impl Program {
         if observer.wants_placed() {
             self.tell_placed(&taken, observer, told);
         }
-        if let Some(record) = &taken.record {
-            let written = observer.record(taken.program, record);
+        if let Some(record) = taken.record {
+            let written = observer.record(taken.program, &record);
             let probe = &mut self.probes[taken.probe];
             match written {
                 _ if !taken.counted => {}
@@ -112,6 +112,7 @@ impl Program {
                     told.untaken = Some((from.min(time), to.max(time), count + 1));
                 }
             }
+            self.spare.keep(record);
         }
         if let Some(exit) = taken.exit
             && told.exits.insert((taken.program, taken.probe, exit.0))
