@@ -37,6 +37,13 @@ fn program(name: &str, text: &str) -> String {
     format!("printf 'name = \"/bin/tight\"\\n{text}' > {name}")
 }
 
+#[track_caller]
+fn has_all(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part:?} in\n{text}");
+    }
+}
+
 pub(crate) fn trials() -> Vec<Trial> {
     let for_all = with_server(&format!(
         "{}
@@ -84,7 +91,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     );
     vec![
         Trial::shell("inserted: the kernel runs what is for all processes", &for_all, |text| {
-            for part in [
+            let parts = [
                 "1 probe inserted in `/bin/tight`, by the kernel engine\n",
                 "TracerPid:\t0\n",
                 "hits 50 runs 50 ",
@@ -92,20 +99,18 @@ pub(crate) fn trials() -> Vec<Trial> {
                 "  run by the kernel: uprobe 1\n",
                 "lv[0] = 50 ",
                 "records 50\n",
-            ] {
-                assert!(text.contains(part), "{part:?} in\n{text}");
-            }
+            ];
+            has_all(text, &parts);
         }),
         Trial::shell("inserted: the tracer runs what the kernel cannot", &by_tracer, |text| {
-            for part in [
+            let parts = [
                 "an eBPF program sees no register of the FPU or of SSE\n",
                 "nothing:\n",
                 "1 probe inserted in `/bin/tight`, which 1 process maps now\n",
                 "it is traced\n",
                 "hits 30 runs 30 ",
-            ] {
-                assert!(text.contains(part), "{part:?} in\n{text}");
-            }
+            ];
+            has_all(text, &parts);
             assert!(!text.contains("by the kernel"), "{text}");
         }),
         Trial::shell("inserted: the kernel probes one process, site by site", &of_one, |text| {

@@ -256,7 +256,9 @@ mod tests {
     fn a_thread_that_was_stepped_gets_its_mask_back_once() {
         installed(|words| {
             // SAFETY: the words are in memory of the handler; a mask is that of this thread.
-            let (step, mask) = unsafe { (words.byte_add(Words::STEPPED as usize), words.byte_add(24)) };
+            let step = unsafe { words.byte_add(Words::STEPPED as usize) };
+            // SAFETY: as above.
+            let mask = unsafe { step.add(1) };
             let set_mask = |mask: u64| {
                 // SAFETY: the set has the kernel's eight bytes.
                 unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, 8) }
